@@ -1,0 +1,97 @@
+"""Differentially private counts between stages: domains, released combinations, and the noise they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """Column names and, for each, the labels of its values; code v of a column is `labels[column][v]`.
+
+    A missing value has the code one past the last label. Only public or released labels ever stand here.
+    """
+
+    names: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each column, the missing value not counted."""
+        return tuple(len(values) for values in self.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """All combinations of one length, in canonical order (by columns, then by values).
+
+    `columns` and `values` have shape (n, length): row i is the combination columns[i, 0] = values[i, 0], …, with column
+    numbers increasing along the row. `counts` has shape (n,).
+    """
+
+    length: int
+    columns: IntArray
+    values: IntArray
+    counts: IntArray
+
+    def __post_init__(self) -> None:
+        expected = (len(self.counts), self.length)
+        if self.columns.shape != expected or self.values.shape != expected:
+            raise ValueError(f"columns and values must have shape {expected}")
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def by_columns(self) -> Iterator[tuple[tuple[int, ...], slice]]:
+        """Each set of columns with the slice of rows that belong to it, in canonical order."""
+        if not len(self):
+            return
+        change = np.any(self.columns[1:] != self.columns[:-1], axis=1)
+        starts = np.concatenate(([0], np.flatnonzero(change) + 1, [len(self)]))
+        for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            yield tuple(self.columns[start].tolist()), slice(start, stop)
+
+    @classmethod
+    def empty(cls, length: int) -> Level:
+        """A level without any combination."""
+        none = np.zeros((0, length), np.int64)
+        return cls(length=length, columns=none, values=none, counts=np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelNoise:
+    """The noise of one length: contribution bound Delta_k, standard deviation, and the threshold.
+
+    A combination was kept when its noisy count was at least `threshold`; `private_threshold` is the larger integer T that
+    values of private domains had to reach at length 1 (0 elsewhere). `candidates` is how many combinations were drawn for,
+    or None at length 1 when a private domain is among them (their number is not public).
+    """
+
+    length: int
+    contribution_bound: int
+    deviation: float
+    threshold: int
+    private_threshold: int
+    candidates: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregates:
+    """A whole set of released counts. `record_count` is the noisy number of records, never below 0."""
+
+    domain: Domain
+    record_count: int
+    record_deviation: float
+    levels: tuple[Level, ...]
+    noise: tuple[LevelNoise, ...]
+
+    @property
+    def reporting_length(self) -> int:
+        """R, the longest combination."""
+        return len(self.levels)

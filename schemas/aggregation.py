@@ -1,0 +1,125 @@
+"""Settings of the aggregation: lengths, shares of the budget, contribution bound, thresholds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, field_validator
+
+from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, Positive, PositiveWhole, Share, Whole
+
+Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
+SigmaRule = Literal["long", "short", "balanced"]
+
+
+class FixedThresholds(BaseModel):
+    """Keep a combination of length k when its noisy count exceeds `fixed[k]`."""
+
+    model_config = FROZEN
+    fixed: dict[PositiveWhole, Number]
+
+    @field_validator("fixed")
+    @classmethod
+    def _not_negative(cls, fixed: dict[int, float]) -> dict[int, float]:
+        for length, threshold in fixed.items():
+            if threshold < 0:
+                raise ValueError(f"has a threshold for length {length} ({threshold:g}) below 0")
+        return fixed
+
+
+class AdaptiveThresholds(BaseModel):
+    """Thresholds from the noise: `rule: sds` is eta_k / 2 a cell, `rule: paper` bounds the expected fabrication."""
+
+    model_config = FROZEN
+    adaptive: dict[PositiveWhole, Number]
+    rule: Literal["sds", "paper"] = "sds"
+
+    @field_validator("adaptive")
+    @classmethod
+    def _rates(cls, adaptive: dict[int, float]) -> dict[int, float]:
+        for length, eta in adaptive.items():
+            if length < 2:
+                raise ValueError("has an eta for length 1, whose threshold is fixed by delta; lengths begin at 2")
+            if not 0 < eta <= 1:
+                raise ValueError(f"has an eta for length {length} ({eta:g}) that must lie in (0, 1]")
+        return adaptive
+
+
+def _percentile(value: Any) -> Any:
+    if value is None or value == "none":
+        return "none"
+    if isinstance(value, str | bool):
+        raise ValueError("must be a number in [1, 100) or none")
+    return value
+
+
+def _sigma(value: Any) -> Any:
+    if isinstance(value, list | tuple) or value in ("long", "short", "balanced"):
+        return value
+    raise ValueError("must be long, short, balanced or a list of positive proportions")
+
+
+def _thresholds(value: Any) -> Any:
+    presets = ("uncontrolled", "balanced", "progressive", "minimize")
+    if value in presets:
+        return value
+    if isinstance(value, BaseModel):
+        return value
+    if isinstance(value, dict) and "fixed" in value:
+        return FixedThresholds.model_validate(value)
+    if isinstance(value, dict) and "adaptive" in value:
+        return AdaptiveThresholds.model_validate(value)
+    raise ValueError(f"must be one of {', '.join(presets)}, {{fixed: …}} or {{adaptive: …}}")
+
+
+class AggregateSettings(BaseModel):
+    """How combinations are counted. Shares are of the accountant's budget (of mu² by default).
+
+    `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
+    combinations are more exact), `short` 1/(R-k+1), `balanced` 1. `split: sds` takes SDS's own formula for the record
+    count and the percentiles instead of shares.
+    """
+
+    model_config = FROZEN
+    method: Literal["k-tuples"] = "k-tuples"
+    reporting_length: PositiveWhole | None = None
+    sigma: Annotated[SigmaRule | tuple[Positive, ...], BeforeValidator(_sigma)] = "long"
+    split: Literal["shares", "sds"] | None = None
+    percentile: Annotated[Literal["none"] | Number | None, BeforeValidator(_percentile)] = None
+    percentile_share: OpenFraction = 0.10
+    count_share: OpenFraction = 0.02
+    delta_threshold_share: OpenFraction = 0.1
+    thresholds: Annotated[Preset | FixedThresholds | AdaptiveThresholds, BeforeValidator(_thresholds)] = "uncontrolled"
+
+    @field_validator("percentile")
+    @classmethod
+    def _percentile_range(cls, value: Any) -> Any:
+        if isinstance(value, float) and not 1 <= value < 100:
+            raise ValueError("must lie in [1, 100), or be none")
+        return value
+
+    def check_length(self, columns: int) -> None:
+        """Refuse a reporting length beyond the number of columns, and settings for lengths that do not exist."""
+        length = self.reporting_length or min(3, columns)
+        if length > columns:
+            raise ValueError(f"aggregate.reporting_length ({length}) must be at most the number of columns ({columns})")
+        if isinstance(self.sigma, tuple) and len(self.sigma) != length:
+            raise ValueError(f"aggregate.sigma has {len(self.sigma)} proportions; it must have one a length ({length})")
+        given: dict[int, float] = {}
+        if isinstance(self.thresholds, FixedThresholds):
+            given = self.thresholds.fixed
+        elif isinstance(self.thresholds, AdaptiveThresholds):
+            given = self.thresholds.adaptive
+        for key in given:
+            if key > length:
+                raise ValueError(f"aggregate.thresholds names length {key}; the reporting length is {length}")
+
+    def proportions(self, length: int) -> tuple[float, ...]:
+        """p_1 … p_R, the proportions of the noise scale."""
+        if isinstance(self.sigma, tuple):
+            return self.sigma
+        if self.sigma == "long":
+            return tuple(1 / k for k in range(1, length + 1))
+        if self.sigma == "short":
+            return tuple(1 / (length - k + 1) for k in range(1, length + 1))
+        return (1.0,) * length

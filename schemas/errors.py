@@ -1,0 +1,29 @@
+"""Errors a user sees. A message names a key, a column and a rule; it never holds a value of the sensitive table."""
+
+from __future__ import annotations
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_BUDGET = 3
+
+
+class MarginweaveError(Exception):
+    """Base of every error that is meant for the operator; `exit_code` is what the command line ends with."""
+
+    exit_code = EXIT_FAILED
+
+
+class InputError(MarginweaveError):
+    """A configuration, a command or a source that breaks a rule."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
+class BudgetError(MarginweaveError):
+    """The ledger refuses: no ledger, key or account, not enough budget, or a charge that was lost."""
+
+    exit_code = EXIT_BUDGET
+
+
+class StageError(MarginweaveError):
+    """A stage failed on this machine; the message names the stage and the place in the code, never data."""

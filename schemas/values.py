@@ -1,0 +1,62 @@
+"""Declared values and the rule by which a text of the table equals one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_CANONICAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
+
+
+def number(text: str) -> Decimal | None:
+    """The exact number that `text` spells (9, +9, 9.0, 09, 9e0), or None; NaN and infinity are no numbers."""
+    return Decimal(text) if _NUMBER.fullmatch(text) else None
+
+
+def declared_number(text: str) -> Decimal | None:
+    """The number that a *declared* text stands for: codes such as 01 or +1 are texts, not numbers."""
+    return Decimal(text) if _CANONICAL.fullmatch(text) else None
+
+
+class ValueMatcher:
+    """Finds the declared value that a text equals.
+
+    A declared number equals every spelling of it (9, 9.0, "9"); every other declared value equals the same text once
+    both are trimmed. An exact text match goes before a numeric one, so that the codes 01 and 1 can both be declared.
+    """
+
+    def __init__(self, declared: Sequence[str]) -> None:
+        self._texts: dict[str, int] = {}
+        self._numbers: dict[Decimal, int] = {}
+        for index, text in enumerate(declared):
+            self._texts.setdefault(text.strip(), index)
+            value = declared_number(text.strip())
+            if value is not None:
+                self._numbers.setdefault(value, index)
+
+    def index(self, text: str) -> int:
+        """Position of the declared value that `text` equals, or -1."""
+        trimmed = text.strip()
+        found = self._texts.get(trimmed, -1)
+        if found < 0 and self._numbers:
+            value = number(trimmed)
+            found = -1 if value is None else self._numbers.get(value, -1)
+        return found
+
+
+def first_duplicate(declared: Iterable[str]) -> tuple[str, str] | None:
+    """The first pair of declared values that no text could tell apart, or None."""
+    texts: dict[str, str] = {}
+    numbers: dict[Decimal, str] = {}
+    for text in declared:
+        trimmed = text.strip()
+        value = declared_number(trimmed)
+        earlier = texts.get(trimmed) if value is None else numbers.get(value)
+        if earlier is not None:
+            return earlier, text
+        texts[trimmed] = text
+        if value is not None:
+            numbers[value] = text
+    return None

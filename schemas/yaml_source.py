@@ -1,0 +1,89 @@
+"""Reads a configuration file: YAML 1.2 scalars, codes kept as written, duplicate keys refused."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from marginweave.schemas.errors import InputError
+
+# Below these keys every scalar is the text that was written: no, N, 01, 12:30 and 1_000 survive.
+TEXT_KEYS = frozenset({"values", "missing", "dataset", "source", "input", "output"})
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SPECIAL = {".nan": math.nan, ".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf}
+_CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Parse the mapping in `path`; raises InputError with the line for anything that is not plain YAML."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"configuration ({path}) does not exist") from None
+    except IsADirectoryError:
+        raise InputError(f"configuration ({path}) is a folder; it must be a YAML file") from None
+    except UnicodeDecodeError:
+        raise InputError(f"configuration ({path}) must be UTF-8") from None
+    except OSError as error:
+        raise InputError(f"configuration ({path}) cannot be read: {error.strerror}") from None
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, name: str = "configuration") -> dict[str, Any]:
+    """Parse YAML `text` into plain Python values; `name` is what errors call it."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InputError(f"{name}{line}: {error.problem or 'this is not YAML'}") from None
+    except yaml.YAMLError:
+        raise InputError(f"{name}: this is not YAML (a character that YAML does not allow)") from None
+    except RecursionError:
+        raise InputError(f"{name}: nested too deeply") from None
+    if node is None:
+        raise InputError(f"{name} is empty")
+    if not isinstance(node, yaml.MappingNode):
+        raise InputError(f"{name} must be a mapping of keys to values")
+    value: dict[str, Any] = _construct(node, name, False, ())
+    return value
+
+
+def _construct(node: yaml.Node, name: str, as_text: bool, above: tuple[int, ...]) -> Any:
+    if id(node) in above:
+        raise InputError(f"{name}, line {node.start_mark.line + 1}: an alias refers to itself")
+    above = (*above, id(node))
+    if isinstance(node, yaml.SequenceNode):
+        return [_construct(item, name, as_text, above) for item in node.value]
+    if isinstance(node, yaml.MappingNode):
+        return _construct_mapping(node, name, as_text, above)
+    return node.value if as_text or node.style is not None else _scalar(node.value)
+
+
+def _construct_mapping(node: yaml.MappingNode, name: str, as_text: bool, above: tuple[int, ...]) -> dict[str, Any]:
+    mapping: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        where = f"{name}, line {key_node.start_mark.line + 1}"
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise InputError(f"{where}: a key must be a plain text")
+        key = key_node.value
+        if key in mapping:
+            raise InputError(f"{where}: the key {key!r} stands twice")
+        mapping[key] = _construct(value_node, name, as_text or key in TEXT_KEYS, above)
+    return mapping
+
+
+def _scalar(text: str) -> Any:
+    lowered = text.lower()
+    if lowered in _CONSTANTS:
+        return _CONSTANTS[lowered]
+    if _INTEGER.fullmatch(text):
+        return int(text) if len(text) <= 30 else float(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return _SPECIAL.get(lowered, text)
