@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, field_validator
+from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, field_validator
 
-from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, Positive, PositiveWhole, Share, Whole
+from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, PositiveWhole, to_number
 
 Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
+PRESETS: tuple[str, ...] = get_args(Preset)
 SigmaRule = Literal["long", "short", "balanced"]
 
 
@@ -45,31 +46,44 @@ class AdaptiveThresholds(BaseModel):
         return adaptive
 
 
-def _percentile(value: Any) -> Any:
+def _percentile(value: Any) -> float | str:
     if value is None or value == "none":
         return "none"
-    if isinstance(value, str | bool):
-        raise ValueError("must be a number in [1, 100) or none")
-    return value
+    percentile = to_number(value)
+    if not 1 <= percentile < 100:
+        raise ValueError("must lie in [1, 100), or be none")
+    return percentile
 
 
 def _sigma(value: Any) -> Any:
-    if isinstance(value, list | tuple) or value in ("long", "short", "balanced"):
-        return value
-    raise ValueError("must be long, short, balanced or a list of positive proportions")
+    if isinstance(value, list | tuple):
+        proportions = tuple(to_number(item) for item in value)
+        if any(proportion <= 0 for proportion in proportions):
+            raise ValueError("must have positive proportions")
+        return proportions
+    if value not in ("long", "short", "balanced"):
+        raise ValueError("must be long, short, balanced or a list of positive proportions")
+    return value
 
 
-def _thresholds(value: Any) -> Any:
-    presets = ("uncontrolled", "balanced", "progressive", "minimize")
-    if value in presets:
-        return value
-    if isinstance(value, BaseModel):
-        return value
-    if isinstance(value, dict) and "fixed" in value:
-        return FixedThresholds.model_validate(value)
-    if isinstance(value, dict) and "adaptive" in value:
-        return AdaptiveThresholds.model_validate(value)
-    raise ValueError(f"must be one of {', '.join(presets)}, {{fixed: …}} or {{adaptive: …}}")
+def _threshold_kind(value: Any) -> str | None:
+    if isinstance(value, FixedThresholds) or (isinstance(value, dict) and "fixed" in value):
+        return "fixed"
+    if isinstance(value, AdaptiveThresholds) or (isinstance(value, dict) and "adaptive" in value):
+        return "adaptive"
+    return "preset" if value in PRESETS else None
+
+
+Thresholds = Annotated[
+    Annotated[Preset, Tag("preset")]
+    | Annotated[FixedThresholds, Tag("fixed")]
+    | Annotated[AdaptiveThresholds, Tag("adaptive")],
+    Discriminator(
+        _threshold_kind,
+        custom_error_type="thresholds",
+        custom_error_message=f"must be one of {', '.join(PRESETS)}, {{fixed: …}} or {{adaptive: …}}",
+    ),
+]
 
 
 class AggregateSettings(BaseModel):
@@ -83,20 +97,13 @@ class AggregateSettings(BaseModel):
     model_config = FROZEN
     method: Literal["k-tuples"] = "k-tuples"
     reporting_length: PositiveWhole | None = None
-    sigma: Annotated[SigmaRule | tuple[Positive, ...], BeforeValidator(_sigma)] = "long"
+    sigma: Annotated[SigmaRule | tuple[float, ...], BeforeValidator(_sigma)] = "long"
     split: Literal["shares", "sds"] | None = None
-    percentile: Annotated[Literal["none"] | Number | None, BeforeValidator(_percentile)] = None
+    percentile: Annotated[float | Literal["none"] | None, BeforeValidator(_percentile)] = None
     percentile_share: OpenFraction = 0.10
     count_share: OpenFraction = 0.02
     delta_threshold_share: OpenFraction = 0.1
-    thresholds: Annotated[Preset | FixedThresholds | AdaptiveThresholds, BeforeValidator(_thresholds)] = "uncontrolled"
-
-    @field_validator("percentile")
-    @classmethod
-    def _percentile_range(cls, value: Any) -> Any:
-        if isinstance(value, float) and not 1 <= value < 100:
-            raise ValueError("must lie in [1, 100), or be none")
-        return value
+    thresholds: Thresholds = "uncontrolled"
 
     def check_length(self, columns: int) -> None:
         """Refuse a reporting length beyond the number of columns, and settings for lengths that do not exist."""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Literal
 
 Neighbors = Literal["add-remove", "replace-one"]
 Mechanism = Literal["rounded-gaussian", "exponential", "threshold"]
 
 _STEP = Decimal(1).scaleb(-30)
+# Decimal's default of 28 digits neither holds an amount above 0.01 at this step nor sums exactly.
+_EXACT = Context(prec=400, rounding=ROUND_CEILING)
 
 
 def amount(value: float) -> Decimal:
     """`value` as an exact decimal, rounded up: a charge is never smaller than what was computed."""
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"budget amount ({value}) must be finite and not negative")
-    return Decimal(math.nextafter(value, math.inf) if value else 0.0).quantize(_STEP, rounding=ROUND_CEILING)
+    return Decimal(math.nextafter(value, math.inf) if value else 0.0).quantize(_STEP, context=_EXACT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,11 @@ class Cost:
     delta: Decimal = Decimal(0)
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(mu2=self.mu2 + other.mu2, rho=self.rho + other.rho, delta=self.delta + other.delta)
+        return Cost(
+            mu2=_EXACT.add(self.mu2, other.mu2),
+            rho=_EXACT.add(self.rho, other.rho),
+            delta=_EXACT.add(self.delta, other.delta),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from marginweave.schemas.numbers import FROZEN, Number, PositiveWhole, Whole
+from marginweave.schemas.numbers import FROZEN, Number, Whole, to_number, to_whole
 from marginweave.schemas.values import first_duplicate
 
 MAX_BINS = 100_000
@@ -60,6 +60,17 @@ class Category(BaseModel):
         return (*declared, OTHER) if self.outside == OTHER and OTHER not in declared else declared
 
 
+def _bins(value: Any) -> int | tuple[float, ...]:
+    if isinstance(value, list | tuple):
+        if len(value) < 2:
+            raise ValueError("must be a count or a list of at least two edges")
+        return tuple(to_number(edge) for edge in value)
+    count = to_whole(value)
+    if not 1 <= count <= MAX_BINS:
+        raise ValueError(f"must be between 1 and {MAX_BINS}")
+    return count
+
+
 class NumberColumn(BaseModel):
     """A number, clamped to public `bounds` and released in `bins`.
 
@@ -70,19 +81,10 @@ class NumberColumn(BaseModel):
     model_config = FROZEN
     type: Literal["number"]
     bounds: tuple[Number, Number] | None = None
-    bins: PositiveWhole | tuple[Number, ...]
+    bins: Annotated[int | tuple[float, ...], BeforeValidator(_bins)]
     decimals: Whole | None = None
     missing: Texts | None = None
     outside: Literal["null", "error"] = "null"
-
-    @field_validator("bins", mode="before")
-    @classmethod
-    def _bins(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple) and len(value) < 2:
-            raise ValueError("must be a count or a list of at least two edges")
-        if isinstance(value, int) and not isinstance(value, bool) and value > MAX_BINS:
-            raise ValueError(f"must be at most {MAX_BINS}")
-        return value
 
     @field_validator("bounds", mode="before")
     @classmethod
@@ -94,7 +96,9 @@ class NumberColumn(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> NumberColumn:
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
-            raise ValueError(f"has bounds ({self.bounds[0]:g}, {self.bounds[1]:g}): the minimum must be below the maximum")
+            raise ValueError(
+                f"has bounds ({self.bounds[0]:g}, {self.bounds[1]:g}): the minimum must be below the maximum"
+            )
         if isinstance(self.bins, int):
             if self.bounds is None:
                 raise ValueError("needs bounds [minimum, maximum] for a count of bins")

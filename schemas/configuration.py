@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_va
 
 from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.columns import Category, Column, Texts
-from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, Positive, PositiveWhole
+from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, Positive, Whole, to_whole
 
 NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -43,12 +43,16 @@ class PrivacySettings(BaseModel):
     accountant: Literal["gdp", "zcdp", "sds"] = "gdp"
 
 
-def _records(value: Any) -> Any:
+def _records(value: Any) -> int | str:
     if isinstance(value, str) and value in {"count", "exhaust"}:
         return value
-    if isinstance(value, str | bool | float | None):
-        raise ValueError("must be count, exhaust or a whole number")
-    return value
+    try:
+        records = to_whole(value)
+    except ValueError:
+        raise ValueError("must be count, exhaust or a whole number") from None
+    if records < 0:
+        raise ValueError("must not be negative")
+    return records
 
 
 class SynthesisSettings(BaseModel):
@@ -60,18 +64,25 @@ class SynthesisSettings(BaseModel):
 
     model_config = FROZEN
     method: Literal["aggregate-seeded"] = "aggregate-seeded"
-    records: Annotated[Literal["count", "exhaust"] | PositiveWhole, BeforeValidator(_records)] = "count"
+    records: Annotated[int | Literal["count", "exhaust"], BeforeValidator(_records)] = "count"
     use_synthetic_counts: bool = True
     sample_missing: bool = True
     weight_percentile: Number = 95
     scale: Positive = 1.0
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Whole = 0
 
     @field_validator("weight_percentile")
     @classmethod
     def _percentile(cls, value: float) -> float:
         if not 0 < value <= 100:
             raise ValueError("must lie in (0, 100]")
+        return value
+
+    @field_validator("seed")
+    @classmethod
+    def _seed(cls, value: int) -> int:
+        if not 0 <= value < 2**63:
+            raise ValueError("must lie in [0, 2^63)")
         return value
 
 
@@ -123,7 +134,9 @@ class Configuration(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.privacy.accountant == "sds" and self.aggregate.split == "shares":
-            raise ValueError("aggregate.split (shares) must be sds with privacy.accountant: sds, which prints its own split")
+            raise ValueError(
+                "aggregate.split (shares) must be sds with privacy.accountant: sds, which prints its own split"
+            )
         for name, column in self.columns.items():
             declared = {text.strip() for text in column.values or ()} if isinstance(column, Category) else set()
             for text in self.missing_texts(name):

@@ -1,11 +1,13 @@
-"""Records of the budget ledger: accounts and append-only events."""
+"""Records of the budget ledger: accounts, append-only events, and what is read from them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
 from marginweave.schemas.budget import Cost, Neighbors
 
@@ -22,6 +24,49 @@ class State(StrEnum):
 
 
 CHARGED = frozenset({State.RESERVED, State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
+TRANSITIONS = frozenset(
+    {
+        (State.RESERVED, State.DRAWN),
+        (State.RESERVED, State.RETURNED),
+        (State.DRAWN, State.COMMITTED),
+        (State.DRAWN, State.CHARGED_LOST),
+    }
+)
+
+
+class EventKind(StrEnum):
+    """What a row of the ledger says; the first six are the states of a draw or a release (`State`)."""
+
+    RESERVED = "RESERVED"
+    DRAWN = "DRAWN"
+    COMMITTED = "COMMITTED"
+    RETURNED = "RETURNED"
+    REFUSED = "REFUSED"
+    CHARGED_LOST = "CHARGED_LOST"
+    LEDGER_CREATED = "LEDGER_CREATED"
+    OPENED = "OPENED"
+    CAP_CHANGED = "CAP_CHANGED"
+    PUBLISHED = "PUBLISHED"
+    EVALUATED_INTERNALLY = "EVALUATED_INTERNALLY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One row of the ledger without its seals. `cost` stands on the RESERVED row of a draw only: it is booked once.
+
+    A release begins with a RESERVED row without `draw`, whose `body` has the public facts of the release.
+    """
+
+    kind: EventKind
+    actor: str
+    created: datetime
+    account: str | None = None
+    release: str | None = None
+    draw: str | None = None
+    cost: Cost | None = None
+    lease: str | None = None
+    digest: str | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +94,7 @@ class DrawRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRecord:
-    """One release as the ledger knows it."""
+    """One release as the ledger knows it; `outputs` are the digests of its newest publication, empty before."""
 
     release: str
     dataset: str
@@ -59,17 +104,33 @@ class ReleaseRecord:
     epsilon: Decimal
     delta: Decimal
     draws: tuple[DrawRecord, ...]
+    actor: str
     created: datetime
+    outputs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def charged(self) -> Cost:
         """What the account has to answer for: everything that is not returned or refused."""
         return sum((draw.cost for draw in self.draws if draw.state in CHARGED), Cost())
 
+    @property
+    def statement(self) -> tuple[Decimal, Decimal]:
+        """The plain (epsilon, delta) that covers the release; (0, 0) when nothing of it is charged."""
+        if any(draw.state in CHARGED for draw in self.draws):
+            return self.epsilon, self.delta
+        return Decimal(0), Decimal(0)
+
+    def draw(self, name: str) -> DrawRecord | None:
+        """The draw called `name`, or None."""
+        return next((draw for draw in self.draws if draw.name == name), None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AccountTotal:
-    """What an account has spent: epsilon at the cap's delta, by the tightest valid composition, and its name."""
+    """What an account has spent: epsilon at the cap's delta, by the tightest valid composition, and its name.
+
+    `releases` counts those that are charged for.
+    """
 
     account: Account
     epsilon: float

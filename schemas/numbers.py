@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 
-def _number(value: Any) -> float:
+def to_number(value: Any) -> float:
+    """A finite number; a text that spells one will do, true and false will not."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be a number")
     try:
@@ -20,8 +21,9 @@ def _number(value: Any) -> float:
     return converted
 
 
-def _whole(value: Any) -> int:
-    converted = _number(value)
+def to_whole(value: Any) -> int:
+    """A finite number without decimals."""
+    converted = to_number(value)
     if not converted.is_integer():
         raise ValueError("must be a whole number")
     return int(converted)
@@ -45,17 +47,10 @@ def _open_fraction(value: float) -> float:
     return value
 
 
-def _share(value: float) -> float:
-    if not 0 <= value < 1:
-        raise ValueError("must lie in [0, 1)")
-    return value
-
-
-Number = Annotated[float, BeforeValidator(_number)]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Positive = Annotated[float, BeforeValidator(_number), AfterValidator(_positive)]
-PositiveWhole = Annotated[int, BeforeValidator(_whole), AfterValidator(_positive_whole)]
-OpenFraction = Annotated[float, BeforeValidator(_number), AfterValidator(_open_fraction)]
-Share = Annotated[float, BeforeValidator(_number), AfterValidator(_share)]
+Number = Annotated[float, BeforeValidator(to_number)]
+Whole = Annotated[int, BeforeValidator(to_whole)]
+Positive = Annotated[float, BeforeValidator(to_number), AfterValidator(_positive)]
+PositiveWhole = Annotated[int, BeforeValidator(to_whole), AfterValidator(_positive_whole)]
+OpenFraction = Annotated[float, BeforeValidator(to_number), AfterValidator(_open_fraction)]
 
 FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -1,0 +1,1 @@
+"""Stage 2: texts to clean values: trimmed, missing made explicit, clamped to the declared domain."""

@@ -1,0 +1,1 @@
+"""Stage 1: read the declared columns of the source and hold them against the configuration."""

@@ -1,0 +1,48 @@
+# `make run` and `make test` set up everything they need in .venv; nothing outside this folder is touched.
+PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3))
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SETUP := pyproject.toml setup.py constraints.txt
+
+.PHONY: help run test test-unit test-long lint bench clean
+
+help: ## show the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(VENV)/.ready ## release the example survey (deployments/examples/affairs.yaml)
+	@$(BIN)/marginweave run deployments/examples/affairs.yaml
+
+test: $(VENV)/.ready-test ## run the whole test suite
+	@$(BIN)/python -m pytest
+
+test-unit: $(VENV)/.ready-test ## run the tests of the pure code only
+	@$(BIN)/python -m pytest tests/unit tests/laws
+
+lint: $(VENV)/.ready-lint ## style, types (on an installed wheel) and the import contract
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-cache
+	@rm -rf build/types && $(BIN)/python -m venv --without-pip --system-site-packages build/types 2>/dev/null || true
+	@rm -rf build/wheel && $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	@rm -rf build/site && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/site build/wheel/*.whl
+	@MYPYPATH=build/site $(BIN)/mypy -p marginweave.flows -p marginweave.tasks -p marginweave.schemas
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+
+$(BIN)/python:
+	@echo "Setting up $(VENV) with $(PYTHON) (about two minutes, once)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: $(SETUP) | $(BIN)/python
+	@$(PIP) --editable '.[examples]'
+	@touch $@
+
+$(VENV)/.ready-test: $(SETUP) | $(BIN)/python
+	@$(PIP) --editable '.[examples,test]'
+	@touch $@ $(VENV)/.ready
+
+$(VENV)/.ready-lint: $(SETUP) | $(BIN)/python
+	@$(PIP) --editable '.[examples,test,lint]'
+	@touch $@ $(VENV)/.ready $(VENV)/.ready-test

@@ -1,0 +1,41 @@
+"""What has to stand in the process environment before Prefect or Great Expectations is imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+# Usage analytics go to other machines; a run talks to loopback only.
+ANALYTICS_OFF = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "GX_ANALYTICS_ENABLED": "false",
+}
+# Prefect's console lines would drown the progress; its own log goes to a file of the run instead.
+QUIET = {
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+    "PREFECT_LOGGING_COLORS": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+}
+
+
+def home_directory(option: Path | None, environment: Mapping[str, str]) -> Path:
+    """Where `runs/` lives: `--home`, else MARGINWEAVE_HOME, else the working directory."""
+    named = option or environment.get("MARGINWEAVE_HOME")
+    return Path(named or ".").expanduser().resolve()
+
+
+def service_directory(home: Path) -> Path:
+    """Where Prefect and the ledger of the examples keep their files: in the home, never in the user's own folders."""
+    return home / ".marginweave"
+
+
+def prepare_environment(home: Path, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Switch analytics off and give Prefect a home of its own; must run before Prefect is imported."""
+    environment.update(ANALYTICS_OFF)
+    if "PREFECT_API_URL" not in environment:
+        # Our own server for one run: nobody reads logs there. A server that was named keeps the settings it came with.
+        environment.update(QUIET)
+        environment["PREFECT_HOME"] = str(service_directory(home) / "prefect")

@@ -1,0 +1,99 @@
+"""A Prefect server of our own for the time of one run: on loopback, and never outliving us, killed or not."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from marginweave.schemas.errors import StageError
+
+_PR_SET_PDEATHSIG = 1
+_START_SECONDS = 120.0
+
+
+@contextmanager
+def prefect_server(log: Path) -> Iterator[str]:
+    """URL of the Prefect API: the server that PREFECT_API_URL names, or one started here and stopped at the end.
+
+    Prefect's own ephemeral server survives `kill -9` of its run; this one is tied to us by the kernel (PR_SET_PDEATHSIG).
+
+    Raises:
+        StageError: the server did not answer in time; its output is in `log`.
+    """
+    named = os.environ.get("PREFECT_API_URL")
+    if named:
+        yield named
+        return
+    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True, mode=0o700)
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    with log.open("ab") as output:
+        server = _start(port, output.fileno())
+    try:
+        _wait(server, f"{url}/health")
+        os.environ["PREFECT_API_URL"] = url
+        yield url
+    finally:
+        os.environ.pop("PREFECT_API_URL", None)
+        _stop(server)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _start(port: int, output: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
+    parent = os.getpid()
+    # Loaded before the fork: between fork and exec nothing may be imported.
+    prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
+
+    def die_with_parent() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != parent:
+                os._exit(1)  # the parent died before the tie was made
+
+    return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - see above; no thread of ours runs yet
+        env={**os.environ, "PREFECT_SERVER_UI_ENABLED": "false"},
+    )
+
+
+def _wait(server: subprocess.Popen[bytes], health: str) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise StageError("the Prefect server ended at its start; see internal/prefect-server.log of the run")
+        with suppress(urllib.error.URLError, OSError):
+            urllib.request.urlopen(health, timeout=1)  # noqa: S310 - loopback, our own port
+            return
+        time.sleep(0.05)
+    raise StageError(f"the Prefect server did not answer within {_START_SECONDS:.0f} s")
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

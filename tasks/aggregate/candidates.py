@@ -1,0 +1,82 @@
+"""Candidate combinations of one length: for every set of columns, which cells may be counted.
+
+At length 1 every value of a column is a candidate. At length k >= 2 a cell is one when all its sub-combinations of length
+k-1 survived (V_k of Gopi, Mahabadi, Yekhanin, Algorithm 1): the cross-join of survivors, zero cells included, a function of
+released counts only. A cell is never looked up in the data.
+
+DP: post-processing of the level below.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.aggregates import Level
+from marginweave.schemas.errors import StageError
+
+Mask = NDArray[np.bool_]
+
+# One set of columns is held as a dense array; beyond this the plan is refused with the sizes, which are public.
+MAX_CELLS = 1 << 28
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateSet:
+    """Which cells of every set of `length` columns are candidates.
+
+    A mask has the shape (d_j + 1, …) over its columns: the last index of every axis is the missing value and never a
+    candidate. `survivors` holds such masks of the level below (empty for length 1).
+    """
+
+    length: int
+    sizes: tuple[int, ...]
+    survivors: Mapping[tuple[int, ...], Mask] = field(default_factory=dict)
+
+    def column_sets(self) -> Iterator[tuple[int, ...]]:
+        """All sets of columns of this length that have a candidate at all, in canonical order."""
+        for columns in itertools.combinations(range(len(self.sizes)), self.length):
+            if self.length == 1 or all(
+                part in self.survivors for part in itertools.combinations(columns, self.length - 1)
+            ):
+                yield columns
+
+    def mask(self, columns: tuple[int, ...]) -> Mask:
+        """The candidate mask of one set of columns, C-ordered."""
+        shape = tuple(self.sizes[j] + 1 for j in columns)
+        if self.length == 1:
+            mask = np.ones(shape, np.bool_)
+            mask[-1] = False
+            return mask
+        check_cells(columns, self.sizes)
+        mask = np.ones(shape, np.bool_)
+        for left_out in range(self.length):
+            part = columns[:left_out] + columns[left_out + 1 :]
+            mask &= np.expand_dims(self.survivors[part], left_out)
+        return mask
+
+    @classmethod
+    def above(cls, level: Level, sizes: Sequence[int]) -> CandidateSet:
+        """The candidates of length k + 1, from the survivors of length k."""
+        survivors = {}
+        for columns, rows in level.by_columns():
+            mask = np.zeros(tuple(sizes[j] + 1 for j in columns), np.bool_)
+            mask[tuple(level.values[rows].T)] = True
+            survivors[columns] = mask
+        return cls(length=level.length + 1, sizes=tuple(sizes), survivors=survivors)
+
+
+def check_cells(columns: tuple[int, ...], sizes: Sequence[int]) -> None:
+    """Refuse a set of columns whose cells do not fit; decided on public or released sizes alone."""
+    cells = math.prod(sizes[j] + 1 for j in columns)
+    if cells > MAX_CELLS:
+        numbers = ", ".join(str(j + 1) for j in columns)
+        raise StageError(
+            f"aggregate: columns number {numbers} have {cells} combinations, more than {MAX_CELLS}; "
+            "use coarser bins, fewer values or a smaller reporting_length"
+        )

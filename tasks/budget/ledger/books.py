@@ -1,0 +1,115 @@
+"""Reading accounts and releases out of the events of the ledger; pure functions of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from marginweave.schemas.budget import BudgetPlan, Cost
+from marginweave.schemas.ledger import Account, DrawRecord, Event, EventKind, ReleaseRecord, State
+
+_DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
+
+
+def stated(value: float | Decimal) -> Decimal:
+    """`value` as the shortest decimal of its double, so that caps and statements compare as they were typed."""
+    return Decimal(repr(float(value)))
+
+
+def account_body(account: Account) -> dict[str, Any]:
+    """The facts of an account as the body of its OPENED event."""
+    return {**cap_body(account.epsilon, account.delta), "unit": account.unit, "neighbors": account.neighbors}
+
+
+def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]:
+    """A cap as (part of) the body of an event."""
+    return {"epsilon": str(stated(epsilon)), "delta": str(stated(delta))}
+
+
+def release_body(plan: BudgetPlan, *, run: str, plan_digest: str, source_digest: str, unit: str) -> dict[str, Any]:
+    """The public facts of a release, its whole plan included, as the body of its first event."""
+    return {
+        **cap_body(plan.epsilon, plan.delta),
+        "run": run,
+        "plan_digest": plan_digest,
+        "source_digest": source_digest,
+        "unit": unit,
+        "neighbors": plan.neighbors,
+        "accountant": plan.accountant,
+        "draws": [
+            {"name": draw.name, "mechanism": draw.mechanism, "length": draw.length, "parameter": draw.parameter}
+            for draw in plan.draws
+        ],
+    }
+
+
+def accounts_of(events: Iterable[Event]) -> dict[str, Account]:
+    """All accounts by dataset, in order of opening, with their present caps."""
+    accounts: dict[str, Account] = {}
+    for event in events:
+        if event.account is None:
+            continue
+        if event.kind == EventKind.OPENED:
+            accounts[event.account] = Account(
+                dataset=event.account,
+                epsilon=Decimal(event.body["epsilon"]),
+                delta=Decimal(event.body["delta"]),
+                unit=event.body["unit"],
+                neighbors=event.body["neighbors"],
+            )
+        elif event.kind == EventKind.CAP_CHANGED:
+            epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
+            accounts[event.account] = replace(accounts[event.account], epsilon=epsilon, delta=delta)
+    return accounts
+
+
+def releases_of(events: Sequence[Event]) -> dict[str, ReleaseRecord]:
+    """All releases that were ever reserved, by id, in order of reservation; refused ones are no releases."""
+    grouped: dict[str, list[Event]] = {}
+    for event in events:
+        if event.release is not None:
+            grouped.setdefault(event.release, []).append(event)
+    records = ((name, release_of(own)) for name, own in grouped.items())
+    return {name: record for name, record in records if record is not None}
+
+
+def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
+    """The release that the events of one id describe, or None if it was never reserved."""
+    first = next((event for event in events if event.kind == EventKind.RESERVED and event.draw is None), None)
+    if first is None or first.release is None or first.account is None:
+        return None
+    outputs: dict[str, str] = {}
+    for event in events:
+        if event.kind == EventKind.PUBLISHED:
+            outputs = dict(event.body["outputs"])
+    return ReleaseRecord(
+        release=first.release,
+        dataset=first.account,
+        run=first.body["run"],
+        plan_digest=first.body["plan_digest"],
+        source_digest=first.body["source_digest"],
+        epsilon=Decimal(first.body["epsilon"]),
+        delta=Decimal(first.body["delta"]),
+        draws=_draws(events),
+        actor=first.actor,
+        created=first.created,
+        outputs=outputs,
+    )
+
+
+def _draws(events: Sequence[Event]) -> tuple[DrawRecord, ...]:
+    draws: dict[str, DrawRecord] = {}
+    for event in events:
+        if event.draw is None or event.release is None or event.kind not in _DRAW_STATES:
+            continue
+        state = State(event.kind.value)
+        known = draws.get(event.draw)
+        if known is None:
+            draws[event.draw] = DrawRecord(
+                release=event.release, name=event.draw, state=state, cost=event.cost or Cost()
+            )
+        else:
+            draws[event.draw] = replace(known, state=state, lease=event.lease, digest=event.digest)
+    return tuple(draws.values())

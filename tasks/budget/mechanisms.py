@@ -1,0 +1,150 @@
+"""The mechanisms: the only module in which noise meets a private count. Integers in, integers out."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.budget import Neighbors
+from marginweave.schemas.errors import InputError, StageError
+from marginweave.tasks.budget.noise_table import BITS, NoiseTable, noise_table
+from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
+from marginweave.tasks.budget.randomness import OsBits, RandomBits
+
+_CHUNK = 1 << 17
+_DEVIATION_STEP = 1024
+_FIRST_BITS = 63
+_REST_BITS = BITS - _FIRST_BITS
+_GUIDE_BITS = 16
+
+
+def deviation(multiplier: float, contribution_bound: int, neighbors: Neighbors) -> Fraction:
+    """Standard deviation of the noise of one level: multiplier sqrt(Delta_k), rounded up to a multiple of 1/1024.
+
+    A record that adds 1 to at most Delta_k counts moves them by sqrt(Delta_k) in L2 when it comes or goes, by
+    sqrt(2 Delta_k) when it is replaced. The record count takes contribution_bound 1 and `add-remove` under both
+    relations: replacing a record does not move it, and it is noised and charged all the same.
+    DP: arithmetic on public or released numbers. Raises InputError unless multiplier is positive and the bound at least 1.
+    """
+    if not math.isfinite(multiplier) or multiplier <= 0:
+        raise InputError(f"multiplier ({multiplier}) must be positive")
+    if contribution_bound < 1:
+        raise InputError(f"contribution_bound ({contribution_bound}) must be at least 1")
+    squared_norm = contribution_bound * (2 if neighbors == "replace-one" else 1)
+    square = (Fraction(multiplier) * _DEVIATION_STEP) ** 2 * squared_norm
+    steps = math.isqrt(math.ceil(square) - 1) + 1
+    return Fraction(steps, _DEVIATION_STEP)
+
+
+def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits | None = None) -> NDArray[np.int64]:
+    """Counts plus independent rounded Gaussian noise of standard deviation `deviation`.
+
+    With L2 sensitivity S of `counts`: DP: (S / deviation)-GDP and S^2/(2 deviation^2)-zCDP, as a real Gaussian that is
+    rounded afterwards (`noise_table` says how near). Every cell of the candidate set must be in `counts`, zeros included.
+
+    Args:
+        counts: any shape, int64.
+        deviation: standard deviation in counts, from `deviation()`.
+        bits: source of randomness; the operating system's unless a test says otherwise.
+
+    Returns:
+        the shape of `counts`, int64.
+
+    Raises:
+        InputError: counts of another type, or a deviation that has no table.
+        StageError: a count so large that noise could leave 64 bits.
+    """
+    if counts.dtype != np.int64:
+        raise InputError(f"counts ({counts.dtype}) must be int64")
+    table = noise_table(deviation)
+    room = np.iinfo(np.int64).max - table.largest
+    if counts.size and (int(counts.max()) > room or int(counts.min()) < -room):
+        raise StageError("counts with noise must fit 64 bits")
+    source = OsBits() if bits is None else bits
+    sampler = _Sampler(table, source)
+    flat = counts.ravel()
+    noisy = np.empty(flat.size, np.int64)
+    for start in range(0, flat.size, _CHUNK):
+        stop = min(start + _CHUNK, flat.size)
+        noisy[start:stop] = flat[start:stop] + sampler.draw(stop - start)
+    return noisy.reshape(counts.shape)
+
+
+def select_percentile(
+    histogram: NDArray[np.int64], percentile: float, epsilon: float, neighbors: Neighbors = "add-remove"
+) -> int:
+    """The contribution bound: a candidate 1 … cap near the wanted percentile of combinations a record.
+
+    Exponential mechanism on `rank_scores`, Pr[c] proportional to e^{epsilon s(c) / (2 sensitivity)}, by OpenDP's exact
+    Gumbel noise of scale 2 sensitivity / epsilon; the candidates are public, 0 is none of them. The chosen rank is off by
+    at most (2 / epsilon) ln(cap / beta) records with probability 1 - beta.
+    DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP under `neighbors`, each record counted once.
+
+    Args:
+        histogram: shape (cap + 1,), int64; entry c is the number of records with c combinations, clipped to cap.
+        percentile: in (0, 100).
+        epsilon: of the exponential mechanism, undivided for every length.
+        neighbors: the relation that sets the sensitivity of the score.
+
+    Raises:
+        InputError: a parameter out of range.
+        StageError: OpenDP measures a larger loss than the planned one.
+    """
+    if histogram.dtype != np.int64 or histogram.ndim != 1 or len(histogram) < 2:
+        raise InputError("histogram must be a vector of int64 with at least one candidate")
+    if not math.isfinite(epsilon) or epsilon <= 0:
+        raise InputError(f"epsilon ({epsilon}) must be positive")
+    scores = rank_scores(histogram, percentile)
+    sensitivity = score_sensitivity(percentile, neighbors)
+    mechanism = _noisy_max(2 * sensitivity / epsilon * (1 + 1e-12))
+    if mechanism.map(sensitivity) > epsilon**2 / 8:
+        raise StageError("percentile: the measured privacy loss is above the planned one")
+    return int(mechanism(scores)) + 1
+
+
+def _noisy_max(scale: float) -> Any:
+    # OpenDP and its shared library wait until something is drawn: plan and refusals never load them
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    return space >> dp.m.then_noisy_max(dp.zero_concentrated_divergence(), scale=scale)
+
+
+class _Sampler:
+    """Draws from a table: 64 bits a draw, one for the sign, 63 for |x|; the other 65 bits only where those tie.
+
+    Comparing the top 63 bits of a uniform 128-bit integer first, and the rest when they equal those of an entry, gives
+    the same |x| as comparing all: the distribution is the table's, exactly. `guide` narrows the search by the top 16 bits.
+    """
+
+    def __init__(self, table: NoiseTable, bits: RandomBits) -> None:
+        self._table = table
+        self._bits = bits
+        edges = np.arange((1 << _GUIDE_BITS) + 1, dtype=np.uint64) << np.uint64(_FIRST_BITS - _GUIDE_BITS)
+        self._guide = np.searchsorted(table.high, edges, side="left").astype(np.int64)
+        # a range of draws without an entry inside, its lower end included, needs no comparison at all
+        self._settled = np.searchsorted(table.high, edges[1:] - np.uint64(1), side="right") == self._guide[:-1]
+
+    def draw(self, count: int) -> NDArray[np.int64]:
+        """`count` independent draws, shape (count,), int64."""
+        words = np.frombuffer(self._bits.take(8 * count), "<u8")
+        first = words >> np.uint64(1)
+        bucket = first >> np.uint64(_FIRST_BITS - _GUIDE_BITS)
+        magnitude: NDArray[np.int64] = self._guide[bucket]
+        open_ = np.flatnonzero(~self._settled[bucket])
+        if len(open_):
+            wanted = first[open_]
+            found = np.searchsorted(self._table.high, wanted, side="left")
+            for tie in np.flatnonzero(self._table.high[found] == wanted).tolist():
+                found[tie] = self._table.magnitude(int(wanted[tie]) << _REST_BITS | self._rest())
+            magnitude[open_] = found
+        return np.where(words & np.uint64(1), -magnitude, magnitude)
+
+    def _rest(self) -> int:
+        """The low 65 bits of a uniform 128-bit integer."""
+        return int.from_bytes(self._bits.take(9), "little") >> (72 - _REST_BITS)

@@ -1,0 +1,122 @@
+"""The folder of one run: what is private, what is internal, what may leave, and the manifest over all of it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from marginweave.schemas.configuration import check_name
+from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.manifest import Manifest
+from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file, sync_folder
+
+_OWNER_ONLY = 0o700
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder `path` of one run, `<home>/runs/<run>`; nothing is made before `create`."""
+
+    path: Path
+
+    @classmethod
+    def at(cls, home: Path, run: str) -> RunFolder:
+        """The folder of `run` below `home`.
+
+        Raises:
+            InputError: `run` breaks the rule for names.
+        """
+        try:
+            check_name(run)
+        except ValueError as error:
+            raise InputError(f"run ({run!r}) {error}") from None
+        return cls(home / "runs" / run)
+
+    @property
+    def run(self) -> str:
+        """Name of the run."""
+        return self.path.name
+
+    @property
+    def manifest_file(self) -> Path:
+        """The manifest."""
+        return self.path / "manifest.json"
+
+    @property
+    def private(self) -> Path:
+        """Sensitive checkpoints and draws; 0700, purged when the run succeeds."""
+        return self.path / "private"
+
+    @property
+    def draws(self) -> Path:
+        """Draws of noise on their way to the release."""
+        return self.private / "draws"
+
+    @property
+    def internal(self) -> Path:
+        """What was computed against sensitive rows; 0700, never for release."""
+        return self.path / "internal"
+
+    @property
+    def release(self) -> Path:
+        """What may leave."""
+        return self.path / "release"
+
+    def create(self) -> None:
+        """Make the folders that are missing; `private/` and `internal/` end with mode 0700.
+
+        Raises:
+            StageError: the disk refuses, or a link stands where a folder should.
+        """
+        with at_place(self.path, "created"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.release.mkdir(exist_ok=True)
+            for folder in (self.private, self.draws, self.internal):
+                if folder.is_symlink():
+                    raise StageError(f"{folder} must be a folder, not a link")
+                folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+                folder.chmod(_OWNER_ONLY)
+            sync_folder(self.path)
+
+    def read_manifest(self) -> Manifest | None:
+        """The manifest, or None where the run has none yet.
+
+        Raises:
+            StageError: the file is no manifest, or cannot be read.
+        """
+        data = read_file(self.manifest_file)
+        if data is None:
+            return None
+        try:
+            return Manifest.from_json(data)
+        except ValidationError:
+            raise StageError(f"{self.manifest_file} is not a manifest of this version") from None
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest in one step: after a crash it is the old one or this one.
+
+        Raises:
+            StageError: the disk refuses.
+        """
+        replace_file(self.manifest_file, manifest.to_json().encode())
+
+    def purge_private(self) -> None:
+        """Remove `private/` with all it holds, then mark its stages as purged; links are removed, never followed.
+
+        Raises:
+            StageError: the disk refuses.
+        """
+        with at_place(self.private, "removed"):
+            if self.private.is_symlink():
+                self.private.unlink()
+            elif self.private.exists():
+                shutil.rmtree(self.private)
+            if self.path.is_dir():
+                sync_folder(self.path)
+        manifest = self.read_manifest()
+        if manifest is not None:
+            self.write_manifest(manifest.purged(datetime.now(UTC)))

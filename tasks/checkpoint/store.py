@@ -1,0 +1,75 @@
+"""Checkpoints of deterministic stages, addressed by what made them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from marginweave.schemas.configuration import check_name
+from marginweave.schemas.errors import StageError
+from marginweave.tasks.checkpoint.files import read_file, write_once
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.seals import open_seal, seal
+
+
+def address(stage: str, code_version: str, configuration_slice: Mapping[str, Any], inputs: Sequence[str]) -> str:
+    """The address of a stage's result: SHA-256 of the canonical JSON of everything it depends on, hex.
+
+    Args:
+        stage: name of the stage.
+        code_version: version of the code that computes it.
+        configuration_slice: the part of the configuration that the stage reads; JSON values.
+        inputs: digests of its inputs in their order; keyed where the bytes are private.
+    """
+    content = {"stage": stage, "code": code_version, "configuration": configuration_slice, "inputs": list(inputs)}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Store:
+    """Checkpoints in `private/` of a run, sealed with `key` (`Ledger.checkpoint_key`)."""
+
+    folder: RunFolder
+    key: bytes = field(repr=False)
+
+    def place(self, stage: str, key: str) -> Path:
+        """The file of `stage` at address `key`; its name has a keyed digest of the address."""
+        named = hmac.digest(self.key, b"name\0" + key.encode(), hashlib.sha256).hex()[:16]
+        return self.folder.private / f"{check_name(stage)}-{named}.ckpt"
+
+    def put(self, stage: str, key: str, payload: bytes) -> str:
+        """Store `payload` durably and return its keyed digest; the same bytes again change nothing.
+
+        Raises:
+            StageError: the place holds other bytes, or the disk refuses.
+        """
+        sealed, digest = seal(self.key, ("stage", stage, key), payload)
+        place = self.place(stage, key)
+        if not write_once(place, sealed) and read_file(place) != sealed:
+            raise StageError(
+                f"stage {stage}: {place} holds other bytes than this stage computed; remove it to compute anew"
+            )
+        return digest
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        """The payload at address `key`, or None where the stage has not been stored.
+
+        Raises:
+            StageError: the file is damaged or not ours; it is never used.
+        """
+        place = self.place(stage, key)
+        sealed = read_file(place)
+        if sealed is None:
+            return None
+        opened = open_seal(self.key, ("stage", stage, key), sealed)
+        if opened is None:
+            raise StageError(
+                f"stage {stage}: {place} is damaged or was written under another key; remove it to compute anew"
+            )
+        return opened[0]

@@ -1,0 +1,67 @@
+"""What every stage's door shares: a Prefect task that never repeats by itself, never caches, and never quotes data."""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.tasks import Task
+
+from marginweave.schemas.errors import MarginweaveError, StageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_OURS = Path(__file__).resolve().parent.parent
+
+
+def stage_task(stage: str, run_name: str | None = None) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Make a function the door of `stage`.
+
+    No retries and no result caching: a draw may only be repeated through the ledger, and a cached frame would be a copy of
+    private rows outside the checkpoint store.
+    """
+
+    def decorate(function: Callable[P, R]) -> Task[P, R]:
+        options: dict[str, Any] = {"name": stage, "task_run_name": run_name or stage}
+        made: Task[P, R] = task(
+            quiet(stage)(function), retries=0, cache_policy=NO_CACHE, persist_result=False, log_prints=False, **options
+        )
+        return made
+
+    return decorate
+
+
+def quiet(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Replace every exception that is not ours by a StageError that names its type and place: texts of libraries quote data."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except MarginweaveError:
+                raise
+            except Exception as error:
+                message = f"{stage} failed: {type(error).__name__} at {_place(error)}"
+            # Outside the handler, so that the original is not even the context of what Prefect stores and logs.
+            raise StageError(message)
+
+        return call
+
+    return decorate
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the last frame that is ours."""
+    place = "unknown place"
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if path.is_relative_to(_OURS):
+            place = f"{path.relative_to(_OURS)}:{frame.lineno}"
+    return place

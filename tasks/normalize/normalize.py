@@ -1,0 +1,79 @@
+"""Consistent counts: a combination is never more frequent than any part of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from marginweave.schemas.aggregates import Aggregates, IntArray, Level
+from marginweave.tasks.normalize.keys import row_keys
+
+
+def normalize(aggregates: Aggregates) -> Aggregates:
+    """Make released counts monotone and closed under sub-combinations, as SDS does.
+
+    A sub-combination s that is missing is added with max{count(t) : t contains s}; then
+    count(t) := min{count(s) : s part of t, t itself included}, and what is not positive goes, with everything above it
+    (sds-dp.md 3.4). The result is a fixed point: normalizing again changes nothing.
+
+    Args:
+        aggregates: Noisy counts of lengths 1..R, in canonical order.
+
+    Returns:
+        The same domain, record count and noise with the normalized levels. DP: post-processing.
+    """
+    levels = list(aggregates.levels)
+    if not levels:
+        return aggregates
+    reach = [level.counts for level in levels]  # the largest count of a combination and all that contain it
+    parts: list[IntArray] = []
+    for k in range(len(levels) - 1, 0, -1):
+        levels[k - 1], reach[k - 1], rows = _close(levels[k - 1], levels[k], reach[k], aggregates.domain.sizes)
+        parts.insert(0, rows)
+    lowest = [levels[0].counts]
+    for level, rows in zip(levels[1:], parts, strict=True):
+        lowest.append(np.minimum(level.counts, lowest[-1][rows].min(axis=1, initial=np.iinfo(np.int64).max)))
+    kept = tuple(_positive(level, counts) for level, counts in zip(levels, lowest, strict=True))
+    return replace(aggregates, levels=kept)
+
+
+def parts_of(level: Level) -> tuple[IntArray, IntArray]:
+    """All combinations of length k - 1 inside those of length k: columns and values, shape (k * n, k - 1).
+
+    Block j (rows j * n … (j + 1) * n) leaves out position j. DP: post-processing.
+    """
+    positions = range(level.length)
+    columns = np.concatenate([np.delete(level.columns, j, axis=1) for j in positions])
+    values = np.concatenate([np.delete(level.values, j, axis=1) for j in positions])
+    return columns, values
+
+
+def combination_keys(columns: IntArray, values: IntArray, sizes: tuple[int, ...]) -> IntArray:
+    """Keys of combinations that sort in canonical order, by columns and then by values; shape (n,).
+
+    The code of a missing value may stand among `values`. DP: post-processing.
+    """
+    length = columns.shape[1]
+    radices = [len(sizes)] * length + [max(sizes, default=0) + 1] * length
+    return row_keys([*columns.T, *values.T], radices)[0]
+
+
+def _close(lower: Level, level: Level, reach: IntArray, sizes: tuple[int, ...]) -> tuple[Level, IntArray, IntArray]:
+    """The lower level with every part of `level` in it, its reach, and the rows (n, k) where the parts stand."""
+    part_columns, part_values = parts_of(level)
+    columns = np.concatenate([lower.columns, part_columns])
+    values = np.concatenate([lower.values, part_values])
+    keys = combination_keys(columns, values, sizes)
+    distinct, first, row = np.unique(keys, return_index=True, return_inverse=True)
+    widest = np.full(len(distinct), np.iinfo(np.int64).min)
+    np.maximum.at(widest, row, np.concatenate([lower.counts, np.tile(reach, level.length)]))
+    counts = widest.copy()
+    counts[row[: len(lower)]] = lower.counts
+    closed = Level(length=lower.length, columns=columns[first], values=values[first], counts=counts)
+    return closed, widest, row[len(lower) :].reshape(level.length, len(level)).T
+
+
+def _positive(level: Level, counts: IntArray) -> Level:
+    keep = counts > 0
+    return Level(length=level.length, columns=level.columns[keep], values=level.values[keep], counts=counts[keep])

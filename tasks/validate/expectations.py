@@ -1,0 +1,101 @@
+"""Hook for Great Expectations: a suite file on the raw input or on the synthetic output, pass or fail and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marginweave.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Everything else looks at a statistic of the private rows; whether it holds would be told for free (design rule 9).
+_ROW_WISE = (
+    "expect_column_to_exist",
+    "expect_column_values_to_be_between",
+    "expect_column_values_to_be_in_set",
+    "expect_column_values_to_be_in_type_list",
+    "expect_column_values_to_be_null",
+    "expect_column_values_to_be_of_type",
+    "expect_column_values_to_match_regex",
+    "expect_column_values_to_match_regex_list",
+    "expect_column_values_to_not_be_in_set",
+    "expect_column_values_to_not_be_null",
+    "expect_column_values_to_not_match_regex",
+    "expect_column_value_lengths_to_be_between",
+    "expect_column_value_lengths_to_equal",
+    "expect_column_pair_values_a_to_be_greater_than_b",
+    "expect_column_pair_values_to_be_equal",
+    "expect_column_pair_values_to_be_in_set",
+    "expect_table_columns_to_match_ordered_list",
+    "expect_table_columns_to_match_set",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectationResult:
+    """One expectation: what it is, on which column, and whether it held."""
+
+    expectation: str
+    column: str
+    success: bool
+
+
+def read_suite(path: Path, *, raw_input: bool) -> list[dict[str, Any]]:
+    """The expectations of a suite file; on raw input only those that look at one row at a time.
+
+    Raises:
+        InputError: the file is absent or no suite, or asks for a statistic of the raw input.
+    """
+    try:
+        suite = json.loads(path.read_text(encoding="utf-8"))
+        expectations = [{"type": str(e["type"]), "kwargs": dict(e.get("kwargs", {}))} for e in suite["expectations"]]
+    except FileNotFoundError:
+        raise InputError(f"expectation suite ({path}) does not exist") from None
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"expectation suite ({path}) must be the JSON of a Great Expectations suite") from None
+    for expectation in expectations:
+        if raw_input and (expectation["type"] not in _ROW_WISE or "mostly" in expectation["kwargs"]):
+            raise InputError(
+                f"expectation suite ({path}): {expectation['type']} is refused on raw input; what it tells is a statistic "
+                "of private rows. Only expectations on single rows, without 'mostly', are allowed"
+            )
+    return expectations
+
+
+def check_suite(path: Path, frame: pd.DataFrame, *, raw_input: bool) -> tuple[ExpectationResult, ...]:
+    """Run a suite on `frame` with BOOLEAN_ONLY results; everything but type, column and success is dropped.
+
+    Raises:
+        InputError: see `read_suite`.
+    """
+    expectations = read_suite(path, raw_input=raw_input)
+    import great_expectations as gx  # 3 to 6 s
+    from great_expectations.core.expectation_suite import ExpectationSuite
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    batch = (
+        context.data_sources.add_pandas("frame")
+        .add_dataframe_asset("table")
+        .add_batch_definition_whole_dataframe("all")
+    )
+    suite = ExpectationSuite(name="suite", expectations=expectations)
+    outcome = batch.get_batch({"dataframe": frame}).validate(suite, result_format="BOOLEAN_ONLY")
+    results = []
+    for result in outcome.results:
+        config = result.expectation_config
+        kwargs = config.kwargs if config is not None else {}
+        column = kwargs.get("column") or kwargs.get("column_A") or "table"
+        results.append(
+            ExpectationResult(
+                expectation=config.type if config is not None else "unknown",
+                column=str(column),
+                success=bool(result.success),
+            )
+        )
+    return tuple(results)

@@ -1,0 +1,48 @@
+"""Small configurations for tests; domains of unequal size."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.load import parse_configuration
+
+BASE: dict[str, Any] = {
+    "dataset": "people",
+    "source": "people.csv",
+    "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": "row"},
+    "columns": {
+        "sex": {"type": "category", "values": ["f", "m"]},
+        "region": {"type": "category", "values": ["north", "south", "west"]},
+        "age": {"type": "number", "bounds": [0, 100], "bins": [0, 18, 30, 50, 65, 100], "decimals": 0},
+        "grade": {"type": "category", "values": [1, 2, 3, 4, 5, 6, 7]},
+    },
+}
+
+
+def raw(**changes: Any) -> dict[str, Any]:
+    """The base configuration as a mapping; a change is a dotted path with `__` for the dot, and None removes the key."""
+    configuration = copy.deepcopy(BASE)
+    for path, value in changes.items():
+        *above, last = path.split("__")
+        place = configuration
+        for key in above:
+            place = place.setdefault(key, {})
+        if value is None:
+            place.pop(last, None)
+        else:
+            place[last] = value
+    return configuration
+
+
+def configuration(**changes: Any) -> Configuration:
+    """The base configuration with changes."""
+    return parse_configuration(raw(**changes))
+
+
+def letters(rows: list[list[str]], names: list[str], **changes: Any) -> Configuration:
+    """A configuration whose columns are the named ones and whose domains are the non-empty values of `rows`."""
+    domains = [sorted({row[j] for row in rows} - {""}) for j in range(len(names))]
+    columns = {name: {"type": "category", "values": values} for name, values in zip(names, domains, strict=True)}
+    return configuration(columns=columns, **changes)

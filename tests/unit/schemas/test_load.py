@@ -1,0 +1,115 @@
+"""Every rule of a configuration is refused with one sentence that names the key."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.load import parse_configuration
+from tests.support.configurations import configuration, raw
+
+REFUSED = [
+    ({"privacy__epsilon": 0}, "privacy.epsilon (0) must be positive"),
+    ({"privacy__epsilon": -1.0}, "privacy.epsilon (-1.0) must be positive"),
+    ({"privacy__epsilon": math.nan}, "privacy.epsilon (nan) must be finite"),
+    ({"privacy__epsilon": math.inf}, "privacy.epsilon (inf) must be finite"),
+    ({"privacy__epsilon": True}, "privacy.epsilon (True) must be a number"),
+    ({"privacy__epsilon": None}, "privacy.epsilon is required"),
+    ({"privacy__delta": 0}, "privacy.delta (0) must lie strictly between 0 and 1"),
+    ({"privacy__delta": 1}, "privacy.delta (1) must lie strictly between 0 and 1"),
+    ({"privacy__delta": None}, "privacy.delta is required"),
+    ({"privacy__unit": None}, "privacy.unit is required"),
+    ({"privacy__unit": {"column": "id"}}, "privacy.unit ({'column': 'id'}) must be row"),
+    ({"privacy__epsilo": 1}, "unknown key privacy.epsilo; did you mean epsilon?"),
+    ({"aggregates": {}}, "unknown key aggregates; did you mean aggregate?"),
+    ({"privacy__neighbors": "both"}, "privacy.neighbors (both) must be add-remove or replace-one"),
+    ({"aggregate__reporting_length": 5}, "aggregate.reporting_length (5) must be at most the number of columns (4)"),
+    ({"aggregate__reporting_length": 0}, "aggregate.reporting_length (0) must be at least 1"),
+    ({"aggregate__sigma": [1, 1]}, "aggregate.sigma has 2 proportions; it must have one a length (3)"),
+    ({"aggregate__percentile": 100}, "aggregate.percentile (100) must lie in [1, 100), or be none"),
+    ({"aggregate__thresholds": "some"}, "aggregate.thresholds (some) must be one of uncontrolled"),
+    ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),
+    ({"aggregate__split": "shares", "privacy__accountant": "sds"}, "aggregate.split (shares) must be sds"),
+    ({"columns": {}}, "columns must not be empty"),
+    ({"columns__age__bins": [0, 30, 18, 100]}, "columns.age has bins out of order: 30 stands before 18"),
+    ({"columns__age__bins": [0, 18, 99]}, "columns.age has bins that do not begin and end at its bounds"),
+    ({"columns__age__bounds": [100, 0]}, "columns.age has bounds (100, 0): the minimum must be below the maximum"),
+    ({"columns__age__bins": 0}, "columns.age.bins (0) must be between 1 and 100000"),
+    ({"columns__age__bins": 300}, "columns.age has a bin, [0.333333333333, 0.666666666667), without any number"),
+    ({"columns__sex__values": []}, "columns.sex needs values (its public domain) or domain: private"),
+    ({"columns__sex__values": ["1", "1.0"]}, "columns.sex declares a value twice: '1' and '1.0'"),
+    ({"columns__sex__domain": "private"}, "columns.sex has both values and domain: private"),
+    ({"columns__sex__type": "set"}, "columns.sex.type (set) must be category or number in this version"),
+    ({"columns__sex__type": None}, "columns.sex.type is required"),
+    ({"columns__sex__missing": ["f"]}, "columns.sex declares 'f' as a value and as missing"),
+    ({"synthesize__records": "all"}, "synthesize.records (all) must be count, exhaust or a whole number"),
+    ({"dataset": "../x"}, "dataset (../x) must be 1 to 64 letters"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[m for _, m in REFUSED])
+def test_a_broken_rule_is_named(changes: dict, message: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        if changes == {"columns": {}}:
+            parse_configuration({**raw(), "columns": {}})
+        else:
+            configuration(**changes)
+    assert str(refusal.value).startswith(message)
+
+
+def test_defaults_are_those_of_the_design() -> None:
+    plain = configuration()
+    assert (plain.reporting_length, plain.percentile, plain.split) == (3, 99.0, "shares")
+    assert plain.aggregate.proportions(3) == (1, 1 / 2, 1 / 3)
+    assert (plain.privacy.neighbors, plain.privacy.accountant) == ("add-remove", "gdp")
+
+
+def test_the_percentile_is_dropped_where_no_column_can_be_missing() -> None:
+    columns = {
+        "a": {"type": "category", "values": ["x", "y"], "outside": "other", "missing": []},
+        "b": {"type": "number", "bounds": [0, 1], "bins": 3, "outside": "error", "missing": []},
+    }
+    assert configuration(columns=columns).percentile is None
+    assert configuration(columns=columns, aggregate__percentile=95).percentile == 95
+
+
+def test_the_canonical_form_is_read_back() -> None:
+    for changes in (
+        {},
+        {"aggregate__percentile": "none", "aggregate__thresholds": {"adaptive": {"2": 0.1}, "rule": "paper"}},
+        {
+            "aggregate__sigma": [1, 2, 3],
+            "synthesize__records": 10,
+            "columns__sex__domain": "private",
+            "columns__sex__values": None,
+        },
+    ):
+        before = configuration(**changes)
+        after = Configuration.from_canonical(before.canonical())
+        assert after == before
+        assert after.digest == before.digest
+
+
+@given(st.dictionaries(st.sampled_from(["epsilon", "delta", "seed", "scale"]), st.integers(1, 9), min_size=1))
+def test_every_key_counts_in_the_digest(numbers: dict[str, int]) -> None:
+    """Two configurations have the same digest exactly when they are equal."""
+    places = {
+        "epsilon": "privacy__epsilon",
+        "delta": "privacy__delta",
+        "seed": "synthesize__seed",
+        "scale": "synthesize__scale",
+    }
+    changes = {places[k]: v / 10 if k == "delta" else v for k, v in numbers.items()}
+    one, other = configuration(), configuration(**changes)
+    assert (one == other) == (one.digest == other.digest)
+
+
+def test_the_order_of_columns_counts_in_the_digest() -> None:
+    forward = raw()
+    backward = {**forward, "columns": dict(reversed(forward["columns"].items()))}
+    assert parse_configuration(forward).digest != parse_configuration(backward).digest

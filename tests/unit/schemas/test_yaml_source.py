@@ -1,0 +1,74 @@
+"""The configuration file is read as written: codes survive, numbers are numbers, slips are named with their line."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.yaml_source import parse_yaml, read_yaml
+
+
+def test_codes_under_values_are_texts_as_written() -> None:
+    parsed = parse_yaml("columns: {a: {values: [no, N, 01, 12:30, 1_000, 1e3, ~, null, true, 2019-01-01, .5]}}")
+    assert parsed["columns"]["a"]["values"] == [
+        "no", "N", "01", "12:30", "1_000", "1e3", "~", "null", "true", "2019-01-01", ".5",
+    ]  # fmt: skip
+
+
+def test_numbers_elsewhere_are_numbers() -> None:
+    parsed = parse_yaml("a: 1e-6\nb: 12\nc: -0.5\nd: .inf\ne: .nan\nf: '1e-6'\ng: true\nh: no\ni:")
+    assert (parsed["a"], parsed["b"], parsed["c"], parsed["d"]) == (1e-6, 12, -0.5, math.inf)
+    assert math.isnan(parsed["e"])
+    assert (parsed["f"], parsed["g"], parsed["h"], parsed["i"]) == ("1e-6", True, "no", None)
+
+
+def test_column_names_are_texts() -> None:
+    assert list(parse_yaml("columns: {2012: {}, yes: {}, 1.0: {}}")["columns"]) == ["2012", "yes", "1.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' stands twice"),
+        ("a: [1, 2\nb: 3", "line 2"),
+        ("- 1\n- 2", "must be a mapping"),
+        ("", "is empty"),
+        ("a: &x [*x]", "an alias refers to itself"),
+        ("? [1]\n: 2", "a key must be a plain text"),
+        ("a: \x00", "not YAML"),
+        ("[" * 3000, "nested too deeply"),
+        ("a: 1\n---\nb: 2\n", "line 2"),
+    ],
+)
+def test_slips_are_named(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_yaml(text)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        read_yaml(tmp_path / "absent.yaml")
+    with pytest.raises(InputError, match="is a folder"):
+        read_yaml(tmp_path)
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes("dataset: caf\xe9".encode("latin-1"))
+    with pytest.raises(InputError, match="must be UTF-8"):
+        read_yaml(latin)
+
+
+@given(st.text(max_size=200))
+def test_any_text_parses_or_is_an_input_error(text: str) -> None:
+    """No text makes the reader raise anything else."""
+    try:
+        parse_yaml(text)
+    except InputError:
+        pass
+
+
+@given(st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_is_read_back_exactly(value: float) -> None:
+    assert parse_yaml(f"x: {value!r}")["x"] == value

@@ -1,0 +1,119 @@
+"""Reading a source: exactly the declared columns, every fault named, and never a value of the file in a message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.validate.source import read_source, source_chunks, source_columns
+
+MARKER = "xq7marker"
+
+
+def write(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "has no header"),
+        (b"\n1,2\n", "has no header"),
+        (b"xq7marker,5\n1,2\n", "lacks the declared column 'a', 'b'"),
+        (b"a,xq7marker\n1,2\n", "lacks the declared column 'b'"),
+        (b"a,b,a\n1,2,3\n", "has the column 'a' more than once"),
+        (b"a,b\n1,2\n3,xq7marker,4\n", "another number of fields"),
+        (b"a,b\n1,2\nxq7marker\n", "another number of fields"),
+        (b"a,b\n1,xq7marker\xff\n", "must be UTF-8"),
+        (b"a,b\xff\n1,2\n", "must be UTF-8"),
+        (b'a,b\n1,"xq7marker\n3,4\n5,6\n', "a quote that is never closed"),
+    ],
+)
+def test_faults_of_a_csv_file(tmp_path: Path, content: bytes, words: str) -> None:
+    with pytest.raises(InputError, match=words) as refusal:
+        read_source(write(tmp_path / "t.csv", content), ["a", "b"])
+    assert MARKER not in str(refusal.value)
+    assert refusal.value.__cause__ is None
+
+
+def test_faults_of_a_path(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        read_source(str(tmp_path / "absent.csv"), ["a"])
+    with pytest.raises(InputError, match="without parquet files"):
+        read_source(str(tmp_path), ["a"])
+    with pytest.raises(InputError, match=r"neither \.csv, \.tsv nor Parquet"):
+        read_source(write(tmp_path / "t.xlsx", b"PK"), ["a"])
+    with pytest.raises(InputError, match="must be one of example:affairs"):
+        read_source("example:nothing", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rows"),
+    [
+        ("t.csv", b"a,b\n", []),
+        ("t.csv", b"a,b", []),
+        ("t.csv", b"\xef\xbb\xbfb,x,a\r\n1,2,3\r\n", [("3", "1")]),
+        ("t.tsv", b"a\tb\n1,5\t\n", [("1,5", "")]),
+        ("t.csv", b'a,b\n"x\ny","say ""hi"""\n', [("x\ny", 'say "hi"')]),
+        ("t.csv", b'a,b\n5" pipe,1\n', [('5" pipe', "1")]),
+        ("t.csv", b"a,b\n , 7 \n", [(" ", " 7 ")]),
+        ("t.csv", b"a,b,c,c\n1,2,3,4\n", [("1", "2")]),
+    ],
+)
+def test_texts_come_as_they_stand(tmp_path: Path, name: str, content: bytes, rows: list) -> None:
+    table = read_source(write(tmp_path / name, content), ["a", "b"])
+    assert table.column_names == ["a", "b"]
+    assert list(zip(*(c.to_pylist() for c in table.columns), strict=True)) == rows
+
+
+def test_a_blank_line_of_a_single_column_is_a_record(tmp_path: Path) -> None:
+    assert read_source(write(tmp_path / "t.csv", b"a\n1\n\n2\n"), ["a"]).column("a").to_pylist() == ["1", "", "2"]
+
+
+def test_parquet_parts_are_one_table(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"b": [1, 2], "a": ["x", None]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"b": [3.5], "a": ["y"]}), tmp_path / "2.parquet")
+    table = read_source(str(tmp_path), ["a", "b"])
+    assert table.to_pydict() == {"a": ["x", None, "y"], "b": [1.0, 2.0, 3.5]}
+    pq.write_table(pa.table({"c": [1]}), tmp_path / "3.parquet")
+    with pytest.raises(InputError, match="parts with different columns"):
+        read_source(str(tmp_path), ["a", "b"])
+
+
+def test_moving_bytes_between_parts_changes_the_chunks(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder, parts in ((one, (b"ab", b"c")), (other, (b"a", b"bc"))):
+        folder.mkdir()
+        for number, part in enumerate(parts):
+            (folder / f"{number}.parquet").write_bytes(part)
+    assert b"".join(source_chunks(str(one))) != b"".join(source_chunks(str(other)))
+
+
+def test_the_example_is_the_survey_of_the_design() -> None:
+    assert read_source("example:affairs", ["age", "affairs"]).num_rows == 6366
+    assert len(source_columns("example:affairs")) == 9
+
+
+cells = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), max_size=8)
+
+
+@given(st.lists(st.tuples(cells, cells), max_size=8))
+@settings(deadline=None, max_examples=60)
+def test_a_written_csv_is_read_back(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
+    """Every text survives the way through a file that the standard library wrote."""
+    import csv
+
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(["a", "b"])
+        writer.writerows(rows)
+    table = read_source(str(path), ["a", "b"])
+    assert list(zip(table.column("a").to_pylist(), table.column("b").to_pylist(), strict=True)) == rows
