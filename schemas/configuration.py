@@ -59,7 +59,8 @@ class SynthesisSettings(BaseModel):
     """How records are made from the counts; post-processing, so nothing here costs privacy.
 
     `records`: `count` makes as many as the protected record count, `exhaust` goes on until the counts are used up (as SDS
-    prints it), a number makes that many. `sample_missing` lets a missing value be drawn like any other.
+    prints it), a number makes that many. `sample_missing` lets a missing value be drawn like any other. `relax` lets a record
+    that no value fits any more go on with shorter combinations instead of staying incomplete.
     """
 
     model_config = FROZEN
@@ -67,6 +68,7 @@ class SynthesisSettings(BaseModel):
     records: Annotated[int | Literal["count", "exhaust"], BeforeValidator(_records)] = "count"
     use_synthetic_counts: bool = True
     sample_missing: bool = True
+    relax: bool = True
     weight_percentile: Number = 95
     scale: Positive = 1.0
     seed: Whole = 0

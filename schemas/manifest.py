@@ -15,7 +15,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_vali
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.numbers import FROZEN
 
-_PRIVATE = "private/"
+_PURGED = ("private/", "derived/")
 
 
 class RunState(StrEnum):
@@ -89,10 +89,10 @@ class Manifest(BaseModel):
         return Manifest.model_validate({**dict(self), "outputs": outputs})
 
     def purged(self, time: datetime) -> Manifest:
-        """The manifest after `private/` was removed at `time`; what was purged before keeps its time."""
+        """The manifest after `private/` and `derived/` were removed at `time`; what was purged before keeps its time."""
         stages = {
             name: entry.model_copy(update={"purged": time})
-            if entry.file.startswith(_PRIVATE) and entry.purged is None
+            if entry.file.startswith(_PURGED) and entry.purged is None
             else entry
             for name, entry in self.stages.items()
         }

@@ -221,7 +221,7 @@ def _smallest(holds: Callable[[float], bool]) -> float:
 
 
 def _check(name: str, value: float, *, positive: bool = True) -> None:
-    if not math.isfinite(value) or value < 0 or (positive and value == 0):
+    if not (0 <= value < math.inf) or (positive and value == 0):
         raise InputError(f"{name} ({value}) must be {'positive' if positive else 'finite and not negative'}")
 
 

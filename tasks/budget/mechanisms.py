@@ -74,9 +74,7 @@ def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits |
     return noisy.reshape(counts.shape)
 
 
-def select_percentile(
-    histogram: NDArray[np.int64], percentile: float, epsilon: float, neighbors: Neighbors = "add-remove"
-) -> int:
+def select_percentile(histogram: NDArray[np.int64], percentile: float, epsilon: float, neighbors: Neighbors) -> int:
     """The contribution bound: a candidate 1 … cap near the wanted percentile of combinations a record.
 
     Exponential mechanism on `rank_scores`, Pr[c] proportional to e^{epsilon s(c) / (2 sensitivity)}, by OpenDP's exact

@@ -32,7 +32,7 @@ _SERIES = 200
 _TAIL = 15
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class NoiseTable:
     """Distribution of one noise: `cumulative[j]` = 2^128 P(|X| <= j) for j = 0 … J, the last one 2^128.
 

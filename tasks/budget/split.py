@@ -14,8 +14,9 @@ from marginweave.tasks.budget.accountants import Accountant, accountant, sds_rho
 from marginweave.tasks.budget.composition import composed_epsilon
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 
-# What the conversions are checked for; below, the two tails of the closed form cancel.
+# What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
 _LEAST_EPSILON = 1e-3
+_MOST_EPSILON = 1e6
 _LEAST_DELTA = 1e-20
 # Charges are rounded up, at 1e-16 each: without this a plan would miss its own epsilon by as much.
 _SLACK = 1 - 1e-9
@@ -157,7 +158,9 @@ def _selection(length: int, epsilon: float) -> PlannedDraw:
 
 
 def _check_range(epsilon: float, delta: float) -> None:
-    if epsilon < _LEAST_EPSILON:
-        raise InputError(f"privacy.epsilon ({epsilon:g}) must be at least {_LEAST_EPSILON:g}")
+    if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+        raise InputError(
+            f"privacy.epsilon ({epsilon:g}) must be at least {_LEAST_EPSILON:g} and at most {_MOST_EPSILON:g}"
+        )
     if delta < _LEAST_DELTA:
         raise InputError(f"privacy.delta ({delta:g}) must be at least {_LEAST_DELTA:g}")

@@ -42,14 +42,14 @@ def write_once(path: Path, data: bytes) -> bool:
     return True
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Put `data` in the place of whatever `path` holds, in one step.
+def replace_file(path: Path, data: bytes, mode: int = PUBLIC_MODE) -> None:
+    """Put `data` in the place of whatever `path` holds, in one step; the file gets `mode`.
 
     Raises:
         StageError: the disk refuses; the old content stands.
     """
     with at_place(path, "written"):
-        with _temporary(path, data, PUBLIC_MODE) as temporary:
+        with _temporary(path, data, mode) as temporary:
             temporary.replace(path)
         sync_folder(path.parent)
 

@@ -57,6 +57,11 @@ class RunFolder:
         return self.private / "draws"
 
     @property
+    def derived(self) -> Path:
+        """Checkpoints computed from released counts alone; all that post-processing is given. Purged with `private/`."""
+        return self.path / "derived"
+
+    @property
     def internal(self) -> Path:
         """What was computed against sensitive rows; 0700, never for release."""
         return self.path / "internal"
@@ -75,7 +80,7 @@ class RunFolder:
         with at_place(self.path, "created"):
             self.path.mkdir(parents=True, exist_ok=True)
             self.release.mkdir(exist_ok=True)
-            for folder in (self.private, self.draws, self.internal):
+            for folder in (self.private, self.draws, self.derived, self.internal):
                 if folder.is_symlink():
                     raise StageError(f"{folder} must be a folder, not a link")
                 folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
@@ -105,16 +110,18 @@ class RunFolder:
         replace_file(self.manifest_file, manifest.to_json().encode())
 
     def purge_private(self) -> None:
-        """Remove `private/` with all it holds, then mark its stages as purged; links are removed, never followed.
+        """Remove `private/` and `derived/` with all they hold, then mark their stages; links are removed, never followed.
 
         Raises:
             StageError: the disk refuses.
         """
-        with at_place(self.private, "removed"):
-            if self.private.is_symlink():
-                self.private.unlink()
-            elif self.private.exists():
-                shutil.rmtree(self.private)
+        for folder in (self.private, self.derived):
+            with at_place(folder, "removed"):
+                if folder.is_symlink():
+                    folder.unlink()
+                elif folder.exists():
+                    shutil.rmtree(folder)
+        with at_place(self.path, "synced"):
             if self.path.is_dir():
                 sync_folder(self.path)
         manifest = self.read_manifest()

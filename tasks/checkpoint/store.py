@@ -13,7 +13,6 @@ from typing import Any
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.files import read_file, write_once
-from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.seals import open_seal, seal
 
 
@@ -33,15 +32,15 @@ def address(stage: str, code_version: str, configuration_slice: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Store:
-    """Checkpoints in `private/` of a run, sealed with `key` (`Ledger.checkpoint_key`)."""
+    """Checkpoints in `folder` (`private/` or `derived/` of a run), sealed with `key`."""
 
-    folder: RunFolder
+    folder: Path
     key: bytes = field(repr=False)
 
     def place(self, stage: str, key: str) -> Path:
         """The file of `stage` at address `key`; its name has a keyed digest of the address."""
         named = hmac.digest(self.key, b"name\0" + key.encode(), hashlib.sha256).hex()[:16]
-        return self.folder.private / f"{check_name(stage)}-{named}.ckpt"
+        return self.folder / f"{check_name(stage)}-{named}.ckpt"
 
     def put(self, stage: str, key: str, payload: bytes) -> str:
         """Store `payload` durably and return its keyed digest; the same bytes again change nothing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Domain
@@ -13,9 +13,7 @@ from marginweave.schemas.columns import Column, NumberColumn
 from marginweave.schemas.errors import InputError
 
 
-def decode_records(
-    records: NDArray[np.integer], domain: Domain, columns: Mapping[str, Column], seed: int
-) -> pa.Table:
+def decode_records(records: NDArray[np.integer], domain: Domain, columns: Mapping[str, Column], seed: int) -> pa.Table:
     """Turn encoded records into a table of declared types, in declared column order.
 
     A category becomes its label (string). A number becomes a uniform draw on {g / 10^resolution : first <= g <= last}, the
@@ -46,7 +44,9 @@ def decode_records(
             rng = np.random.default_rng([seed, positions[name]])  # post-processing
             arrays[name] = _numbers(codes, column, rng)
         else:
-            raise InputError(f"columns.{name} has {len(column.labels)} bins; the domain of the records has {len(labels)}")
+            raise InputError(
+                f"columns.{name} has {len(column.labels)} bins; the domain of the records has {len(labels)}"
+            )
     return pa.table(arrays)
 
 

@@ -77,7 +77,9 @@ def evaluate_release(records: Codes, aggregates: Aggregates) -> Evaluation:
     """
     columns = _columns(records, aggregates.domain)
     lengths = tuple(
-        _summarize(level.length, _released_cells(columns, aggregates.domain, level), aggregates.record_count, len(records))
+        _summarize(
+            level.length, _released_cells(columns, aggregates.domain, level), aggregates.record_count, len(records)
+        )
         for level in aggregates.levels
     )
     return Evaluation(records=len(records), reference_records=aggregates.record_count, lengths=lengths)
@@ -118,19 +120,15 @@ def _released_cells(columns: list[IntArray], domain: Domain, level: Level) -> It
     for chosen in combinations(range(len(columns)), level.length):
         rows = released.get(chosen, slice(0, 0))
         complete = np.logical_and.reduce([columns[j] < domain.sizes[j] for j in chosen])
-        sides = [
-            np.concatenate([level.values[rows, i], columns[j][complete]]) for i, j in enumerate(chosen)
-        ]
+        sides = [np.concatenate([level.values[rows, i], columns[j][complete]]) for i, j in enumerate(chosen)]
         keys, bound = _cell_numbers(sides, [domain.sizes[j] for j in chosen])
         split = rows.stop - rows.start
-        reference = np.bincount(keys[:split], weights=level.counts[rows], minlength=bound)
+        reference = np.bincount(keys[:split], weights=level.counts[rows], minlength=bound).astype(np.float64)
         synthetic = np.bincount(keys[split:], minlength=bound).astype(np.float64)
         yield _Cells(reference=reference, synthetic=synthetic, distance=None)
 
 
-def _table_cells(
-    reference: list[IntArray], synthetic: list[IntArray], domain: Domain, length: int
-) -> Iterator[_Cells]:
+def _table_cells(reference: list[IntArray], synthetic: list[IntArray], domain: Domain, length: int) -> Iterator[_Cells]:
     split = len(reference[0])
     both = [np.concatenate(sides) for sides in zip(reference, synthetic, strict=True)]
     present = [column < size for column, size in zip(both, domain.sizes, strict=True)]

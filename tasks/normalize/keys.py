@@ -20,7 +20,7 @@ def row_keys(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> tu
 
     Args:
         columns: Codes of each column, shape (n,), 0 <= code < size.
-        sizes: Number of codes of each column.
+        sizes: Number of codes of each column, each below 2^31, as the number of rows is.
 
     Returns:
         The keys, shape (n,), int64, and a number that is above all of them. DP: post-processing.

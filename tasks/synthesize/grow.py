@@ -15,8 +15,10 @@ from marginweave.tasks.synthesize.combinations import Combinations
 class Rules(NamedTuple):
     """What steers the loop: plain numbers, as compiled code wants them."""
 
-    length: int
+    longest: int
     """R, the longest released combination."""
+    shortest: int
+    """The length down to which a record that cannot grow is relaxed; R for never."""
     records: int
     """How many records to make, or -1 to go on until every attribute is used up."""
     subtract: bool
@@ -34,14 +36,16 @@ class State(NamedTuple):
     """Weight of each node."""
     available: IntArray
     """How often each attribute may still be used."""
+    used: NDArray[np.bool_]
+    """For each column, whether the record has a value, or a missing value, there."""
     members: IntArray
-    """Nodes of length below R inside the record; the first one is the empty combination."""
+    """Nodes inside the record that are shorter than the depth; the first one is the empty combination."""
     lengths: IntArray
     """Length of each member."""
     hits: IntArray
     """For each attribute, how many members it extends to a released combination."""
     direct: IntArray
-    """For each attribute, the weight of the whole record with it, while that is at most R long."""
+    """For each attribute, the weight of the whole record with it, while the depth reaches that far."""
     blocked: NDArray[np.bool_]
     """For each attribute, whether a combination that it would complete is used up."""
     largest: IntArray
@@ -57,7 +61,7 @@ def quantile(descending: IntArray, number: int, fraction: float) -> float:
     """R-8 quantile of `number` counts, the largest of which are given in descending order.
 
     With h = (n + 1/3) p + 1/3 it is x_(i) + (h - i)(x_(i+1) - x_(i)), i = floor(h), cut off at the extremes (Hyndman and
-    Fan 1996, definition 8; sds-dp.md 4.2.2 by way of the reference implementation). DP: post-processing.
+    Fan 1996, definition 8, as the reference implementation of sds-dp.md 4.2.2 has it). DP: post-processing.
     """
     position = (number + 1 / 3) * fraction + 1 / 3
     rank = int(position)
@@ -66,69 +70,95 @@ def quantile(descending: IntArray, number: int, fraction: float) -> float:
     if rank <= 0:
         return float(descending[number - 1])
     low, high = descending[number - rank], descending[number - rank - 1]
-    return low + (position - rank) * (high - low)
+    return float(low + (position - rank) * (high - low))
 
 
 @njit(cache=True)
 def grow_records(
-    combinations: Combinations, rules: Rules, state: State, record: NDArray[np.int32], rng: np.random.Generator
+    combinations: Combinations, rules: Rules, state: State, empty: NDArray[np.int32], rng: np.random.Generator
 ) -> NDArray[np.int32]:
-    """Make records by the rules; see `synthesize_records`. `record` is an empty record, shape (columns,)."""
-    used_up = np.sum(state.available) == 0
+    """Make records by the rules; `empty` is the record without any value. DP: post-processing."""
     unlimited = rules.records < 0
-    records = np.empty((1024 if unlimited else rules.records, len(record)), np.int32)
+    records = np.empty((1024 if unlimited else rules.records, len(empty)), np.int32)
     made = 0
-    while (unlimited and not used_up) or made < rules.records:
-        if used_up:
-            state.left[:] = combinations.counts
-            state.available[:] = combinations.counts[1 : 1 + len(state.available)]
+    _refill(combinations, state)
+    while (unlimited and np.any(state.available > 0)) or made < rules.records:
         if made == len(records):
-            grown = np.empty((2 * made, len(record)), np.int32)
-            grown[:made] = records
-            records = grown
-        records[made] = record
-        taken = _grow_record(combinations, rules, state, records[made], rng)
+            longer = np.empty((2 * made, len(empty)), np.int32)
+            longer[:made] = records
+            records = longer
+        records[made] = empty
+        filled = _grow_record(combinations, rules, state, records[made], rng)
+        if unlimited and filled == 0:
+            break
         made += 1
-        used_up = taken == 0 or np.sum(state.available) == 0
+        if not unlimited and (filled == 0 or not np.any(state.available > 0)):
+            _refill(combinations, state)
     return records[:made].copy()
+
+
+@njit(cache=True)
+def _refill(combinations: Combinations, state: State) -> None:
+    """Begin again with the released counts."""
+    state.left[:] = combinations.counts
+    for attribute in range(len(state.available)):
+        state.available[attribute] = combinations.counts[combinations.children[attribute]]
 
 
 @njit(cache=True)
 def _grow_record(
     combinations: Combinations, rules: Rules, state: State, record: NDArray[np.int32], rng: np.random.Generator
 ) -> int:
-    """Fill one record in place; returns how many attributes it has."""
+    """Fill one record in place; returns how many of its columns were drawn."""
+    state.used[:] = False
+    state.members[0], state.lengths[0] = 0, 0
+    depth, values, filled = rules.longest, 0, 0
+    candidates, members = _offer(combinations, rules, state, depth, 1, values)
+    while True:
+        candidates = _weigh(combinations, rules, state, candidates, members, values < depth)
+        attribute = _draw(state, candidates, rng)
+        if attribute >= 0:
+            record[combinations.columns[attribute]] = combinations.values[attribute]
+            members = _add(combinations, rules, state, attribute, depth, members)
+            values += int(attribute < combinations.valued)
+            filled += 1
+        elif depth > rules.shortest:
+            depth -= 1
+            candidates, members = _offer(combinations, rules, state, depth, members, values)
+        else:
+            return filled
+
+
+@njit(cache=True)
+def _offer(
+    combinations: Combinations, rules: Rules, state: State, depth: int, members: int, values: int
+) -> tuple[int, int]:
+    """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members."""
     state.hits[:] = 0
     state.blocked[:] = False
     candidates = 0
     for attribute in range(len(state.available)):
-        if state.available[attribute] > 0:
+        if state.available[attribute] > 0 and not state.used[combinations.columns[attribute]]:
             state.candidates[candidates] = attribute
             candidates += 1
-    state.members[0], state.lengths[0] = 0, 0
-    members, taken = 1, 0
-    _extend(combinations, rules, state, 0, 0, True)
-    while candidates > 0:
-        candidates, attribute = _draw(rules, state, candidates, members, taken + 1, rng)
-        if attribute < 0:
-            break
-        record[combinations.columns[attribute]] = combinations.values[attribute]
-        members = _add(combinations, rules, state, attribute, members, taken)
-        taken += 1
-    return taken
+    kept = 0
+    for i in range(members):
+        if state.lengths[i] < depth:
+            state.members[kept], state.lengths[kept] = state.members[i], state.lengths[i]
+            _extend(combinations, rules, state, state.members[i], kept, state.lengths[i] == values)
+            kept += 1
+    return candidates, kept
 
 
 @njit(cache=True)
-def _draw(
-    rules: Rules, state: State, candidates: int, members: int, length: int, rng: np.random.Generator
-) -> tuple[int, int]:
-    """Drop the candidates that cannot join any more and draw one by weight; -1 where none has weight."""
-    kept, total = 0, 0
+def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: int, members: int, direct: bool) -> int:
+    """Drop the candidates that cannot join any more and weigh the others; returns how many are left."""
+    kept = 0
     for i in range(candidates):
         attribute = state.candidates[i]
-        if state.hits[attribute] < members:
+        if state.hits[attribute] < members or state.used[combinations.columns[attribute]]:
             continue
-        if length <= rules.length:
+        if direct:
             weight = state.direct[attribute]
         elif state.blocked[attribute]:
             continue
@@ -136,32 +166,35 @@ def _draw(
             weight = int(np.floor(quantile(state.largest[attribute], members, rules.fraction) + 0.5))
         state.candidates[kept] = attribute
         state.weights[kept] = max(weight, 0)
-        total += state.weights[kept]
         kept += 1
-    if total == 0:
-        return kept, -1
-    point = rng.random() * total
-    for i in range(kept):
-        point -= state.weights[i]
-        if point < 0:
-            return kept, state.candidates[i]
-    return kept, state.candidates[kept - 1]
+    return kept
 
 
 @njit(cache=True)
-def _add(
-    combinations: Combinations, rules: Rules, state: State, attribute: int, members: int, taken: int
-) -> int:
+def _draw(state: State, candidates: int, rng: np.random.Generator) -> int:
+    """Draw a candidate by weight; -1 where none has weight."""
+    point = int(rng.random() * np.sum(state.weights[:candidates]))
+    for i in range(candidates):
+        point -= state.weights[i]
+        if point < 0:
+            return int(state.candidates[i])
+    return -1
+
+
+@njit(cache=True)
+def _add(combinations: Combinations, rules: Rules, state: State, attribute: int, depth: int, members: int) -> int:
     """Put an attribute into the record: new members, their candidates, and one less of everything it completes."""
     state.available[attribute] -= 1
+    state.used[combinations.columns[attribute]] = True
     grown = members
     for i in range(members):
         node = _child(combinations, state.members[i], attribute)
         if rules.subtract:
             state.left[node] -= 1
-        if state.lengths[i] <= rules.length - 2:
+        if attribute < combinations.valued and state.lengths[i] + 1 < depth:
             state.members[grown], state.lengths[grown] = node, state.lengths[i] + 1
-            _extend(combinations, rules, state, node, grown, state.lengths[i] == taken)
+            # As long as direct weights matter no member is left out, and the last one is the whole record.
+            _extend(combinations, rules, state, node, grown, i == members - 1)
             grown += 1
     return grown
 
@@ -171,19 +204,20 @@ def _child(combinations: Combinations, node: int, attribute: int) -> int:
     """Number of the combination node + attribute, which must exist."""
     low, high = combinations.starts[node], combinations.starts[node + 1]
     place = low + np.searchsorted(combinations.extensions[low:high], attribute)
-    return combinations.children[place]
+    return int(combinations.children[place])
 
 
 @njit(cache=True)
 def _extend(combinations: Combinations, rules: Rules, state: State, node: int, earlier: int, whole: bool) -> None:
-    """Tell every attribute that extends `node`, the record's member number `earlier`; `whole` if it is all of the record."""
+    """Tell each attribute that extends `node`, which has `earlier` members before it; `whole` if it is all the values."""
     for place in range(combinations.starts[node], combinations.starts[node + 1]):
         attribute = combinations.extensions[place]
         if state.hits[attribute] != earlier:
-            continue  # a smaller combination is not released already
+            continue  # what it makes of an earlier member is not released
         weight = state.left[combinations.children[place]]
         state.hits[attribute] += 1
-        state.blocked[attribute] |= weight <= 0
+        # Noise may leave nothing of a count for missing values; that makes one unlikely, never impossible.
+        state.blocked[attribute] |= weight <= 0 and attribute < combinations.valued
         if whole:
             state.direct[attribute] = weight
         row = state.largest[attribute]

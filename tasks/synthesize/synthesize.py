@@ -9,41 +9,85 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.configuration import SynthesisSettings
-from marginweave.tasks.synthesize.combinations import Combinations, number_combinations
+from marginweave.tasks.synthesize.combinations import Combinations, add_missing, number_combinations
 from marginweave.tasks.synthesize.grow import Rules, State, grow_records
 
 
 def synthesize_records(aggregates: Aggregates, settings: SynthesisSettings) -> NDArray[np.int32]:
-    """x"""
+    """Sample records attribute by attribute, each in proportion to released counts (SDS's aggregate-seeded synthesis).
+
+    A record grows by attribute a with probability proportional to w(a). While record + a is at most R long, w(a) is
+    count(record + a); beyond, it is round(P_{weight_percentile}{count(t + a) : t part of the record, |t| < R}), the R-8
+    percentile; a is impossible if one of these combinations is not released, or not available any more (sds-dp.md 4). With
+    `use_synthetic_counts` every count is what is left of it after the records so far (4.3). Counts and record count are
+    first multiplied by `scale` and rounded up.
+
+    As printed: `records: exhaust, sample_missing: false, relax: false`. Three choices are ours. A number of `records`
+    begins again with the full counts if attributes run out before it is reached. `sample_missing` offers a missing value
+    of column j as an attribute with count(t) - sum_v count(t + {j = v}), at least 0. `relax` looks at combinations of
+    R - 1, …, 1 instead where no attribute can be added: longer combinations that are not released can then appear.
+
+    Args:
+        aggregates: Normalized counts of lengths 1..R.
+        settings: What to make; the same settings and counts make the same records.
+
+    Returns:
+        Codes, shape (n, columns), the size of a column being its missing value. DP: post-processing.
+
+    Raises:
+        InputError: if the aggregates have no levels or are not normalized.
+    """
+    sizes = aggregates.domain.sizes
     combinations = number_combinations(aggregates)
-    scaled = np.ceil(combinations.counts * settings.scale).astype(np.int64)
-    combinations = combinations._replace(counts=scaled)
-    width = len(aggregates.domain.names)
-    length = aggregates.reporting_length
-    records = -1 if settings.records == "exhaust" else int(scaled[0]) if settings.records == "count" else settings.records
-    fraction = settings.weight_percentile / 100
-    rules = Rules(length, records, settings.use_synthetic_counts, fraction, _kept(width, length, fraction))
-    empty = np.array(aggregates.domain.sizes, np.int32)
+    combinations = combinations._replace(counts=np.ceil(combinations.counts * settings.scale).astype(np.int64))
+    if settings.sample_missing:
+        combinations = add_missing(combinations, sizes)
+    rules = _rules(settings, int(combinations.counts[0]), aggregates.reporting_length, len(sizes))
+    state = _working_memory(combinations, rules, len(sizes))
     rng = np.random.default_rng(settings.seed)  # post-processing
-    return grow_records(combinations, rules, _state(combinations, rules, width), empty, rng)
+    return grow_records(combinations, rules, state, np.array(sizes, np.int32), rng)
 
 
-def _members(taken: int, length: int) -> int:
-    return sum(math.comb(taken, k) for k in range(length))
+def _rules(settings: SynthesisSettings, record_count: int, longest: int, width: int) -> Rules:
+    shortest = 1 if settings.relax else longest
+    fraction = settings.weight_percentile / 100
+    return Rules(
+        longest=longest,
+        shortest=shortest,
+        records={"exhaust": -1, "count": record_count}.get(settings.records, settings.records),  # type: ignore[arg-type]
+        subtract=settings.use_synthetic_counts,
+        fraction=fraction,
+        kept=max(_ranks_needed(width, depth, fraction) for depth in range(shortest, longest + 1)),
+    )
 
 
-def _kept(width: int, length: int, fraction: float) -> int:
-    numbers = [_members(taken, length) for taken in range(length, width)]
-    ranks = [n - int((n + 1 / 3) * fraction + 1 / 3) + 1 for n in numbers]
-    return max([1, *(min(r, n) for r, n in zip(ranks, numbers, strict=True))])
+def _parts(values: int, depth: int) -> int:
+    """Number of combinations shorter than `depth` inside a record of so many values."""
+    return sum(math.comb(values, k) for k in range(depth))
 
 
-def _state(combinations: Combinations, rules: Rules, width: int) -> State:
-    attributes = len(combinations.columns)
-    members = _members(width, rules.length)
-    number = lambda *shape: np.zeros(shape, np.int64)
+def _ranks_needed(width: int, depth: int, fraction: float) -> int:
+    """How many of the largest counts the percentile looks at, in records of any length from `depth` on."""
+    needed = 1
+    for values in range(depth, width):
+        number = _parts(values, depth)
+        rank = int((number + 1 / 3) * fraction + 1 / 3)
+        needed = max(needed, min(number - rank + 1, number))
+    return needed
+
+
+def _working_memory(combinations: Combinations, rules: Rules, width: int) -> State:
+    attributes, members = len(combinations.columns), _parts(width, rules.longest)
     return State(
         left=combinations.counts.copy(),
-        available=combinations.counts[1 : 1 + attributes].copy(),
-        members=number(members), lengths=number(members), hits=number(attributes), direct=number(attributes),
-        blocked=np.zeros(attributes, np.bool_), largest=number(attributes, rules.kept), candidates=number(attributes), weights=number(attributes))
+        available=np.zeros(attributes, np.int64),
+        used=np.zeros(width, np.bool_),
+        members=np.zeros(members, np.int64),
+        lengths=np.zeros(members, np.int64),
+        hits=np.zeros(attributes, np.int64),
+        direct=np.zeros(attributes, np.int64),
+        blocked=np.zeros(attributes, np.bool_),
+        largest=np.zeros((attributes, rules.kept), np.int64),
+        candidates=np.zeros(attributes, np.int64),
+        weights=np.zeros(attributes, np.int64),
+    )

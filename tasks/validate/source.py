@@ -20,6 +20,7 @@ from marginweave.tasks.validate.example import read_example
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 20
+_SMALL = 1 << 26
 
 
 def read_source(source: str, columns: Sequence[str]) -> pa.Table:
@@ -37,6 +38,18 @@ def read_source(source: str, columns: Sequence[str]) -> pa.Table:
     if path.suffix.lower() in DELIMITERS:
         return _read_text(path, DELIMITERS[path.suffix.lower()], columns)
     return _select(_read_parquet(path), columns)
+
+
+def check_source(source: str, columns: Sequence[str]) -> None:
+    """Refuse a source before a run begins: at once what its header tells, and, unless it is large, all of it.
+
+    Raises:
+        InputError: as `read_source`.
+    """
+    _check_columns(source_columns(source), columns)
+    path = Path(source)
+    if path.suffix.lower() in DELIMITERS and path.stat().st_size <= _SMALL:
+        read_source(source, columns)
 
 
 def source_columns(source: str) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def _over_cap(request: Request, account: Account, releases: Sequence[ReleaseReco
         f"account {account.dataset} has spent epsilon {rounded_up(spent)} of {account.epsilon:f} at delta "
         f"{float(account.delta)!r} ({rounded_down(max(0.0, cap - spent))} left); this release asks for epsilon "
         f"{request.statement[0]:f} at delta {float(request.statement[1])!r}, which makes the total "
-        f"{rounded_up(total)}"
+        f"{'larger than any epsilon at that delta' if math.isinf(total) else rounded_up(total)}"
     )
     # Where no composition holds at the cap's delta, the plain sum holds at the sum of deltas.
     deltas = _UP.create_decimal(sum((stated for _, stated in statements), Decimal(0)))
@@ -121,16 +121,14 @@ def _charges(dataset: str, releases: Iterable[ReleaseRecord]) -> tuple[list[Cost
 
 
 def rounded_up(epsilon: float) -> str:
-    """`epsilon` with four digits, never below it; `unbounded` if it is infinite."""
+    """`epsilon` with four digits, never below it."""
     return _rounded(epsilon, _UP)
 
 
 def rounded_down(epsilon: float) -> str:
-    """`epsilon` with four digits, never above it; `unbounded` if it is infinite."""
+    """`epsilon` with four digits, never above it."""
     return _rounded(epsilon, _DOWN)
 
 
 def _rounded(epsilon: float, context: Context) -> str:
-    if math.isinf(epsilon):
-        return "unbounded"
     return f"{context.create_decimal(Decimal(repr(epsilon))).normalize():f}"

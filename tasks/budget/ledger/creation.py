@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from marginweave.schemas.errors import BudgetError
@@ -61,6 +62,8 @@ def _empty(staged: Path) -> None:
     for suffix in ("-wal", "-shm", "-journal"):
         staged.with_name(staged.name + suffix).unlink(missing_ok=True)
     os.close(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+    with closing(sqlite3.connect(staged)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")  # stays with the file
 
 
 @contextmanager

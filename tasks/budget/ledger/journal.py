@@ -22,7 +22,7 @@ _BUSY_SECONDS = 60.0
 
 
 def sqlite_engine(location: Path) -> Engine:
-    """An engine for the existing file at `location`: WAL, synchronous=FULL, foreign keys, IMMEDIATE writers.
+    """An engine for the existing file at `location`: synchronous=FULL, foreign keys, IMMEDIATE writers.
 
     A connection lives for one transaction, so that an engine may cross a fork.
     """
@@ -35,7 +35,7 @@ def sqlite_engine(location: Path) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: Any) -> None:
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")

@@ -1,0 +1,108 @@
+"""The manifest, the lock of a run, and what the ledger says of an account: bookkeeping around the stages."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ParamSpec, TypeVar
+
+from marginweave.flows.progress import reporter
+from marginweave.schemas.errors import StageError
+from marginweave.schemas.ledger import State
+from marginweave.schemas.manifest import RunState, StageEntry
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.references import RunReference, StageResult, code_version
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@contextmanager
+def run_lock(folder: RunFolder) -> Iterator[None]:
+    """Hold the run alone; the lock goes with the process, however it ends.
+
+    Raises:
+        StageError: another process has the run.
+    """
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with (folder.path / ".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StageError(f"run {folder.run} is in progress in another process") from None
+        yield
+
+
+@dataclass(frozen=True)
+class Bookkeeper:
+    """Runs stages one after the other and writes each into the manifest."""
+
+    folder: RunFolder
+    stages: int
+
+    def __post_init__(self) -> None:
+        reporter().begin(self.stages)
+
+    def step(self, name: str, door: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a door that leaves no checkpoint."""
+        reporter().started(name)
+        result = door(*args, **kwargs)
+        charged = result.charged if isinstance(result, StageResult) else ()
+        reporter().finished(name, charged)
+        return result
+
+    def stage(self, name: str, door: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
+        """Run a door and enter its checkpoint into the manifest."""
+        result = self.step(name, door, *args, **kwargs)
+        manifest = self.folder.read_manifest()
+        if manifest is None:
+            raise StageError(f"{self.folder.manifest_file} is missing")
+        entry = StageEntry(file=result.file, digest=result.digest, charged=result.charged, finished=datetime.now(UTC))
+        if manifest.stages.get(name) is None or manifest.stages[name].digest != entry.digest:
+            self.folder.write_manifest(manifest.with_stage(name, entry))
+        return result
+
+    def finish(self, reference: RunReference, outputs: dict[str, str]) -> None:
+        """Book the published files, mark the run finished, and purge what is private."""
+        reference.ledger.finish(reference.manifest.release, outputs)
+        manifest = self.folder.read_manifest()
+        if manifest is None:
+            raise StageError(f"{self.folder.manifest_file} is missing")
+        self.folder.write_manifest(manifest.with_outputs(outputs).with_state(RunState.FINISHED))
+        if not reference.configuration.publish.keep_private:
+            self.folder.purge_private()
+
+
+def account_statement(reference: RunReference) -> dict[str, Any]:
+    """What the account of the dataset has spent and lost, for privacy.json and the operator."""
+    total = reference.ledger.account_total(reference.configuration.dataset)
+    releases = reference.ledger.releases(reference.configuration.dataset)
+    return {
+        "dataset": total.account.dataset,
+        "epsilon": total.epsilon,
+        "delta": float(total.account.delta),
+        "cap_epsilon": float(total.account.epsilon),
+        "composition": total.composition,
+        "releases": total.releases,
+        "lost_draws": [
+            {"release": draw.release, "draw": draw.name}
+            for record in releases
+            for draw in record.draws
+            if draw.state == State.CHARGED_LOST
+        ],
+    }
+
+
+def release_facts(reference: RunReference) -> dict[str, Any]:
+    """Who the release is, for privacy.json."""
+    manifest = reference.manifest
+    return {
+        "dataset": manifest.dataset,
+        "run": manifest.run,
+        "release": manifest.release,
+        "code_version": code_version(),
+        "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),
+    }

@@ -1,0 +1,122 @@
+"""The notebook interface: `Synthesizer(config).fit(frame).sample(n)`, under the same ledger as everything else."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from marginweave.flows.environment import home_directory, service_directory
+from marginweave.flows.preparation import read_request
+from marginweave.flows.session import prefect_session
+from marginweave.schemas.columns import NumberColumn
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.load import load_configuration, parse_configuration
+from marginweave.tasks.decode.decode import decode_records
+from marginweave.tasks.publish.reader import PublishedRelease
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Synthesizer:
+    """Releases a data frame and samples from the release.
+
+    `config` is a path, a mapping with the keys of the file, or a Configuration; its `source` is not read. `fit` charges the
+    dataset's account once: the same frame and configuration again find the finished release.
+    """
+
+    def __init__(self, config: str | Path | Mapping[str, Any] | Configuration, home: str | Path | None = None) -> None:
+        if isinstance(config, Configuration):
+            self.configuration = config
+        elif isinstance(config, Mapping):
+            self.configuration = parse_configuration(dict(config))
+        else:
+            self.configuration = load_configuration(Path(config))
+        self._home = home_directory(Path(home) if home is not None else None, os.environ)
+        self._release: PublishedRelease | None = None
+
+    def fit(self, frame: pd.DataFrame, run: str | None = None) -> Self:
+        """Release `frame`: the whole flow, with a Prefect server of its own.
+
+        DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
+
+        Raises:
+            InputError: the frame lacks a declared column, or breaks a declared rule.
+            BudgetError: there is no ledger or account, or not enough budget.
+        """
+        place = service_directory(self._home) / "frames"
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        name = secrets.token_hex(8)
+        source, config = place / f"{name}.parquet", place / f"{name}.yaml"
+        try:
+            _write_private(source, _parquet(frame, self.configuration))
+            _write_private(config, self.configuration.model_dump_json(exclude_none=True).encode())
+            self._release = PublishedRelease.read(self._run(config, source, run))
+        finally:
+            source.unlink(missing_ok=True)
+            config.unlink(missing_ok=True)
+        return self
+
+    def sample(self, n: int | None = None, seed: int | None = None) -> pd.DataFrame:
+        """`n` synthetic records (the protected record count by default). DP: post-processing, free of charge.
+
+        Raises:
+            InputError: `fit` was not called, or `n` is negative.
+        """
+        from marginweave.tasks.synthesize.synthesize import synthesize_records  # numba
+
+        release = self.release
+        if n is not None and n < 0:
+            raise InputError(f"n ({n}) must not be negative")
+        settings = release.configuration.synthesize
+        changes = {key: value for key, value in (("records", n), ("seed", seed)) if value is not None}
+        settings = settings.model_copy(update=changes)
+        records = synthesize_records(release.aggregates, settings)
+        table = decode_records(records, release.aggregates.domain, release.configuration.columns, settings.seed)
+        frame: pd.DataFrame = table.to_pandas()
+        return frame
+
+    @property
+    def release(self) -> PublishedRelease:
+        """The published counts and the privacy statement.
+
+        Raises:
+            InputError: `fit` was not called.
+        """
+        if self._release is None:
+            raise InputError("fit must be called before a release can be used")
+        return self._release
+
+    def _run(self, config: Path, source: Path, run: str | None) -> Path:
+        request = read_request(config, run=run, source=str(source), home=self._home)
+        with prefect_session(self._home, request.folder.internal):
+            from marginweave.flows import release
+
+            return Path(release(str(config), request.folder.run, str(source), str(self._home)))
+
+
+def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
+    """The declared columns as Parquet: numbers as they are, everything else as text."""
+    absent = [name for name in configuration.names if name not in frame.columns]
+    if absent:
+        raise InputError(f"the frame lacks the declared column {', '.join(map(repr, absent))}")
+    arrays = {}
+    for name, column in configuration.columns.items():
+        series = frame[name]
+        numeric = isinstance(column, NumberColumn) and series.dtype.kind in "iuf"
+        arrays[name] = pa.array(series if numeric else series.astype("string"), from_pandas=True)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays), sink)
+    return bytes(sink.getvalue())
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)

@@ -1,0 +1,177 @@
+"""From a command to a run: everything that can be refused is refused here, before Prefect is even imported."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+from marginweave.schemas.configuration import EXAMPLE_PREFIX, Configuration
+from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.ledger import Account
+from marginweave.schemas.load import load_configuration
+from marginweave.schemas.manifest import Manifest, RunState
+from marginweave.tasks.budget.ledger import Ledger, example_ledger_location, ledger_location, opening_command
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.checkpoint.files import read_file, write_once
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.references import RunReference, code_version
+from marginweave.tasks.validate.expectations import read_suite
+from marginweave.tasks.validate.source import check_source, source_chunks
+
+# The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
+_EXAMPLE_EPSILON, _EXAMPLE_DELTA = 10.0, 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for, before anything was looked at but the configuration."""
+
+    configuration: Configuration
+    folder: RunFolder
+    source: str
+    ledger_location: Path
+    suites: tuple[Path | None, Path | None]
+
+    @property
+    def is_example(self) -> bool:
+        """Whether the source is public example data."""
+        return self.source.startswith(EXAMPLE_PREFIX)
+
+
+def read_request(path: Path, *, run: str | None, source: str | None, home: Path) -> Request:
+    """The request that a configuration file and the options make.
+
+    Raises:
+        InputError: the configuration, the run's name or a suite of expectations breaks a rule.
+    """
+    configuration = load_configuration(path)
+    plan_budget(configuration)
+    below = path.resolve().parent
+    named = configuration.source if source is None else source
+    if not named.startswith(EXAMPLE_PREFIX):
+        named = str((below / named) if source is None else Path(named).resolve())
+    expectations = configuration.expectations
+    suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
+    for suite, raw_input in zip(suites, (True, False), strict=True):
+        if suite is not None:
+            read_suite(suite, raw_input=raw_input)
+    example = named.startswith(EXAMPLE_PREFIX)
+    return Request(
+        configuration=configuration,
+        folder=RunFolder.at(home, run or f"{configuration.dataset}-{configuration.digest[:8]}"),
+        source=named,
+        ledger_location=example_ledger_location(home) if example else ledger_location(os.environ),
+        suites=(suites[0], suites[1]),
+    )
+
+
+def prepare_run(request: Request) -> tuple[RunReference, RunState]:
+    """The run that a request stands for: a new one, one to go on with, or a finished one.
+
+    Raises:
+        InputError: the source is broken, or the name stands for another configuration or other source bytes.
+        BudgetError: there is no ledger, key or account; nothing is created.
+        StageError: a finished run whose released files were changed.
+    """
+    present = request.folder.read_manifest()
+    if present is not None:
+        _check_same_configuration(request, present)
+    check_source(request.source, request.configuration.names)
+    ledger = open_ledger(request)
+    digest = ledger.source_digest(source_chunks(request.source))
+    if present is None:
+        present = _new_manifest(request, digest)
+        request.folder.create()
+        write_once(request.folder.private / "key", secrets.token_bytes(32))
+        request.folder.write_manifest(present)
+    elif present.source_digest != digest:
+        raise InputError(
+            f"run {present.run} was made from other source bytes; give the new release a name of its own with --run"
+        )
+    reference = RunReference(
+        folder=request.folder,
+        source=request.source,
+        ledger_location=request.ledger_location,
+        lease=uuid.uuid4().hex,
+        suites=request.suites,
+    )
+    if present.state == RunState.FINISHED:
+        _check_outputs(request.folder, present)
+    return reference, present.state
+
+
+def open_ledger(request: Request) -> Ledger:
+    """The ledger with the dataset's account; for an example both are made where they are missing.
+
+    Raises:
+        BudgetError: no ledger, key or account.
+    """
+    configuration = request.configuration
+    privacy = configuration.privacy
+    if not request.is_example:
+        command = opening_command(configuration.dataset, privacy.epsilon, privacy.delta)
+        ledger = Ledger.open(request.ledger_location, command=command)
+        ledger.account_total(configuration.dataset)
+        return ledger
+    ledger = Ledger.create(request.ledger_location)
+    if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):
+        ledger.open_account(
+            Account(
+                dataset=configuration.dataset,
+                epsilon=Decimal(repr(max(_EXAMPLE_EPSILON, privacy.epsilon))),
+                delta=Decimal(repr(max(_EXAMPLE_DELTA, privacy.delta))),
+                unit=privacy.unit,
+                neighbors=privacy.neighbors,
+            ),
+            actor="marginweave run (example)",
+        )
+    return ledger
+
+
+def _new_manifest(request: Request, digest: str) -> Manifest:
+    configuration = request.configuration
+    return Manifest(
+        run=request.folder.run,
+        dataset=configuration.dataset,
+        release=str(uuid.uuid4()),
+        configuration=configuration.canonical(),
+        configuration_digest=configuration.digest,
+        source=configuration.source,
+        source_digest=digest,
+        code_version=code_version(),
+        created=datetime.now(UTC),
+    )
+
+
+def _check_same_configuration(request: Request, present: Manifest) -> None:
+    if present.configuration_digest == request.configuration.digest:
+        return
+    before, now = json.loads(present.configuration), json.loads(request.configuration.canonical())
+    places = ", ".join(_differences(before, now, ""))
+    raise InputError(
+        f"run {present.run} has another configuration; it differs in {places}. Give the new release a name with --run"
+    )
+
+
+def _differences(before: object, now: object, place: str) -> list[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = sorted({*before, *now})
+        return [d for key in keys for d in _differences(before.get(key), now.get(key), f"{place}.{key}" if place else key)]
+    if place == "columns" and isinstance(before, list) and isinstance(now, list):
+        one, other = dict(before), dict(now)
+        return _differences(one, other, place) or ["the order of columns"]
+    return [] if before == now else [place]
+
+
+def _check_outputs(folder: RunFolder, manifest: Manifest) -> None:
+    for file, digest in manifest.outputs.items():
+        content = read_file(folder.path / file)
+        if content is None or hashlib.sha256(content).hexdigest() != digest:
+            raise StageError(f"{folder.path / file} is missing or was changed since it was published; it is not used")

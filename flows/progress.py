@@ -1,0 +1,112 @@
+"""What an operator sees of a run: stage names and nothing that depends on the data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+
+class Reporter(Protocol):
+    """Is told what begins and what ended."""
+
+    def begin(self, stages: int) -> None:
+        """A run of so many stages begins."""
+
+    def started(self, stage: str) -> None:
+        """A stage begins."""
+
+    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
+        """A stage ended; `charged` names the draws that it was charged for."""
+
+    def end(self) -> None:
+        """The run is over, one way or another."""
+
+
+class SilentReporter:
+    """For notebooks and workers, where Prefect's own pages show the stages."""
+
+    def begin(self, stages: int) -> None:
+        """Nothing."""
+
+    def started(self, stage: str) -> None:
+        """Nothing."""
+
+    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
+
+
+class LineReporter(SilentReporter):
+    """One JSON line a stage, for pipelines; without clock or duration, so that two runs print the same."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
+        """Print the stage and its charges."""
+        line = {"event": "stage", "stage": stage, "charged": list(charged)}
+        self._stream.write(json.dumps(line) + "\n")
+        self._stream.flush()
+
+
+class TerminalReporter:
+    """A progress bar over the stages."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<20}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=console,
+            transient=True,
+        )
+        self._bar = self._progress.add_task("starting", total=None)
+        self._progress.start()
+
+    def begin(self, stages: int) -> None:
+        """Show how many stages there are."""
+        self._progress.update(self._bar, total=stages)
+
+    def started(self, stage: str) -> None:
+        """Show the stage's name."""
+        self._progress.update(self._bar, description=stage)
+
+    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
+        """Leave a line behind and go on."""
+        spent = f" [dim]charged {', '.join(charged)}[/dim]" if charged else ""
+        self._progress.console.print(f"[green]✓[/green] {stage}{spent}")
+        self._progress.advance(self._bar)
+
+    def end(self) -> None:
+        """Remove the bar."""
+        self._progress.stop()
+
+
+_REPORTER: ContextVar[Reporter] = ContextVar("reporter", default=SilentReporter())  # noqa: B039 - it has no state
+
+
+def reporter() -> Reporter:
+    """The reporter of this run."""
+    return _REPORTER.get()
+
+
+@contextmanager
+def reporting(console: Console | None) -> Iterator[None]:
+    """Report on `console` if it is a terminal, else in JSON lines on standard output."""
+    chosen: Reporter = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout)
+    token = _REPORTER.set(chosen)
+    try:
+        yield
+    finally:
+        chosen.end()
+        _REPORTER.reset(token)

@@ -1,0 +1,175 @@
+"""Doors of the stage: the record count, one length at a time, and the collection of what was drawn.
+
+The only doors that draw noise. Each draw goes through `run_draw`: charged, then drawn, then committed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.aggregates import Level
+from marginweave.schemas.errors import StageError
+from marginweave.schemas.ledger import DrawRecord, State
+from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram, contributions
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level
+from marginweave.tasks.aggregate.payloads import (
+    DrawnLevel,
+    pack_aggregates,
+    pack_level,
+    pack_number,
+    unpack_level,
+    unpack_number,
+)
+from marginweave.tasks.aggregate.released import collect, recode, released_values, to_released
+from marginweave.tasks.budget.mechanisms import add_noise, deviation, select_percentile
+from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.checkpoint.draws import run_draw
+from marginweave.tasks.door import stage_task
+from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.encode.task import unpack_encoded
+from marginweave.tasks.references import RunReference, StageResult
+
+
+@stage_task("count records")
+def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
+    """The protected number of records: n plus rounded Gaussian noise.
+
+    DP: mu-GDP with mu = 1 / sigma under add-remove (sensitivity 1).
+    """
+
+    def make() -> tuple[bytes, bool]:
+        records = unpack_encoded(reference.load(encoded)).records
+        noisy = add_noise(np.array([records], np.int64), _count_deviation(reference))
+        return pack_number(int(noisy[0])), False
+
+    return _draw(reference, "count", make)[1]
+
+
+@stage_task("aggregate", run_name="aggregate k={length}")
+def aggregate_level(reference: RunReference, encoded: StageResult, length: int) -> StageResult:
+    """Bounded noisy counts of all combinations of `length`, from the survivors of the length below.
+
+    DP: the percentile's and the level's planned costs, one ledger event each.
+    """
+    name = f"level-{length}"
+    if _record(reference, name).state == State.COMMITTED:
+        return _draw(reference, name)[1]
+    table = unpack_encoded(reference.load(encoded))
+    below = [unpack_level(_draw(reference, f"level-{k}")[0]) for k in range(1, length)]
+    if below:
+        table = recode(table, below[0].released)
+        candidates = CandidateSet.above(below[-1].level, table.sizes)
+    else:
+        candidates = CandidateSet(length=1, sizes=table.sizes)
+    held = contributions(table.codes, candidates)
+    bound, charged = _contribution_bound(reference, length, held)
+    configuration, planned = reference.configuration, reference.plan.draw(name)
+    mechanism = plan_level(
+        configuration,
+        candidates=candidates,
+        survivors_before=len(below[-1].level) if below else 0,
+        contribution_bound=bound,
+        deviation=deviation(planned.parameter, bound, configuration.privacy.neighbors),
+        delta_threshold=reference.plan.delta_threshold,
+    )
+    words = KeyedBits(key=reference.key_file.read_bytes(), purpose=name)
+    bounded = bounded_counts(table.codes, candidates, held, bound, words)
+
+    def make() -> tuple[bytes, bool]:
+        return pack_level(_released(draw_level(bounded, candidates, mechanism), table, candidates, mechanism)), False
+
+    result = _draw(reference, name, make)[1]
+    return replace(result, charged=(*charged, name))
+
+
+@stage_task("collect")
+def collect_draws(reference: RunReference) -> StageResult:
+    """One set of aggregates from the committed draws; from here on no stage is given a private file.
+
+    DP: post-processing.
+    """
+    configuration = reference.configuration
+    lengths = range(1, configuration.reporting_length + 1)
+
+    def compute() -> bytes:
+        drawn = [unpack_level(_draw(reference, f"level-{k}")[0]) for k in lengths]
+        labels = tuple(
+            drawn[0].released[j] if j in drawn[0].released else configuration.columns[name].labels
+            for j, name in enumerate(configuration.names)
+        )
+        return pack_aggregates(
+            collect(
+                configuration.names,
+                labels,
+                unpack_number(_draw(reference, "count")[0]),
+                float(_count_deviation(reference)),
+                [d.level for d in drawn],
+                [d.noise for d in drawn],
+            )
+        )
+
+    inputs = [_draw(reference, name)[1] for name in ("count", *(f"level-{k}" for k in lengths))]
+    return reference.derived.checkpoint("collect", inputs, compute)
+
+
+def _contribution_bound(reference: RunReference, length: int, held: NDArray[np.int32]) -> tuple[int, tuple[str, ...]]:
+    """Delta_k: its public cap C(columns, k), or a percentile bought from the budget; and the draws that were charged."""
+    configuration = reference.configuration
+    cap = math.comb(len(configuration.columns), length)
+    percentile = configuration.percentile
+    if percentile is None:
+        return cap, ()
+    name = f"percentile-{length}"
+
+    def make() -> tuple[bytes, bool]:
+        epsilon = reference.plan.draw(name).parameter
+        histogram = contribution_histogram(held, cap)
+        return pack_number(select_percentile(histogram, percentile, epsilon, configuration.privacy.neighbors)), False
+
+    return unpack_number(_draw(reference, name, make)[0]), (name,)
+
+
+def _released(level: Level, table: EncodedTable, candidates: CandidateSet, mechanism: LevelMechanism) -> DrawnLevel:
+    """A drawn level over the released domain: names of private values leave only if they reached their threshold."""
+    released = released_values(level, table, sorted(mechanism.private_columns))
+    if released:
+        level = to_released(level, table, released)
+    return DrawnLevel(level=level, noise=level_noise(mechanism, candidates), released=released)
+
+
+def _count_deviation(reference: RunReference) -> Fraction:
+    return deviation(reference.plan.draw("count").parameter, 1, "add-remove")
+
+
+def _draw(
+    reference: RunReference, name: str, make: Callable[[], tuple[bytes, bool]] | None = None
+) -> tuple[bytes, StageResult]:
+    """One draw through the ledger, or, without `make`, one that must be committed already."""
+    if make is None and _record(reference, name).state != State.COMMITTED:
+        raise StageError(f"draw {name} must be committed before a later stage reads it")
+    release = reference.manifest.release
+    payload = run_draw(reference.ledger, reference.draws, release, name, reference.lease, make or _never)
+    draw = _record(reference, name)
+    file = reference.draws.place(name, draw.lease or "")
+    return payload, StageResult(
+        stage=name, address=name, file=f"private/draws/{file.name}", digest=draw.digest or "", charged=(name,)
+    )
+
+
+def _never() -> tuple[bytes, bool]:
+    raise StageError("a committed draw is never made again")
+
+
+def _record(reference: RunReference, name: str) -> DrawRecord:
+    release = reference.ledger.release(reference.manifest.release)
+    draw = release.draw(name) if release else None
+    if draw is None:
+        raise StageError(f"draw {name} is not reserved in the ledger")
+    return draw

@@ -1,0 +1,26 @@
+"""Door of the budget: reserve the whole plan of a release before its first draw."""
+
+from __future__ import annotations
+
+from marginweave.tasks.door import stage_task
+from marginweave.tasks.references import RunReference
+
+
+@stage_task("budget")
+def reserve_budget(reference: RunReference, actor: str) -> None:
+    """Book every planned draw as RESERVED in the account of the dataset; the same release again changes nothing.
+
+    Raises:
+        BudgetError: the account does not admit the release; nothing was drawn.
+    """
+    configuration = reference.configuration
+    reference.ledger.reserve(
+        dataset=configuration.dataset,
+        release_id=reference.manifest.release,
+        run=reference.manifest.run,
+        plan=reference.plan,
+        plan_digest=configuration.digest,
+        source_digest=reference.manifest.source_digest,
+        unit=configuration.privacy.unit,
+        actor=actor,
+    )

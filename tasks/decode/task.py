@@ -1,0 +1,47 @@
+"""Door of the stage: synthetic records as a table of the declared columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from marginweave.schemas.errors import StageError
+from marginweave.schemas.table import check_contract, output_schema
+from marginweave.tasks.aggregate.payloads import unpack_aggregates
+from marginweave.tasks.checkpoint.codecs import pack_table, unpack_arrays
+from marginweave.tasks.decode.decode import decode_records
+from marginweave.tasks.door import stage_task
+from marginweave.tasks.references import DerivedReference, StageResult
+from marginweave.tasks.validate.expectations import check_suite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@stage_task("decode")
+def decode(
+    reference: DerivedReference, synthesized: StageResult, normalized: StageResult, suite: Path | None
+) -> StageResult:
+    """The synthetic table, held against its contract and the suite for synthetic output. DP: post-processing.
+
+    Raises:
+        StageError: the table breaks its contract or the suite; what was charged stays committed, and `resume` goes on
+            once the suite was changed.
+    """
+
+    def compute() -> bytes:
+        configuration = reference.configuration
+        table = decode_records(
+            unpack_arrays(reference.load(synthesized))[0]["records"],
+            unpack_aggregates(reference.load(normalized)).domain,
+            configuration.columns,
+            configuration.synthesize.seed,
+        )
+        frame = table.to_pandas()
+        check_contract(output_schema(configuration), frame, "decode")
+        broken = [] if suite is None else [r for r in check_suite(suite, frame, raw_input=False) if not r.success]
+        if broken:
+            rules = "; ".join(f"column {b.column!r} breaks {b.expectation}" for b in broken)
+            raise StageError(f"decode: the synthetic table does not meet the suite of expectations: {rules}")
+        return pack_table(table)
+
+    return reference.checkpoint("decode", [synthesized, normalized], compute)

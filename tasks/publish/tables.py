@@ -1,0 +1,102 @@
+"""Released tables and their files: canonical order and sizes, no statistics, the same bytes for the same counts."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.errors import InputError
+
+_ROW_GROUP = 1 << 16
+
+
+def counts_table(aggregates: Aggregates) -> pa.Table:
+    """Released combinations, one a row: `length`, `count`, then `column_i`, `value_i` for i = 1 … R.
+
+    The row of length 0 is the empty combination: its count is the protected number of records. `deviation` is the standard
+    deviation of the noise that was added, before the counts were made consistent. Positions beyond the length are null.
+    """
+    names = pa.array(aggregates.domain.names, pa.string())
+    parts = [pa.table(_rows(aggregates, names, level, noise.deviation)) for level, noise in zip(
+        aggregates.levels, aggregates.noise, strict=True
+    )]
+    nothing = Level(length=0, columns=np.zeros((1, 0), np.int64), values=np.zeros((1, 0), np.int64),
+                    counts=np.array([aggregates.record_count], np.int64))
+    head = pa.table(_rows(aggregates, names, nothing, aggregates.record_deviation))
+    return pa.concat_tables([head, *parts]).combine_chunks()
+
+
+def read_counts(table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]) -> Aggregates:
+    """The aggregates that `counts_table` wrote.
+
+    Raises:
+        InputError: a column or value that the domain does not have, or no row of length 0.
+    """
+    lengths = table.column("length").to_numpy()
+    if not (lengths == 0).any():
+        raise InputError("aggregates must have one row of length 0, the protected record count")
+    levels = tuple(_read_level(table.filter(pa.array(lengths == n.length)), domain, n.length) for n in noise)
+    head = table.filter(pa.array(lengths == 0))
+    return Aggregates(
+        domain=domain,
+        record_count=head.column("count")[0].as_py(),
+        record_deviation=head.column("deviation")[0].as_py(),
+        levels=levels,
+        noise=noise,
+    )
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """A Parquet file with fixed row groups and without column statistics."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=_ROW_GROUP, write_statistics=False, compression="zstd", store_schema=False)
+    return sink.getvalue()
+
+
+def csv_bytes(table: pa.Table) -> bytes:
+    """A UTF-8 CSV file with a header; null is the empty field, the empty text is quoted."""
+    sink = io.BytesIO()
+    pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
+    return sink.getvalue()
+
+
+def _rows(aggregates: Aggregates, names: pa.Array, level: Level, deviation: float) -> dict[str, pa.Array]:
+    rows = {
+        "length": pa.array(np.full(len(level), level.length), pa.int16()),
+        "count": pa.array(level.counts, pa.int64()),
+        "deviation": pa.array(np.full(len(level), deviation), pa.float64()),
+    }
+    for i in range(aggregates.reporting_length):
+        if i < level.length:
+            rows[f"column_{i + 1}"] = names.take(pa.array(level.columns[:, i]))
+            rows[f"value_{i + 1}"] = _labels(aggregates.domain, level, i)
+        else:
+            rows[f"column_{i + 1}"] = rows[f"value_{i + 1}"] = pa.nulls(len(level), pa.string())
+    return rows
+
+
+def _labels(domain: Domain, level: Level, position: int) -> pa.Array:
+    """Labels of the values at one position: all labels in one array, addressed by column and value."""
+    starts = np.concatenate(([0], np.cumsum(domain.sizes)))
+    everything = pa.array([label for labels in domain.labels for label in labels], pa.string())
+    return everything.take(pa.array(starts[level.columns[:, position]] + level.values[:, position]))
+
+
+def _read_level(table: pa.Table, domain: Domain, length: int) -> Level:
+    columns = np.zeros((table.num_rows, length), np.int64)
+    values = np.zeros((table.num_rows, length), np.int64)
+    place = {name: j for j, name in enumerate(domain.names)}
+    code = {(j, label): v for j, labels in enumerate(domain.labels) for v, label in enumerate(labels)}
+    for i in range(length):
+        try:
+            columns[:, i] = [place[name] for name in table.column(f"column_{i + 1}").to_pylist()]
+            labels = table.column(f"value_{i + 1}").to_pylist()
+            values[:, i] = [code[pair] for pair in zip(columns[:, i].tolist(), labels, strict=True)]
+        except KeyError:
+            raise InputError("aggregates name a column or value that their configuration does not have") from None
+    return Level(length=length, columns=columns, values=values, counts=table.column("count").to_numpy().astype(np.int64))

@@ -1,0 +1,151 @@
+"""What a stage is given: where its inputs lie. Stages right of `aggregate` get a reference that names no private file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import StageError
+from marginweave.schemas.manifest import Manifest
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.store import Store, address
+
+
+def code_version() -> str:
+    """Version of the installed package."""
+    return version("marginweave")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageResult:
+    """What a door tells the flow, and the next door: the stage's checkpoint and the draws that it charged.
+
+    `digest` is keyed where the bytes are private, a SHA-256 where released counts determine them.
+    """
+
+    stage: str
+    address: str
+    file: str
+    digest: str
+    charged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DerivedReference:
+    """For post-processing: the folder of checkpoints that were computed from released counts, and the configuration."""
+
+    place: Path
+    canonical: str
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """The configuration of the release."""
+        return Configuration.from_canonical(self.canonical)
+
+    @cached_property
+    def store(self) -> Store:
+        """The store of derived checkpoints; its seal guards against damage, so a public key will do."""
+        return Store(self.place, hashlib.sha256(self.canonical.encode()).digest())
+
+    def checkpoint(self, stage: str, inputs: Sequence[StageResult], compute: Callable[[], bytes]) -> StageResult:
+        """The checkpoint of `stage`, computed if it is not there."""
+        slice_ = {"configuration": self.configuration.digest}
+        return _checkpoint(
+            self.store, stage, address(stage, code_version(), slice_, [i.digest for i in inputs]), compute
+        )
+
+    def load(self, result: StageResult) -> bytes:
+        """The bytes of an earlier stage's checkpoint."""
+        return _load(self.store, result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunReference:
+    """For the stages that see private rows: the run, the source, the ledger, and this attempt's lease."""
+
+    folder: RunFolder
+    source: str
+    ledger_location: Path
+    lease: str
+    suites: tuple[Path | None, Path | None] = (None, None)
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The manifest as it stood at the start of the attempt."""
+        manifest = self.folder.read_manifest()
+        if manifest is None:
+            raise StageError(f"{self.folder.path} has no manifest")
+        return manifest
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """The configuration of the release."""
+        return Configuration.from_canonical(self.manifest.configuration)
+
+    @cached_property
+    def plan(self) -> BudgetPlan:
+        """The split of the budget."""
+        return plan_budget(self.configuration)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The ledger that answers for the release."""
+        return Ledger.open(self.ledger_location)
+
+    @cached_property
+    def store(self) -> Store:
+        """Sensitive checkpoints."""
+        return Store(self.folder.private, self.ledger.checkpoint_key)
+
+    @cached_property
+    def draws(self) -> DrawStore:
+        """Draws of noise."""
+        return DrawStore(self.folder, self.ledger.checkpoint_key)
+
+    def checkpoint(self, stage: str, inputs: Sequence[str], compute: Callable[[], bytes]) -> StageResult:
+        """The checkpoint of a deterministic stage on private rows, computed if it is not there.
+
+        Its address has the code version, the parts of the configuration that rows pass through, and the keyed digests of
+        its `inputs`.
+        """
+        rows = self.configuration.model_dump(mode="json", include={"missing", "columns", "expectations"})
+        return _checkpoint(self.store, stage, address(stage, code_version(), rows, inputs), compute)
+
+    def load(self, result: StageResult) -> bytes:
+        """The bytes of an earlier stage's checkpoint."""
+        return _load(self.store, result)
+
+    @property
+    def derived(self) -> DerivedReference:
+        """What post-processing is given."""
+        return DerivedReference(place=self.folder.derived, canonical=self.manifest.configuration)
+
+    @property
+    def key_file(self) -> Path:
+        """The run's secret key for choices on private rows; destroyed with `private/`."""
+        return self.folder.private / "key"
+
+
+def _checkpoint(store: Store, stage: str, key: str, compute: Callable[[], bytes]) -> StageResult:
+    payload = store.get(stage, key)
+    if payload is None:
+        payload = compute()
+    digest = store.put(stage, key, payload)
+    place = store.place(stage, key)
+    return StageResult(stage=stage, address=key, file=f"{place.parent.name}/{place.name}", digest=digest)
+
+
+def _load(store: Store, result: StageResult) -> bytes:
+    payload = store.get(result.stage, result.address)
+    if payload is None:
+        raise StageError(f"the checkpoint of stage {result.stage} is missing: {result.file}")
+    return payload

@@ -1,0 +1,145 @@
+"""The percentile choice is epsilon-DP: exact distributions on all small tables and their neighbors, and the known bad pair."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from marginweave.schemas.errors import StageError
+from marginweave.tasks.budget import mechanisms
+from marginweave.tasks.budget.mechanisms import select_percentile
+from marginweave.tasks.budget.percentile import percentile_fraction, rank_scores, score_sensitivity
+
+RELATIONS = ("add-remove", "replace-one")
+# 990 records with 1 combination, 9 with 3, one with 4; the neighbor has one more with 3
+WORST_PAIR = np.array([0, 990, 0, 9, 1]), np.array([0, 990, 0, 10, 1])
+
+
+def histograms(cap: int, records: int) -> Iterator[np.ndarray]:
+    """Every table of up to `records` records with 0 … cap combinations each, as a histogram."""
+    for n in range(records + 1):
+        for values in itertools.combinations_with_replacement(range(cap + 1), n):
+            yield np.bincount(np.array(values, np.int64), minlength=cap + 1).astype(np.int64)
+
+
+def neighbors_of(histogram: np.ndarray, relation: str) -> Iterator[np.ndarray]:
+    """One record more, or one record with another number of combinations."""
+    step = np.eye(len(histogram), dtype=np.int64)
+    for v in range(len(histogram)):
+        if relation == "add-remove":
+            yield histogram + step[v]
+        elif histogram[v]:
+            yield from (histogram - step[v] + step[w] for w in range(len(histogram)) if w != v)
+
+
+def log_pmf(histogram: np.ndarray, percentile: float, epsilon: float, relation: str) -> np.ndarray:
+    """ln of the exponential mechanism's exact probabilities."""
+    exponent = epsilon * rank_scores(histogram, percentile) / (2 * score_sensitivity(percentile, relation))
+    exponent = exponent - exponent.max()
+    return exponent - math.log(np.exp(exponent).sum())
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("percentile", [50, 90, 99, 2.5])
+def test_choice_is_private_on_all_small_tables(relation: str, percentile: float) -> None:
+    """Up to 5 records, caps 2 and 3: the largest log-ratio is at most epsilon, and the score's sensitivity is attained."""
+    widest, moved = 0.0, 0
+    for histogram in (*histograms(2, 5), *histograms(3, 5)):
+        ours = log_pmf(histogram, percentile, 2.0, relation)
+        scores = rank_scores(histogram, percentile)
+        for other in neighbors_of(histogram, relation):
+            widest = max(widest, float(np.abs(log_pmf(other, percentile, 2.0, relation) - ours).max()))
+            moved = max(moved, int(np.abs(rank_scores(other, percentile) - scores).max()))
+    assert widest <= 2.0 * (1 + 1e-12)
+    assert moved == score_sensitivity(percentile, relation)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_score_sensitivity_holds_on_large_tables(relation: str) -> None:
+    """Random tables of about 1000 records with up to 12 combinations: no score moves by more than its sensitivity."""
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        histogram = rng.multinomial(rng.integers(900, 1100), rng.dirichlet(np.full(13, 0.2))).astype(np.int64)
+        for other in neighbors_of(histogram, relation):
+            moved = np.abs(rank_scores(other, 99) - rank_scores(histogram, 99)).max()
+            assert moved <= score_sensitivity(99, relation) <= percentile_fraction(99).denominator
+
+
+def test_sensitivity_is_at_most_one_record() -> None:
+    """max(q, 1 - q) under add-remove and 1 under replace-one, in units of 1/b."""
+    assert [score_sensitivity(p, "add-remove") for p in (99, 50, 2.5)] == [99, 1, 39]
+    assert [score_sensitivity(p, "replace-one") for p in (99, 50, 2.5)] == [100, 2, 40]
+    assert str(percentile_fraction(99.9)) == "999/1000"
+
+
+def sds_scores(histogram: np.ndarray, percentile: float) -> np.ndarray:
+    """SDS's score of 0 … max(data): positions of values that occur, with its special cases."""
+    data = np.repeat(np.arange(len(histogram)), histogram).tolist()
+    n, p = len(data), percentile / 100
+    rank = (n + 1 / 3) * p + 1 / 3
+    below = data[int(rank) - 1]
+    value = math.floor(below + (rank - int(rank)) * (data[int(rank)] - below))
+    index = max(i for i, x in enumerate(data) if x <= value)
+    last = {x: i for i, x in enumerate(data)}
+    scores: list[int] = []
+    for candidate in range(data[-1] + 1):
+        if candidate == data[index]:
+            scores.append(0)
+        elif candidate == data[-1]:
+            scores.append(math.ceil(n * (1 - p)))
+        elif candidate in last:
+            scores.append(abs(index - last[candidate]))
+        else:
+            scores.append(max(scores[-1], 1) if scores else math.ceil(n * p))
+    return -np.array(scores)
+
+
+def permute_and_flip_log_pmf(scores: np.ndarray, epsilon: float) -> np.ndarray:
+    """ln P of argmax score + Expon(epsilon/2), by integrating over the winner's value."""
+    rate = epsilon / 2
+    at = scores.max() + np.linspace(0, 100, 200_001)
+    below = [-np.expm1(-rate * (at - s)) for s in scores]
+    density = [rate * np.exp(-rate * (at - s)) for s in scores]
+    wins = [d * np.prod([b for j, b in enumerate(below) if j != i], axis=0) for i, d in enumerate(density)]
+    return np.log([np.trapezoid(w, at) for w in wins])
+
+
+def test_known_bad_pair_of_the_reference_stays_within_epsilon() -> None:
+    """Design rule 5: with SDS's score this pair has log-ratio 3.15 against a claimed 0.5; ours keeps 0.5 and more."""
+    before, after = WORST_PAIR
+    assert np.abs(sds_scores(after, 99) - sds_scores(before, 99)).max() >= 9
+    theirs = [permute_and_flip_log_pmf(sds_scores(h, 99), 0.5) for h in WORST_PAIR]
+    assert np.abs(theirs[1] - theirs[0])[1:].max() == pytest.approx(3.15, abs=0.01)
+    assert np.abs(rank_scores(after, 99) - rank_scores(before, 99)).max() <= 99
+    ours = [log_pmf(h, 99, 0.5, "add-remove") for h in WORST_PAIR]
+    assert np.abs(ours[1] - ours[0]).max() <= 0.5
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_drawn_choices_follow_the_exponential_mechanism(relation: str) -> None:
+    """Chi-square of 1500 choices against the exact probabilities: false alarm 1e-6."""
+    histogram = np.array([3, 40, 30, 20, 6, 1])
+    expected = np.exp(log_pmf(histogram, 90, 0.1, relation))
+    chosen = [select_percentile(histogram, 90, 0.1, relation) for _ in range(1500)]
+    assert min(expected) * 1500 > 20
+    observed = np.bincount(chosen, minlength=6)[1:]
+    assert stats.chisquare(observed, expected * 1500).pvalue > 1e-6
+
+
+def test_a_large_epsilon_finds_the_percentile() -> None:
+    """With epsilon 1000 the choice is the exact percentile; a wrong one has probability below 1e-40."""
+    assert select_percentile(np.array([0, 10, 20, 60, 9, 1]), 90, 1000.0, "add-remove") == 3
+    assert select_percentile(np.array([0, 10, 20, 60, 9, 1]), 99.9, 1000.0, "add-remove") == 5
+
+
+def test_a_loss_above_the_plan_stops_before_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If OpenDP measures more than epsilon^2/8, nothing is drawn."""
+    smaller = mechanisms._noisy_max(0.9 * 2 * 99 / 0.5)
+    monkeypatch.setattr(mechanisms, "_noisy_max", lambda _: smaller)
+    with pytest.raises(StageError, match="above the planned one"):
+        select_percentile(WORST_PAIR[0], 99, 0.5, "add-remove")

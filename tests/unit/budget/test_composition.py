@@ -1,0 +1,95 @@
+"""Composition of several releases in one account."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.budget import Cost, amount
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.budget.accountants import gdp_epsilon, zcdp_epsilon
+from marginweave.tasks.budget.composition import account_epsilon
+from marginweave.tasks.budget.split import plan_budget
+from tests.unit.budget.plans import configuration
+
+DELTA = Decimal("1e-6")
+
+
+def test_nothing_spent_is_zero() -> None:
+    """An account without a release has spent epsilon 0."""
+    assert account_epsilon([], [], DELTA)[0] == 0.0
+    assert account_epsilon([Cost()], [(Decimal(0), Decimal(0))], DELTA)[0] == 0.0
+
+
+@pytest.mark.parametrize(("releases", "epsilon"), [(4, 2.12), (20, 5.21)])
+def test_repeated_releases_compose_below_their_sum(releases: int, epsilon: float) -> None:
+    """Published: four releases at (1, 1e-6) cost 2.12 together, twenty 5.21."""
+    plan = plan_budget(configuration(missing=False))
+    total, name = account_epsilon([plan.cost] * releases, [(Decimal(1), DELTA)] * releases, DELTA)
+    assert (round(total, 2), name) == (epsilon, "gdp")
+
+
+@pytest.mark.parametrize("text", ["0.1", "0.3", "0.7", "1", "2.675", "1.1", "10.000000000000001"])
+def test_a_release_alone_fits_a_cap_of_its_own_size(text: str) -> None:
+    """However dear its draws, a release never counts for more than it states, decimals and all."""
+    dear = Cost(mu2=Decimal(10**4), rho=Decimal(10**4), delta=Decimal("1e-6"))
+    total, name = account_epsilon([dear], [(Decimal(text), DELTA)], DELTA)
+    assert name == "plain"
+    assert total <= float(Decimal(text))
+
+
+def test_plain_sum_needs_delta_for_all_of_it() -> None:
+    """Stated deltas beyond the account's leave only GDP and zCDP; when those have no delta left, nothing is valid."""
+    cost = Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"))
+    assert account_epsilon([cost] * 2, [(Decimal("0.001"), DELTA)] * 2, DELTA)[1] == "gdp"
+    spent = Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"), delta=DELTA)
+    assert math.isinf(account_epsilon([spent] * 2, [(Decimal("0.001"), DELTA)] * 2, DELTA)[0])
+
+
+def test_zcdp_wins_where_its_price_is_lower() -> None:
+    """Costs that are cheap in rho only are composed in zCDP, the others in GDP, both at what is left of delta."""
+    mostly = Cost(mu2=Decimal(4), rho=Decimal("0.01"), delta=Decimal("4e-7"))
+    total, name = account_epsilon([mostly], [(Decimal(50), DELTA)], DELTA)
+    assert (name, total) == ("zcdp", pytest.approx(zcdp_epsilon(0.01, 6e-7), rel=1e-9))
+    gaussian = Cost(mu2=Decimal("0.02"), rho=Decimal("0.01"), delta=Decimal("4e-7"))
+    total, name = account_epsilon([gaussian], [(Decimal(50), DELTA)], DELTA)
+    assert (name, total) == ("gdp", pytest.approx(gdp_epsilon(math.sqrt(0.02), 6e-7), rel=1e-9))
+
+
+COSTS = st.tuples(st.floats(0, 4), st.floats(0, 4), st.floats(0, 5e-7)).map(
+    lambda t: Cost(mu2=amount(t[0]), rho=amount(t[1]), delta=amount(t[2]))
+)
+
+
+@given(st.lists(COSTS, max_size=4), COSTS)
+@settings(max_examples=60, deadline=None)
+def test_another_release_never_lowers_the_total(costs: list[Cost], another: Cost) -> None:
+    """Totals grow with each release, do not depend on the order, and are at most any one composition."""
+    stated = [(Decimal("0.7"), Decimal("1e-7"))] * len(costs)
+    before, _ = account_epsilon(costs, stated, DELTA)
+    after, _ = account_epsilon([*costs, another], [*stated, (Decimal("0.7"), Decimal("1e-7"))], DELTA)
+    backwards, _ = account_epsilon([another, *costs[::-1]], [*stated, (Decimal("0.7"), Decimal("1e-7"))], DELTA)
+    assert before <= after == backwards
+    assert after <= 0.7 * (len(costs) + 1) + 1e-12
+
+
+@given(st.floats(0, 10), st.floats(0, 10))
+def test_sums_of_amounts_are_exact_and_rounded_up(first: float, second: float) -> None:
+    """A charge is at least its float, and adding charges loses nothing."""
+    total = Cost(mu2=amount(first)) + Cost(mu2=amount(second))
+    assert (
+        Fraction(first) + Fraction(second) <= Fraction(total.mu2) == Fraction(amount(first)) + Fraction(amount(second))
+    )
+
+
+def test_lists_of_different_lengths_are_refused() -> None:
+    """One statement a release."""
+    with pytest.raises(InputError, match=r"statements \(0\) must be as many as costs \(1\)"):
+        account_epsilon([Cost()], [], DELTA)
+    with pytest.raises(InputError, match="delta"):
+        account_epsilon([], [], Decimal(1))

@@ -1,0 +1,97 @@
+"""Metrics against pandas counting combination by combination, and at their fixed points."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
+from marginweave.tasks.normalize.normalize import normalize
+
+from tests.unit.normalize.released import SIZES, aggregates_of, domain_of, noisy_counts, tally
+
+TABLE = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), min_size=1, max_size=25)
+
+
+def brute_force(reference, records, chosen):
+    """Both sides' counts of one column set: complete combinations, and the distance with missing as a value."""
+    frames = [pd.DataFrame(t, columns=list("abcd"))[["abcd"[j] for j in chosen]] for t in (reference, records)]
+    left, right = (frame.value_counts() for frame in frames)
+    joined = pd.concat([left, right], axis=1, keys=["s", "y"]).fillna(0)
+    distance = (joined.s / len(reference) - joined.y / len(records)).abs().sum() / 2
+    complete = [all(v < SIZES[j] for v, j in zip(key, chosen, strict=True)) for key in joined.index]
+    return joined[complete], distance
+
+
+@settings(max_examples=25, deadline=None)
+@given(TABLE, TABLE)
+def test_internal_metrics_equal_brute_force(reference, records):
+    """Every metric of every length is what counting in pandas gives."""
+    evaluation = evaluate_internal(np.array(reference), np.array(records), domain_of())
+    assert (evaluation.reference_records, evaluation.records) == (len(reference), len(records))
+    for metrics in evaluation.lengths:
+        sides = [brute_force(reference, records, c) for c in combinations(range(4), metrics.length)]
+        cells = pd.concat([side for side, _ in sides])
+        real, made = cells[cells.s > 0], cells[cells.y > 0]
+        assert metrics.combinations == len(real)
+        assert metrics.tvd_missing == pytest.approx(np.mean([distance for _, distance in sides]))
+        assert metrics.mean_error == (pytest.approx((cells.s - cells.y).abs().mean()) if len(cells) else None)
+        if len(real):
+            assert metrics.suppressed == pytest.approx(100 * (real.y == 0).mean())
+            assert metrics.preservation == pytest.approx((real.y / real.s).clip(upper=1).mean())
+        assert metrics.fabricated == (pytest.approx(100 * (made.s == 0).mean()) if len(made) else None)
+        per_set = []
+        for side, _ in sides:
+            known = side[side.s > 0]
+            p, q = known.s / len(reference), known.y / len(records)
+            per_set.append(((p - q).abs().sum() + abs((1 - p.sum()) - (1 - q.sum()))) / 2)
+        assert metrics.tvd == pytest.approx(np.mean(per_set))
+
+
+@settings(max_examples=25, deadline=None)
+@given(TABLE, TABLE)
+def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records):
+    """Released counts that are exact say the same as the table they come from."""
+    release = evaluate_release(np.array(records), aggregates_of(tally(reference, 3), record_count=len(reference)))
+    internal = evaluate_internal(np.array(reference), np.array(records), domain_of())
+    for ours, exact in zip(release.lengths, internal.lengths, strict=True):
+        for name in ("combinations", "preservation", "suppressed", "fabricated", "mean_error", "tvd"):
+            assert getattr(ours, name) == pytest.approx(getattr(exact, name))
+
+
+@settings(max_examples=25, deadline=None)
+@given(noisy_counts(low=1), TABLE)
+def test_ranges(counts, records):
+    """Distances lie in [0, 1] and percentages in [0, 100], however much noise the release has."""
+    aggregates = normalize(aggregates_of(counts, record_count=3))
+    for metrics in evaluate_release(np.array(records), aggregates).lengths:
+        assert 0 <= metrics.tvd <= 1 + 1e-12
+        assert all(0 <= p <= 100 for p in (metrics.suppressed, metrics.fabricated) if p is not None)
+
+
+def test_a_copy_is_perfect():
+    """A table compared with itself: nothing lost, nothing invented, no distance."""
+    table = np.random.default_rng(2).integers(0, np.array(SIZES) + 1, (300, 4))
+    for metrics in evaluate_internal(table, table, domain_of()).lengths:
+        assert (metrics.preservation, metrics.suppressed, metrics.fabricated) == (1, 0, 0)
+        assert (metrics.mean_error, metrics.tvd, metrics.tvd_missing) == (0, 0, 0)
+
+
+def test_large_domains_are_ranked_first():
+    """Counting does not depend on the number of possible cells: 3000 x 4000 x 5000 gives what small codes give."""
+    rng = np.random.default_rng(3)
+    small = [rng.integers(0, 3, (200, 3)) for _ in range(2)]
+    spread = np.array([997, 1999, 2001])
+    wide = evaluate_internal(small[0] * spread, small[1] * spread, domain_of((3000, 4000, 5000)))
+    assert wide == evaluate_internal(small[0], small[1], domain_of((3, 3, 3)))
+
+
+def test_other_columns_are_refused():
+    """Records of another width are an error."""
+    with pytest.raises(InputError, match="4 columns"):
+        evaluate_internal(np.zeros((2, 4), int), np.zeros((2, 3), int), domain_of())

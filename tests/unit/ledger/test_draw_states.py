@@ -1,0 +1,139 @@
+"""A draw goes RESERVED → DRAWN → COMMITTED, RESERVED → RETURNED or DRAWN → CHARGED_LOST, and no other way."""
+
+from __future__ import annotations
+
+import multiprocessing
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw
+from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.ledger import Account, State
+from marginweave.tasks.budget.ledger import Ledger
+
+MOVES = {
+    "begin": lambda ledger, name, lease: ledger.begin_draw("r", name, lease),
+    "commit": lambda ledger, name, lease: ledger.commit_draw("r", name, lease, f"digest-{lease}", tainted=False),
+    "lose": lambda ledger, name, lease: ledger.lose_draw("r", name, lease),
+    "return": lambda ledger, name, _: ledger.give_back("r", [name]),
+}
+# state, move → state; everything else is refused. DRAWN moves need the lease that drew.
+TABLE = {
+    ("RESERVED", "begin"): "DRAWN",
+    ("RESERVED", "return"): "RETURNED",
+    ("DRAWN", "commit"): "COMMITTED",
+    ("DRAWN", "lose"): "CHARGED_LOST",
+}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(MOVES)), st.sampled_from(["count", "level-1"]), st.sampled_from(["A", "B"])),
+        max_size=9,
+    )
+)
+def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]]) -> None:
+    """Any sequence of calls ends where the table says; a refused call changes nothing; a charge leaves by RETURNED only."""
+    cost = Cost(mu2=Decimal("0.25"), rho=Decimal("0.125"), delta=Decimal("1e-9"))
+    draws = tuple(
+        PlannedDraw(name=name, mechanism="rounded-gaussian", length=0, parameter=2.0, cost=cost)
+        for name in ("count", "level-1")
+    )
+    plan = BudgetPlan(
+        epsilon=1.0,
+        delta=1e-6,
+        neighbors="add-remove",
+        accountant="gdp",
+        delta_threshold=0,
+        spent_epsilon=1,
+        draws=draws,
+    )
+    states = {"count": "RESERVED", "level-1": "RESERVED"}
+    leases: dict[str, str] = {}
+    with TemporaryDirectory() as folder:
+        ledger = Ledger.create(Path(folder) / "ledger.sqlite", environment={})
+        ledger.open_account(
+            Account(dataset="a", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove"),
+            actor="s",
+        )
+        ledger.reserve(
+            dataset="a", release_id="r", run="r", plan=plan, plan_digest="p", source_digest="s", unit="row", actor="s"
+        )
+        for move, name, lease in moves:
+            target = TABLE.get((states[name], move))
+            if states[name] == "DRAWN" and leases[name] != lease:
+                target = None
+            if target is None:
+                with pytest.raises(BudgetError):
+                    MOVES[move](ledger, name, lease)
+            else:
+                MOVES[move](ledger, name, lease)
+                states[name] = target
+                leases[name] = lease
+        record = ledger.release("r")
+        assert record is not None
+        assert {draw.name: draw.state.value for draw in record.draws} == states
+        charged = sum(state != "RETURNED" for state in states.values())
+        assert record.charged == Cost(mu2=cost.mu2 * charged, rho=cost.rho * charged, delta=cost.delta * charged)
+        assert all(d.digest == f"digest-{leases[d.name]}" for d in record.draws if d.state == State.COMMITTED)
+        ledger.verify()
+
+
+def test_one_of_many_begins_a_draw(ledger, reserve) -> None:
+    """Twelve processes begin the same draw at once: one succeeds, and the row names its lease."""
+    reserve()
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(12)
+    winners = context.Queue()
+
+    def begin(lease: str) -> None:
+        barrier.wait()
+        try:
+            ledger.begin_draw("first", "count", lease)
+            winners.put(lease)
+        except BudgetError:
+            winners.put(None)
+
+    processes = [context.Process(target=begin, args=(f"lease-{i}",)) for i in range(12)]
+    for process in processes:
+        process.start()
+    results = [winners.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join()
+    won = [lease for lease in results if lease]
+    assert len(won) == 1
+    assert ledger.release("first").draw("count").lease == won[0]
+
+
+def test_tainted_draws_are_never_committed(ledger, reserve) -> None:
+    """Noise of a test's generator does not become a release."""
+    reserve()
+    ledger.begin_draw("first", "count", "lease")
+    with pytest.raises(BudgetError, match="tainted"):
+        ledger.commit_draw("first", "count", "lease", "digest", tainted=True)
+    assert ledger.release("first").draw("count").state == State.DRAWN
+
+
+def test_giving_back_is_all_or_none(ledger, reserve) -> None:
+    """One draw that was begun keeps the others reserved."""
+    reserve()
+    ledger.begin_draw("first", "level-2", "lease")
+    with pytest.raises(BudgetError, match="level-2 of release first is DRAWN; it cannot become RETURNED"):
+        ledger.give_back("first", ["level-1", "level-2"])
+    assert [draw.state for draw in ledger.release("first").draws] == [State.RESERVED, State.RESERVED, State.DRAWN]
+
+
+def test_unknown_releases_and_draws_are_refused(ledger, reserve) -> None:
+    """Nothing is drawn that was not reserved."""
+    reserve()
+    with pytest.raises(BudgetError, match="no draw level-9"):
+        ledger.begin_draw("first", "level-9", "lease")
+    with pytest.raises(BudgetError, match="release other is not in the ledger"):
+        ledger.begin_draw("other", "count", "lease")
+    assert ledger.release("other") is None

@@ -1,0 +1,187 @@
+"""The ledger stands in a fixed place, is readable by its owner alone, and fails closed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.tasks.budget.ledger import Ledger, creation, example_ledger_location, ledger_location, opening_command
+
+OPENING = "marginweave ledger open affairs --epsilon 1.0 --delta 1e-06"
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir()) if folder.exists() else []
+
+
+def test_place_is_the_users_or_the_declared_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory has no say in where the ledger is."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    before = ledger_location({})
+    monkeypatch.chdir(tmp_path)
+    assert ledger_location({}) == before == ledger_location({"MARGINWEAVE_LEDGER": ""})
+    assert before.is_absolute()
+    assert before.parts[-2:] == ("marginweave", "ledger.sqlite")
+    declared = tmp_path / "elsewhere.sqlite"
+    assert ledger_location({"MARGINWEAVE_LEDGER": str(declared)}) == declared
+
+
+@pytest.mark.parametrize("text", ["postgresql://user:secret-word@host/db", "ledger.sqlite", "./a/ledger.sqlite"])
+def test_urls_and_relative_places_are_refused(text: str) -> None:
+    """A place that depends on the folder, or that this version cannot use, is bad input; passwords stay unsaid."""
+    with pytest.raises(InputError, match=r"MARGINWEAVE_LEDGER \(.*\) must be") as error:
+        ledger_location({"MARGINWEAVE_LEDGER": text})
+    assert "secret-word" not in str(error.value)
+
+
+def test_examples_have_a_ledger_inside_the_home(tmp_path: Path) -> None:
+    """Public example data never touches the user's ledger."""
+    assert example_ledger_location(tmp_path) == tmp_path / ".marginweave" / "example-ledger" / "ledger.sqlite"
+
+
+def test_no_ledger_names_the_command_and_creates_nothing(location: Path) -> None:
+    """Opening what is not there ends with the exact command that opens it."""
+    with pytest.raises(BudgetError) as error:
+        Ledger.open(location, command=opening_command("affairs", 1.0, 1e-6))
+    assert str(error.value).endswith(OPENING)
+    assert not location.parent.exists()
+
+
+def test_no_key_names_the_command_and_creates_nothing(location: Path) -> None:
+    """A database without its key stays closed, for `open` and `create` alike."""
+    Ledger.create(location)
+    (location.parent / "ledger.key").unlink()
+    for call in (Ledger.open, Ledger.create):
+        with pytest.raises(BudgetError) as error:
+            call(location)
+        assert str(error.value).endswith(opening_command())
+    assert _files(location.parent) == ["ledger.sqlite"]
+
+
+def test_ledger_and_key_belong_to_the_owner_alone(ledger: Ledger, location: Path) -> None:
+    """Database, its write-ahead log and key have mode 0600, the new folder 0700, whatever the umask."""
+    assert location.parent.stat().st_mode & 0o777 == 0o700
+    with ledger._reading():
+        assert {"ledger.sqlite", "ledger.sqlite-wal", "ledger.key"} <= set(_files(location.parent))
+        assert {p.stat().st_mode & 0o777 for p in location.parent.iterdir()} == {0o600}
+
+
+def test_a_folder_that_existed_keeps_its_mode(tmp_path: Path) -> None:
+    """A declared place in a shared folder does not lock others out of the folder."""
+    tmp_path.chmod(0o755)
+    Ledger.create(tmp_path / "ledger.sqlite")
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_key_others_can_read_is_refused(ledger: Ledger, location: Path) -> None:
+    """A key that leaked is no key."""
+    (location.parent / "ledger.key").chmod(0o640)
+    with pytest.raises(BudgetError, match="owner alone"):
+        Ledger.open(location)
+
+
+@pytest.mark.parametrize("key", ["ab" * 32, "AB" * 40])
+def test_key_of_the_environment_is_used_and_not_written(location: Path, key: str) -> None:
+    """With MARGINWEAVE_LEDGER_KEY no key file is made, and another key does not open the ledger."""
+    Ledger.create(location, environment={"MARGINWEAVE_LEDGER_KEY": key})
+    assert _files(location.parent) == ["ledger.sqlite"]
+    Ledger.open(location, environment={"MARGINWEAVE_LEDGER_KEY": key})
+    with pytest.raises(BudgetError, match="wrong key"):
+        Ledger.open(location, environment={"MARGINWEAVE_LEDGER_KEY": "cd" * 32})
+
+
+@pytest.mark.parametrize("key", ["ab" * 31, "ab" * 32 + "c", "xy" * 32])
+def test_malformed_key_is_bad_input_and_not_repeated(location: Path, key: str) -> None:
+    """A short or odd key is refused before anything is made, without being printed."""
+    with pytest.raises(InputError, match="MARGINWEAVE_LEDGER_KEY must be") as error:
+        Ledger.create(location, environment={"MARGINWEAVE_LEDGER_KEY": key})
+    assert key not in str(error.value)
+    assert not location.exists()
+
+
+def test_lost_database_is_not_replaced(ledger: Ledger, location: Path) -> None:
+    """A key without its database means lost history: `create` does not begin a fresh budget there."""
+    location.unlink()
+    with pytest.raises(BudgetError, match="restore"):
+        Ledger.create(location)
+    assert not location.exists()
+
+
+@pytest.mark.parametrize("stop", ["make_key_file", "sqlite_engine", "_sync"])
+def test_interrupted_creation_is_done_again(location: Path, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
+    """Whatever step of the creation is the last, the next `create` ends with a sound ledger."""
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(creation, stop, crash)
+        with pytest.raises(KeyboardInterrupt):
+            Ledger.create(location)
+    assert Ledger.create(location).verify() == 1
+    assert _files(location.parent) == ["ledger.key", "ledger.sqlite"]
+
+
+def test_creation_by_many_processes_makes_one_ledger(location: Path) -> None:
+    """Eight processes that create at once all open the same ledger."""
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(8)
+    digests = context.Queue()
+
+    def create() -> None:
+        barrier.wait()
+        digests.put(Ledger.create(location, environment={}).source_digest([b"same"]))
+
+    processes = [context.Process(target=create) for _ in range(8)]
+    for process in processes:
+        process.start()
+    seen = {digests.get(timeout=60) for _ in processes}
+    for process in processes:
+        process.join()
+    assert len(seen) == 1
+    assert Ledger.open(location).verify() == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all, but long enough to be read as a header " * 40])
+def test_damaged_database_is_closed(ledger: Ledger, location: Path, content: bytes) -> None:
+    """A file that is no ledger is refused, not replaced."""
+    location.write_bytes(content)
+    with pytest.raises(BudgetError):
+        Ledger.create(location)
+    assert location.read_bytes() == content
+
+
+def test_source_digest_is_keyed_and_ignores_chunks(ledger: Ledger, tmp_path: Path) -> None:
+    """Equal bytes have equal digests however they are cut; another ledger's key gives other digests."""
+    other = Ledger.create(tmp_path / "other" / "ledger.sqlite")
+    assert ledger.source_digest([b"ab", b"", b"c"]) == ledger.source_digest(iter([b"abc"]))
+    assert ledger.source_digest([b"abc"]) != ledger.source_digest([b"abd"])
+    assert ledger.source_digest([b"abc"]) != other.source_digest([b"abc"])
+    assert ledger.checkpoint_key != other.checkpoint_key
+    assert len(ledger.checkpoint_key) == 32
+
+
+def test_writes_are_durable_and_the_machine_may_stop(ledger: Ledger) -> None:
+    """Every connection has WAL, synchronous=FULL and foreign keys."""
+    with ledger._writing() as journal:
+        values = [
+            journal.connection.exec_driver_sql(f"PRAGMA {p}").scalar()
+            for p in ("journal_mode", "synchronous", "foreign_keys")
+        ]
+    assert values == ["wal", 2, 1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+def test_umask_does_not_widen(tmp_path: Path) -> None:
+    """A permissive umask leaves the key and the database closed."""
+    before = os.umask(0)
+    try:
+        Ledger.create(tmp_path / "new" / "ledger.sqlite")
+    finally:
+        os.umask(before)
+    assert {p.stat().st_mode & 0o777 for p in (tmp_path / "new").iterdir()} == {0o600}
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700

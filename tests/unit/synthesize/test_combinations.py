@@ -1,0 +1,88 @@
+"""The lattice of combinations and the percentile, against definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.normalize.normalize import normalize
+from marginweave.tasks.synthesize.combinations import add_missing, number_combinations
+from marginweave.tasks.synthesize.grow import quantile
+from marginweave.tasks.synthesize.synthesize import _ranks_needed
+
+from tests.unit.normalize.released import SIZES, aggregates_of, counts_of, noisy_counts
+
+
+def walk(lattice):
+    """Every combination that walking the lattice reaches, with its count, by any order of its attributes."""
+    reached = {(): lattice.counts[0]}
+    frontier = [((), 0)]
+    while frontier:
+        combination, node = frontier.pop()
+        if node >= len(lattice.starts) - 1:
+            continue
+        for place in range(lattice.starts[node], lattice.starts[node + 1]):
+            attribute, child = lattice.extensions[place], lattice.children[place]
+            pair = (int(lattice.columns[attribute]), int(lattice.values[attribute]))
+            longer = tuple(sorted((*combination, pair)))
+            assert reached.setdefault(longer, lattice.counts[child]) == lattice.counts[child]
+            frontier.append((longer, child))
+    return reached
+
+
+@settings(max_examples=50, deadline=None)
+@given(noisy_counts(low=1, size=12))
+def test_every_path_leads_to_the_released_count(counts):
+    """All released combinations, and no other, are reached, in whatever order attributes are added."""
+    aggregates = normalize(aggregates_of(counts, record_count=50))
+    assert walk(number_combinations(aggregates)) == {(): 50} | counts_of(aggregates)
+
+
+@settings(max_examples=50, deadline=None)
+@given(noisy_counts(low=1, size=12), st.integers(0, 120))
+def test_missing_values_get_what_the_values_leave(counts, record_count):
+    """count(t, j missing) = max(count(t) - sum_v count(t, j = v), 0), for columns with something left at length 1."""
+    aggregates = normalize(aggregates_of(counts, record_count=record_count))
+    released = {(): record_count} | counts_of(aggregates)
+
+    def rest(t, j):
+        return max(released[t] - sum(released.get(tuple(sorted((*t, (j, v)))), 0) for v in range(SIZES[j])), 0)
+
+    expected = dict(released)
+    for t in released:
+        for j in range(len(SIZES)):
+            if len(t) < 3 and rest((), j) > 0 and j not in [c for c, _ in t]:
+                expected[tuple(sorted((*t, (j, SIZES[j]))))] = rest(t, j)
+    assert walk(add_missing(number_combinations(aggregates), SIZES)) == expected
+
+
+def test_counts_that_are_not_normalized_are_refused():
+    """A pair without its parts is an error, and so are no counts at all."""
+    with pytest.raises(InputError, match="normalized"):
+        number_combinations(aggregates_of({((0, 0), (1, 2)): 5, ((0, 0),): 5, ((3, 6),): 5}))
+    with pytest.raises(InputError, match="at least"):
+        number_combinations(aggregates_of({}, length=0))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=60), st.floats(0.001, 1))
+def test_percentile_is_definition_eight(counts, fraction):
+    """The R-8 quantile is numpy's `median_unbiased`."""
+    descending = np.array(sorted(counts, reverse=True), np.int64)
+    expected = np.quantile(np.array(counts, np.float64), fraction, method="median_unbiased")
+    assert quantile(descending, len(counts), fraction) == pytest.approx(expected, rel=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 12), st.floats(0.001, 1), st.data())
+def test_the_largest_counts_suffice(depth, width, fraction, data):
+    """The percentile of any record needs no more of the largest counts than are kept."""
+    kept = _ranks_needed(width, depth, fraction)
+    values = data.draw(st.integers(depth, max(width - 1, depth)))
+    number = {1: 1, 2: 1 + values, 3: 1 + values + values * (values - 1) // 2}[depth]
+    descending = np.arange(1000, 1000 - number, -1)
+    if values < width:
+        cut = np.concatenate([descending[:kept], np.full(number, -(10**6))])
+        assert quantile(cut, number, fraction) == quantile(descending, number, fraction)
