@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import uuid
@@ -17,6 +18,7 @@ from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.ledger import Account
 from marginweave.schemas.load import load_configuration
 from marginweave.schemas.manifest import Manifest, RunState
+from marginweave.tasks.aggregate.candidates import MAX_CELLS
 from marginweave.tasks.budget.ledger import Ledger, example_ledger_location, ledger_location, opening_command
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import read_file, write_once
@@ -26,6 +28,7 @@ from marginweave.tasks.validate.expectations import read_suite
 from marginweave.tasks.validate.source import check_source, source_chunks
 
 # The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
+_REQUEST = "request.json"
 _EXAMPLE_EPSILON, _EXAMPLE_DELTA = 10.0, 1e-5
 
 
@@ -33,6 +36,7 @@ _EXAMPLE_EPSILON, _EXAMPLE_DELTA = 10.0, 1e-5
 class Request:
     """What was asked for, before anything was looked at but the configuration."""
 
+    path: Path
     configuration: Configuration
     folder: RunFolder
     source: str
@@ -53,6 +57,7 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
     """
     configuration = load_configuration(path)
     plan_budget(configuration)
+    _check_size(configuration)
     below = path.resolve().parent
     named = configuration.source if source is None else source
     if not named.startswith(EXAMPLE_PREFIX):
@@ -64,6 +69,7 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
             read_suite(suite, raw_input=raw_input)
     example = named.startswith(EXAMPLE_PREFIX)
     return Request(
+        path=path.resolve(),
         configuration=configuration,
         folder=RunFolder.at(home, run or f"{configuration.dataset}-{configuration.digest[:8]}"),
         source=named,
@@ -90,6 +96,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         present = _new_manifest(request, digest)
         request.folder.create()
         write_once(request.folder.private / "key", secrets.token_bytes(32))
+        _remember(request)
         request.folder.write_manifest(present)
     elif present.source_digest != digest:
         raise InputError(
@@ -105,6 +112,32 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     if present.state == RunState.FINISHED:
         _check_outputs(request.folder, present)
     return reference, present.state
+
+
+def begun_with(home: Path, run: str) -> tuple[Path, str]:
+    """Configuration file and source with which a run was begun.
+
+    Raises:
+        InputError: there is no such run, or it was not begun.
+    """
+    path = RunFolder.at(home, run).internal / _REQUEST
+    content = read_file(path)
+    if content is None:
+        raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
+    request = json.loads(content)
+    return Path(request["configuration"]), str(request["source"])
+
+
+def ledger_of(folder: RunFolder, home: Path) -> Path:
+    """Where the ledger of an existing run is."""
+    source = begun_with(home, folder.run)[1]
+    return example_ledger_location(home) if source.startswith(EXAMPLE_PREFIX) else ledger_location(os.environ)
+
+
+def _remember(request: Request) -> None:
+    """Paths on this machine, for `resume`; in `internal/`, which nobody publishes."""
+    content = {"configuration": str(request.path), "source": request.source}
+    write_once(request.folder.internal / _REQUEST, json.dumps(content).encode())
 
 
 def open_ledger(request: Request) -> Ledger:
@@ -135,6 +168,19 @@ def open_ledger(request: Request) -> Ledger:
     return ledger
 
 
+def _check_size(configuration: Configuration) -> None:
+    """Refuse a plan whose largest set of columns does not fit, from public sizes, before any draw."""
+    sizes = sorted(((len(c.labels), name) for name, c in configuration.columns.items()), reverse=True)
+    largest = sizes[: configuration.reporting_length]
+    cells = math.prod(size + 1 for size, _ in largest)
+    if len(largest) > 1 and cells > MAX_CELLS:
+        names = ", ".join(name for _, name in largest)
+        raise InputError(
+            f"columns {names} have {cells} combinations, more than {MAX_CELLS}; use coarser bins, fewer values or a smaller "
+            "aggregate.reporting_length"
+        )
+
+
 def _new_manifest(request: Request, digest: str) -> Manifest:
     configuration = request.configuration
     return Manifest(
@@ -163,7 +209,9 @@ def _check_same_configuration(request: Request, present: Manifest) -> None:
 def _differences(before: object, now: object, place: str) -> list[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         keys = sorted({*before, *now})
-        return [d for key in keys for d in _differences(before.get(key), now.get(key), f"{place}.{key}" if place else key)]
+        return [
+            d for key in keys for d in _differences(before.get(key), now.get(key), f"{place}.{key}" if place else key)
+        ]
     if place == "columns" and isinstance(before, list) and isinstance(now, list):
         one, other = dict(before), dict(now)
         return _differences(one, other, place) or ["the order of columns"]

@@ -36,7 +36,9 @@ def _log_to(path: Path) -> Iterator[None]:
     setup_logging()
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    loggers = [logging.getLogger(name) for name in ("prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server")]
+    loggers = [
+        logging.getLogger(name) for name in ("prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server")
+    ]
     before = [(logger, list(logger.handlers), logger.propagate) for logger in loggers]
     for logger in loggers:
         kept = [h for h in logger.handlers if type(h).__name__ == "APILogHandler"]

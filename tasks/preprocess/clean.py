@@ -54,7 +54,7 @@ def clean_category(values: pa.Array, column: Category, missing: tuple[str, ...])
 
 
 def clean_number(values: pa.Array, column: NumberColumn, missing: tuple[str, ...]) -> pa.Array:
-    """Texts or numbers to float64 within bounds; a text that is no number is missing (`outside: error` has stopped it before)."""
+    """Texts or numbers to float64 within bounds; a text that is no number is missing (`outside: error` stopped before)."""
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
         numbers = _declared_missing(pc.cast(values, pa.float64(), safe=False), missing)
     else:

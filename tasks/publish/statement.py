@@ -18,8 +18,7 @@ ASSUMPTIONS = (
     "Everybody who may see several releases about the same people is told the account's total, not this release alone.",
 )
 DATA_DEPENDENT_STOPS = (
-    "A run that stops before its first draw (a broken contract or suite, an unreadable source) tells its operator so; that "
-    "message is not covered by the guarantee.",
+    "A run that stops before its first draw (a broken contract or suite, an unreadable source) tells its operator so.",
     "How long a run took and how much memory it used is not covered by the guarantee.",
 )
 

@@ -96,10 +96,10 @@ def test_the_three_accountants_are_ordered(epsilon: float, delta: float) -> None
 @given(EPSILONS, EPSILONS, DELTAS, DELTAS)
 @settings(max_examples=40, deadline=None)
 def test_budgets_grow_with_epsilon_and_delta(e1: float, e2: float, d1: float, d2: float) -> None:
-    """More epsilon or more delta never buys less."""
+    """More epsilon or more delta never buys less, beyond the last digits of the arithmetic."""
     for name in ("gdp", "zcdp", "sds"):
         budget = accountant(name).budget
-        assert budget(min(e1, e2), min(d1, d2)) <= budget(max(e1, e2), max(d1, d2))
+        assert budget(min(e1, e2), min(d1, d2)) <= budget(max(e1, e2), max(d1, d2)) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])

@@ -91,14 +91,23 @@ def refusal(request: Request, account: Account, releases: Sequence[ReleaseRecord
     return _over_cap(request, account, releases)
 
 
+def total_with(
+    account: Account, releases: Iterable[ReleaseRecord], cost: Cost, statement: Statement
+) -> tuple[float, bool]:
+    """Epsilon of the account at its cap's delta with one more release, and whether that is within the cap."""
+    costs, statements = _charges(account.dataset, releases)
+    total, _ = account_epsilon([*costs, cost], [*statements, statement], account.delta)
+    return total, total <= float(account.epsilon)
+
+
 def _over_cap(request: Request, account: Account, releases: Sequence[ReleaseRecord]) -> Refusal | None:
     costs, statements = _charges(account.dataset, releases)
     spent, _ = account_epsilon(costs, statements, account.delta)
-    costs, statements = [*costs, request.cost], [*statements, request.statement]
-    total, _ = account_epsilon(costs, statements, account.delta)
-    cap = float(account.epsilon)
-    if total <= cap:
+    total, fits = total_with(account, releases, request.cost, request.statement)
+    if fits:
         return None
+    costs, statements = [*costs, request.cost], [*statements, request.statement]
+    cap = float(account.epsilon)
     message = (
         f"account {account.dataset} has spent epsilon {rounded_up(spent)} of {account.epsilon:f} at delta "
         f"{float(account.delta)!r} ({rounded_down(max(0.0, cap - spent))} left); this release asks for epsilon "

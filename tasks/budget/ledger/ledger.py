@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, AccountTotal, Event, EventKind, ReleaseRecord, State
-from marginweave.tasks.budget.ledger.admission import Request, account_total, check_identity, refusal
+from marginweave.tasks.budget.ledger.admission import Request, account_total, check_identity, refusal, total_with
 from marginweave.tasks.budget.ledger.books import (
     account_body,
     accounts_of,
@@ -154,6 +154,17 @@ class Ledger:
         events = self._all_events()
         account = account_in(accounts_of(events), dataset, opening_command(dataset))
         return account_total(account, releases_of(events).values())
+
+    def forecast(self, dataset: str, plan: BudgetPlan) -> tuple[float, bool]:
+        """Epsilon of the account with one more release of `plan`, and whether it fits; nothing is booked.
+
+        Raises:
+            BudgetError: no such account.
+        """
+        events = self._all_events()
+        account = account_in(accounts_of(events), dataset, opening_command(dataset, plan.epsilon, plan.delta))
+        statement = (stated(plan.epsilon), stated(plan.delta))
+        return total_with(account, releases_of(events).values(), plan.cost, statement)
 
     # releases
 

@@ -1,0 +1,142 @@
+"""What can be done with a run that exists: synthesize and evaluate again, list, purge."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+from marginweave.flows.bookkeeping import run_lock
+from marginweave.flows.preparation import begun_with, ledger_of
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger import State
+from marginweave.schemas.manifest import Manifest, RunState
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.checkpoint.files import replace_file
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.references import RunReference
+
+
+def finished_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
+    """A run whose release is published.
+
+    Raises:
+        InputError: there is no such run, or it is not finished.
+    """
+    folder, manifest = existing_run(home, run)
+    if manifest.state != RunState.FINISHED:
+        raise InputError(f"run {run} is not finished; go on with it: marginweave resume {run}")
+    return folder, manifest
+
+
+def existing_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
+    """A run with a manifest.
+
+    Raises:
+        InputError: there is no such run.
+    """
+    folder = RunFolder.at(home, run)
+    manifest = folder.read_manifest()
+    if manifest is None:
+        raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
+    return folder, manifest
+
+
+def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | None, to: Path | None) -> Path:
+    """Write new synthetic records of a finished release, with a privacy statement of their own. DP: post-processing.
+
+    Raises:
+        InputError: no finished run, or the folder holds something already.
+    """
+    from marginweave.tasks.decode.decode import decode_records
+    from marginweave.tasks.publish.reader import PublishedRelease
+    from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes
+    from marginweave.tasks.synthesize.synthesize import synthesize_records
+
+    folder, manifest = finished_run(home, run)
+    published = PublishedRelease.read(folder.release)
+    settings = published.configuration.synthesize
+    changes = {key: value for key, value in (("records", records), ("seed", seed)) if value is not None}
+    settings = settings.model_copy(update=changes)
+    place = to or folder.release / f"synthesis-{settings.seed}"
+    if place.exists() and any(place.iterdir()):
+        raise InputError(f"{place} is not empty; choose another folder with --to, or another --seed")
+    codes = synthesize_records(published.aggregates, settings)
+    table = decode_records(codes, published.aggregates.domain, published.configuration.columns, settings.seed)
+    looked = Ledger.open(ledger_of(folder, home)).internally_evaluated(manifest.dataset, None)
+    selected = looked or bool(published.statement["selected_after_internal_evaluation"])
+    statement = {
+        **published.statement,
+        "synthesis": settings.model_dump(mode="json"),
+        "selected_after_internal_evaluation": selected,
+    }
+    place.mkdir(parents=True, exist_ok=True)
+    replace_file(place / "synthetic.parquet", parquet_bytes(table))
+    replace_file(place / "synthetic.csv", csv_bytes(table))
+    replace_file(place / "privacy.json", (json.dumps(statement, indent=2, ensure_ascii=False) + "\n").encode())
+    return place
+
+
+def releasable_evaluation(home: Path, run: str) -> dict[str, Any]:
+    """The published comparison of a run's records with its counts.
+
+    Raises:
+        InputError: no finished run.
+    """
+    folder, _ = finished_run(home, run)
+    evaluation: dict[str, Any] = json.loads((folder.release / "evaluation.json").read_text(encoding="utf-8"))
+    return evaluation
+
+
+def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
+    """Compare a finished release with the sensitive table; returns the path of the result, never a number of it.
+
+    Raises:
+        InputError: no finished run, or another source than the release was made from.
+    """
+    import pyarrow.parquet as pq
+
+    from marginweave.tasks.evaluate.internal import INTERNAL_EVALUATION, compare_internally
+
+    folder, _ = finished_run(home, run)
+    named = begun_with(home, run)[1] if source is None else str(Path(source).resolve())
+    reference = RunReference(
+        folder=folder, source=named, ledger_location=ledger_of(folder, home), lease=uuid.uuid4().hex
+    )
+    compare_internally.fn(reference, pq.read_table(folder.release / "synthetic.parquet"))
+    return folder.internal / INTERNAL_EVALUATION
+
+
+def list_runs(home: Path) -> list[tuple[str, Manifest | None, bool]]:
+    """Name, manifest, and whether private files are there, of every run below `home`, by name."""
+    found = []
+    place = home / "runs"
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        if path.is_dir():
+            folder = RunFolder(path)
+            found.append((path.name, folder.read_manifest(), folder.private.exists()))
+    return found
+
+
+def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
+    """Remove what is private in a run; of an unfinished one, give back what was not drawn.
+
+    Raises:
+        InputError: no such run, or an unfinished one without `unfinished`.
+        StageError: the run is in progress.
+    """
+    folder, manifest = existing_run(home, run)
+    with run_lock(folder):
+        if manifest.state != RunState.FINISHED:
+            if not unfinished:
+                raise InputError(
+                    f"run {run} is not finished: purged, it can never be resumed, and what was drawn stays charged. "
+                    f"If that is meant: marginweave purge {run} --unfinished"
+                )
+            ledger = Ledger.open(ledger_of(folder, home))
+            record = ledger.release(manifest.release)
+            if record is not None:
+                ledger.give_back(manifest.release, [d.name for d in record.draws if d.state == State.RESERVED])
+            folder.write_manifest(manifest.with_state(RunState.FAILED))
+        folder.purge_private()

@@ -1,0 +1,7 @@
+"""The command line: `marginweave`. Exit codes: 0 done, 1 run failed, 2 bad input, 3 budget refused or ledger missing."""
+
+from __future__ import annotations
+
+from marginweave.flows.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,113 @@
+"""Commands for runs that exist: `synthesize`, `evaluate`, `runs`, `purge`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from marginweave.flows.cli.console import Home, RunName, Source, command, out
+
+
+@command
+def synthesize(
+    run_name: RunName,
+    records: Annotated[int | None, typer.Option(min=0, help="How many records [default: as configured].")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Public seed of the new records [default: as configured].")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Folder to write to [default: release/synthesis-<seed> of the run].")
+    ] = None,
+    home: Home = None,
+) -> None:
+    """Make new synthetic records from a finished release: post-processing, free of charge.
+
+    Example: `marginweave synthesize affairs-1a2b3c4d --records 1000 --seed 8`
+    """
+    from marginweave.flows.again import synthesize_again
+    from marginweave.flows.environment import home_directory
+
+    out.print(
+        f"Written to {synthesize_again(home_directory(home, os.environ), run_name, records=records, seed=seed, to=to)}"
+    )
+
+
+@command
+def evaluate(
+    run_name: RunName,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Compare with the sensitive table; the result stays in internal/.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+    source: Source = None,
+    home: Home = None,
+) -> None:
+    """Show how well a release's records keep its counts; or compare with the sensitive table, for internal use only.
+
+    Example: `marginweave evaluate affairs-1a2b3c4d`
+    """
+    from marginweave.flows.again import evaluate_internally, releasable_evaluation
+    from marginweave.flows.environment import home_directory
+
+    place = home_directory(home, os.environ)
+    if internal:
+        out.print(f"Not for release: {evaluate_internally(place, run_name, source)}")
+        return
+    evaluation = releasable_evaluation(place, run_name)
+    if as_json:
+        typer.echo(json.dumps(evaluation, indent=2))
+        return
+    table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
+    for row in evaluation["lengths"]:
+        kept = None if row["preservation"] is None else 100 * row["preservation"]
+        table.add_row(
+            str(row["length"]), str(row["combinations"]), _shown(kept, " %"), _shown(row["suppressed"], " %"),
+            _shown(row["fabricated"], " %"), _shown(row["mean_error"], ""), _shown(row["tvd"], "", 3),
+        )  # fmt: skip
+    out.print(table)
+    out.print("Synthetic records against the released counts, not against the sensitive table.")
+
+
+@command
+def runs(home: Home = None) -> None:
+    """List the runs of the home, and which of them still hold private files.
+
+    Example: `marginweave runs`
+    """
+    from marginweave.flows.again import list_runs
+    from marginweave.flows.environment import home_directory
+
+    table = Table("run", "dataset", "state", "begun", "private files", box=None, pad_edge=False)
+    for name, manifest, holds_private in list_runs(home_directory(home, os.environ)):
+        if manifest is None:
+            table.add_row(name, "", "not begun", "", "yes" if holds_private else "no")
+        else:
+            begun = f"{manifest.created:%Y-%m-%d %H:%M}"
+            table.add_row(name, manifest.dataset, manifest.state, begun, "yes" if holds_private else "no")
+    out.print(table)
+
+
+@command
+def purge(
+    run_name: RunName,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also a run that is not finished.")] = False,
+    home: Home = None,
+) -> None:
+    """Remove what is private in a run; its release stays.
+
+    Example: `marginweave purge affairs-1a2b3c4d`
+    """
+    from marginweave.flows.again import purge_run
+    from marginweave.flows.environment import home_directory
+
+    purge_run(home_directory(home, os.environ), run_name, unfinished=unfinished)
+    out.print(f"Nothing private is left in run {run_name}")
+
+
+def _shown(value: float | None, unit: str, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}f}{unit}"

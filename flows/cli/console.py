@@ -1,0 +1,62 @@
+"""What the commands share: options, the two consoles, and one readable line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NoReturn, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+
+from marginweave.schemas.errors import EXIT_FAILED, MarginweaveError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The YAML file that says everything about the release.")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run; `marginweave runs` lists them.")]
+Home = Annotated[
+    Path | None,
+    typer.Option("--home", help="Folder in which runs/ lives.", envvar="MARGINWEAVE_HOME", show_envvar=True),
+]
+Source = Annotated[str | None, typer.Option("--source", help="The table, instead of the one the configuration names.")]
+
+out = Console(highlight=False, soft_wrap=True)
+_OURS = Path(__file__).resolve().parents[2]
+
+
+def command(function: Callable[P, R]) -> Callable[P, R]:
+    """End with the error's own exit code and one line on standard error; no traceback, which could quote data."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except MarginweaveError as error:
+            fail(str(error), error.exit_code)
+        except KeyboardInterrupt:
+            fail("stopped; `marginweave resume` goes on where it was", 130)
+        except typer.Exit:
+            raise
+        except Exception as error:
+            fail(f"internal error: {type(error).__name__} at {_place(error)}", EXIT_FAILED)
+
+    return call
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print `message` on standard error and leave with `code`."""
+    typer.echo(f"marginweave: {message}", err=True)
+    raise typer.Exit(code)
+
+
+def _place(error: BaseException) -> str:
+    place = "unknown place"
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if path.is_relative_to(_OURS):
+            place = f"{path.relative_to(_OURS)}:{frame.lineno}"
+    return place

@@ -1,0 +1,89 @@
+"""`marginweave run` and `marginweave resume`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out
+
+if TYPE_CHECKING:
+    from marginweave.flows.preparation import Request
+
+_Run = Annotated[str | None, typer.Option("--run", help="Name of the run [default: <dataset>-<hash of CONFIG>].")]
+
+
+@command
+def run(config: Config, run_name: _Run = None, source: Source = None, home: Home = None) -> None:
+    """Release a dataset: the whole flow. The same command again resumes, or finds the finished release, free of charge.
+
+    Example: `marginweave run deployments/examples/affairs.yaml`
+    """
+    from marginweave.schemas.load import load_configuration
+
+    load_configuration(config)  # refuse a broken file before anything heavy is imported
+    from marginweave.flows.environment import home_directory
+    from marginweave.flows.preparation import read_request
+
+    place = home_directory(home, os.environ)
+    execute(read_request(config, run=run_name, source=source, home=place), config, source, place)
+
+
+@command
+def resume(run_name: RunName, home: Home = None) -> None:
+    """Go on with a run that was stopped, with the configuration and source that it was begun with.
+
+    Example: `marginweave resume affairs-1a2b3c4d`
+    """
+    from marginweave.flows.environment import home_directory
+    from marginweave.flows.preparation import begun_with, read_request
+
+    place = home_directory(home, os.environ)
+    config, source = begun_with(place, run_name)
+    execute(read_request(config, run=run_name, source=source, home=place), config, source, place)
+
+
+def execute(request: Request, config: Path, source: str | None, home: Path) -> None:
+    """Run the flow unless its release is finished, and say where everything is."""
+    from marginweave.flows.bookkeeping import run_lock
+    from marginweave.flows.preparation import prepare_run
+    from marginweave.flows.progress import reporting
+    from marginweave.schemas.manifest import RunState
+
+    with run_lock(request.folder):
+        reference, state = prepare_run(request)
+    fresh = state != RunState.FINISHED
+    if fresh:
+        with reporting(out):
+            from marginweave.flows.session import prefect_session
+
+            with prefect_session(home, request.folder.internal):
+                from marginweave.flows import release
+
+                release(str(config), request.folder.run, source, str(home))
+    from marginweave.flows.bookkeeping import account_statement
+
+    _summarize(request, account_statement(reference), fresh=fresh)
+
+
+def _summarize(request: Request, account: dict[str, object], *, fresh: bool) -> None:
+    privacy, place = request.configuration.privacy, request.folder.release
+    shown = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+    if not out.is_terminal:
+        line = {"event": "finished", "release": str(shown), "charged_now": fresh, "account": account}
+        out.file.write(json.dumps(line) + "\n")
+        return
+    out.print(f"\n[bold]{'Released' if fresh else 'Already released, nothing charged'}:[/bold] {shown}")
+    out.print("  aggregates.csv   counts of attribute combinations (also .parquet)")
+    out.print("  synthetic.csv    synthetic records (also .parquet)")
+    out.print("  report.html      what this is and how good it is; evaluation.json has the numbers")
+    out.print("  privacy.json     the guarantee, its mechanisms and assumptions")
+    out.print(f"[bold]Guarantee:[/bold] epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit}")
+    out.print(
+        f"[bold]Account {account['dataset']}:[/bold] epsilon {account['epsilon']:.4g} of {account['cap_epsilon']:g} spent "
+        f"at delta {account['delta']:g}, {account['releases']} release(s)"
+    )
