@@ -35,7 +35,10 @@ def service_directory(home: Path) -> Path:
 def prepare_environment(home: Path, environment: MutableMapping[str, str] = os.environ) -> None:
     """Switch analytics off and give Prefect a home of its own; must run before Prefect is imported."""
     environment.update(ANALYTICS_OFF)
-    if "PREFECT_API_URL" not in environment:
+    own_home = str(service_directory(home) / "prefect")
+    if "PREFECT_API_URL" in environment:
+        environment.setdefault("PREFECT_HOME", own_home)
+    else:
         # Our own server for one run: nobody reads logs there. A server that was named keeps the settings it came with.
         environment.update(QUIET)
-        environment["PREFECT_HOME"] = str(service_directory(home) / "prefect")
+        environment["PREFECT_HOME"] = own_home

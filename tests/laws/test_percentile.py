@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -68,6 +69,19 @@ def test_score_sensitivity_holds_on_large_tables(relation: str) -> None:
         for other in neighbors_of(histogram, relation):
             moved = np.abs(rank_scores(other, 99) - rank_scores(histogram, 99)).max()
             assert moved <= score_sensitivity(99, relation) <= percentile_fraction(99).denominator
+
+
+@pytest.mark.parametrize("percentile", [50, 90, 99])
+def test_best_score_is_a_quantile(percentile: float) -> None:
+    """A score is 0 iff at most q N records lie below the candidate and at least q N at or below it."""
+    for histogram in (h for h in histograms(3, 5) if h.sum()):
+        records = np.repeat(np.arange(4), histogram)
+        wanted = Fraction(percentile, 100) * len(records)
+        for candidate, score in enumerate(rank_scores(histogram, percentile).tolist(), 1):
+            below, upto = int((records < candidate).sum()), int((records <= candidate).sum())
+            short = Fraction(-score, percentile_fraction(percentile).denominator)
+            assert (short == 0) == (below <= wanted <= upto)
+            assert short in {0, wanted - upto, below - wanted}
 
 
 def test_sensitivity_is_at_most_one_record() -> None:

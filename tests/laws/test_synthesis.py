@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2
+
 from marginweave.schemas.configuration import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize.synthesize import synthesize_records
-from scipy.stats import chi2
-
 from tests.unit.normalize.released import SIZES, aggregates_of, counts_of, noisy_counts, tally
 
 PRINTED = {"records": "exhaust", "sample_missing": False, "relax": False}

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError, StageError
+from marginweave.tasks.budget import mechanisms
 from marginweave.tasks.budget.mechanisms import add_noise, deviation, select_percentile
-from marginweave.tasks.budget.noise_table import noise_table
+from marginweave.tasks.budget.noise_table import NoiseTable, noise_table
 from tests.support.seeded_bits import SeededBits
 
 SCALES = [Fraction(1, 64), Fraction(3, 10), Fraction(1), Fraction(17), Fraction(300), Fraction(2500)]
@@ -56,6 +57,19 @@ def test_draws_compare_all_128_bits(scale: Fraction, data: st.DataObject) -> Non
     drawn = add_noise(np.zeros(1, np.int64), scale, Script(word.to_bytes(8, "little"), rest.to_bytes(9, "little")))
     expected = sum(1 for value in table.cumulative if value <= uniform)
     assert drawn[0] == (-expected if negative else expected)
+
+
+@pytest.mark.parametrize("around", [-(1 << 65), -1, 0, 1, 1 << 65])
+@pytest.mark.parametrize("distance", [-(1 << 65), -1, 0, 1, 1 << 65])
+def test_entries_on_the_edges_of_the_guide_are_compared_too(around: int, distance: int) -> None:
+    """An entry at, just below or just above a multiple of 2^112, where the guide's ranges meet, is not overlooked."""
+    entry = (12_345 << 112) + around
+    high = np.array([entry >> 65, 1 << 63], np.uint64)
+    table = NoiseTable(deviation=Fraction(1), cumulative=(entry, 1 << 128), high=high)
+    uniform = entry + distance
+    rest = (uniform & (2**65 - 1)) << 7
+    bits = Script((uniform >> 65 << 1).to_bytes(8, "little"), rest.to_bytes(9, "little"))
+    assert mechanisms._Sampler(table, bits).draw(1).tolist() == [int(entry <= uniform)]
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def store(folder: RunFolder) -> Store:
-    return Store(folder, KEY)
+    return Store(folder.private, KEY)
 
 
 @pytest.fixture

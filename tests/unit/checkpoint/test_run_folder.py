@@ -38,7 +38,7 @@ def make_manifest(**changes: object) -> Manifest:
 
 
 def test_folders_have_their_modes(tmp_path: Path) -> None:
-    """private/ and internal/ are the owner's alone, under a permissive umask and after somebody opened them."""
+    """private/, derived/ and internal/ are the owner's alone, under a permissive umask and after somebody opened them."""
     folder = RunFolder.at(tmp_path, "run-1")
     assert folder.path == tmp_path / "runs" / "run-1"
     before = os.umask(0)
@@ -48,7 +48,9 @@ def test_folders_have_their_modes(tmp_path: Path) -> None:
         folder.create()
     finally:
         os.umask(before)
-    assert {p.stat().st_mode & 0o777 for p in (folder.private, folder.internal, folder.draws)} == {0o700}
+    assert {p.stat().st_mode & 0o777 for p in (folder.private, folder.derived, folder.internal, folder.draws)} == {
+        0o700
+    }
     assert folder.release.is_dir()
 
 
@@ -69,16 +71,18 @@ def test_links_in_the_place_of_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_purging_removes_private_and_marks_it(folder: RunFolder, tmp_path: Path) -> None:
-    """Only private/ goes, only its stages are marked, links inside lead nowhere, and purging again changes nothing."""
+    """Only private/ and derived/ go, only their stages are marked, links lead nowhere, and purging again changes nothing."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("kept")
     (folder.private / "encode-0.ckpt").write_bytes(b"private")
     (folder.private / "link").symlink_to(outside)
+    (folder.derived / "normalize-0.ckpt").write_bytes(b"derived")
     (folder.release / "a.csv").write_text("released")
     manifest = make_manifest(
         stages={
             "encode": StageEntry(file="private/encode-0.ckpt", digest=DIGEST, finished=NOW),
+            "normalize": StageEntry(file="derived/normalize-0.ckpt", digest=DIGEST, finished=NOW),
             "publish": StageEntry(file="release/a.csv", digest=DIGEST, finished=NOW, charged=("count",)),
         }
     )
@@ -87,6 +91,8 @@ def test_purging_removes_private_and_marks_it(folder: RunFolder, tmp_path: Path)
     purged = folder.read_manifest()
     assert purged is not None
     assert not folder.private.exists()
+    assert not folder.derived.exists()
+    assert purged.stages["normalize"].purged is not None
     assert (outside / "kept").read_text() == "kept"
     assert (folder.release / "a.csv").exists()
     assert purged.stages["publish"] == manifest.stages["publish"]
@@ -120,7 +126,13 @@ def test_manifest_is_old_or_new(folder: RunFolder, monkeypatch: pytest.MonkeyPat
         with pytest.raises(StageError, match=r"manifest\.json cannot be written: No space left"):
             folder.write_manifest(old.with_state(RunState.FAILED))
     assert folder.read_manifest() == old
-    assert {path.name for path in folder.path.iterdir()} == {"manifest.json", "private", "internal", "release"}
+    assert {path.name for path in folder.path.iterdir()} == {
+        "manifest.json",
+        "private",
+        "derived",
+        "internal",
+        "release",
+    }
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"version": 2}', "\xff"])

@@ -53,8 +53,7 @@ def test_digests_and_names_are_keyed(folder: RunFolder, store: Store) -> None:
     payload = b"three private rows"
     key = address("encode", "1", {}, [])
     digest = store.put("encode", key, payload)
-    other = Store(RunFolder(folder.path.parent / "other"), b"k" * 32)
-    other.folder.create()
+    other = Store(folder.derived, b"k" * 32)
     assert other.put("encode", key, payload) != digest
     assert other.place("encode", key).name != store.place("encode", key).name
     guess = hashlib.sha256(payload).hexdigest()
@@ -79,7 +78,7 @@ def test_any_damage_is_found(data: st.DataObject, payload: bytes) -> None:
     with TemporaryDirectory() as home:
         folder = RunFolder.at(Path(home), "run")
         folder.create()
-        store, draws = Store(folder, b"k" * 32), DrawStore(folder, b"k" * 32)
+        store, draws = Store(folder.private, b"k" * 32), DrawStore(folder, b"k" * 32)
         store.put("encode", "address", payload)
         digest = draws.stage("r", "count", "lease", payload)
         for place in (store.place("encode", "address"), draws.place("count", "lease")):
@@ -102,7 +101,7 @@ def test_files_of_another_place_or_key_are_refused(folder: RunFolder, store: Sto
         store.place(stage, key).write_bytes(whole)
         with pytest.raises(StageError, match=f"stage {stage}"):
             store.get(stage, key)
-    stolen = Store(folder, b"x" * 32)
+    stolen = Store(folder.private, b"x" * 32)
     stolen.place("encode", "a").write_bytes(whole)
     with pytest.raises(StageError):
         stolen.get("encode", "a")

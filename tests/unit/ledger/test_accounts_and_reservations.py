@@ -276,6 +276,20 @@ def test_internal_evaluation_marks_what_comes_after(ledger, reserve) -> None:
             bad()
 
 
+def test_forecast_is_what_the_reservation_brings(ledger, reserve, plan, location) -> None:
+    """A forecast books nothing, and says the total and the verdict that the reservation then has."""
+    epsilon, fits = ledger.forecast("affairs", plan(mu2=0.01))
+    before = _kinds(location)
+    assert fits
+    reserve(plan=plan(mu2=0.01))
+    assert ledger.account_total("affairs").epsilon == epsilon
+    _, fits = ledger.forecast("affairs", plan(mu2=1.0))
+    assert not fits
+    assert len(before) == 2
+    with pytest.raises(BudgetError):
+        reserve("second", plan=plan(mu2=1.0))
+
+
 def test_finish_books_outputs_once(ledger, reserve, location) -> None:
     """A publication needs every draw settled, is booked once for the same files, and again for new ones."""
     reserve()

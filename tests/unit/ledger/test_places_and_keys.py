@@ -155,6 +155,14 @@ def test_damaged_database_is_closed(ledger: Ledger, location: Path, content: byt
     assert location.read_bytes() == content
 
 
+def test_a_database_that_vanishes_is_not_made_again(ledger: Ledger, location: Path) -> None:
+    """A ledger that is removed while it is open refuses, and no empty one takes its place."""
+    location.unlink()
+    with pytest.raises(BudgetError, match="cannot be used"):
+        ledger.accounts()
+    assert not location.exists()
+
+
 def test_source_digest_is_keyed_and_ignores_chunks(ledger: Ledger, tmp_path: Path) -> None:
     """Equal bytes have equal digests however they are cut; another ledger's key gives other digests."""
     other = Ledger.create(tmp_path / "other" / "ledger.sqlite")

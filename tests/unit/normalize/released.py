@@ -8,6 +8,7 @@ from itertools import combinations, product
 
 import numpy as np
 from hypothesis import strategies as st
+
 from marginweave.schemas.aggregates import Aggregates, Domain, Level
 
 Combination = tuple[tuple[int, int], ...]

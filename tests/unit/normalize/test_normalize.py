@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from marginweave.tasks.normalize.keys import row_keys
 from marginweave.tasks.normalize.normalize import normalize
-
 from tests.unit.normalize.released import aggregates_of, counts_of, noisy_counts, parts
 
 
@@ -73,5 +73,5 @@ def test_row_keys_sort_as_rows_do(sizes, data):
     keys, bound = row_keys(list(np.array(rows, np.int64).T), sizes)
     assert [rows[i] for i in np.argsort(keys, kind="stable")] == sorted(rows)
     assert len(set(keys.tolist())) == len(set(rows))
-    assert 0 <= keys.min()
+    assert keys.min() >= 0
     assert keys.max() < bound

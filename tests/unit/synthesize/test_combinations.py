@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize.combinations import add_missing, number_combinations
 from marginweave.tasks.synthesize.grow import quantile
 from marginweave.tasks.synthesize.synthesize import _ranks_needed
-
 from tests.unit.normalize.released import SIZES, aggregates_of, counts_of, noisy_counts
 
 

@@ -1,0 +1,110 @@
+"""CPU seconds and memory of the pure stages on adult_cat.csv (48842 x 14), R = 3, epsilon 4: python -m tests.benchmarks.adult.
+
+Each stage stands beside a yardstick of the same process: one pass of numpy's bincount over all 364 triples of columns, which
+is the least that counting them can cost. Imports and the reading of the file are apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from marginweave.schemas.aggregates import Aggregates
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.load import parse_configuration
+from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram, contributions
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
+from marginweave.tasks.aggregate.released import collect
+from marginweave.tasks.budget.mechanisms import add_noise, deviation, select_percentile
+from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.normalize.normalize import normalize
+from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.synthesize.synthesize import synthesize_records
+from marginweave.tasks.validate.source import read_source
+
+T = TypeVar("T")
+DATA = Path(os.environ.get("MARGINWEAVE_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+
+
+def adult_configuration() -> Configuration:
+    """adult_cat.csv with the public domain that stands beside it."""
+    domain = json.loads((DATA / "adult" / "adult_domain.json").read_text(encoding="utf-8"))
+    columns = {n: {"type": "category", "values": [v for v in values if v]} for n, values in domain.items()}
+    privacy = {"epsilon": 4.0, "delta": 1.9e-6, "unit": "row"}
+    return parse_configuration({"dataset": "adult", "source": "adult_cat.csv", "privacy": privacy, "columns": columns})
+
+
+def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
+    """All draws of a release, without ledger and checkpoints."""
+    plan = plan_budget(configuration)
+    candidates = CandidateSet(length=1, sizes=table.sizes)
+    levels, noises = [], []
+    for k in range(1, configuration.reporting_length + 1):
+        held = contributions(table.codes, candidates)
+        cap = len(list(itertools.combinations(table.codes, k)))
+        bound = select_percentile(contribution_histogram(held, cap), 99.0, plan.draw(f"percentile-{k}").parameter, "add-remove")
+        mechanism = plan_level(
+            configuration,
+            candidates=candidates,
+            survivors_before=len(levels[-1]) if levels else 0,
+            contribution_bound=bound,
+            deviation=deviation(plan.draw(f"level-{k}").parameter, bound, "add-remove"),
+            delta_threshold=plan.delta_threshold,
+        )
+        words = KeyedBits(key=os.urandom(32), purpose=f"level-{k}")
+        levels.append(draw_level(bounded_counts(table.codes, candidates, held, bound, words), candidates, mechanism))
+        noises.append(level_noise(mechanism, candidates))
+        candidates = CandidateSet.above(levels[-1], table.sizes)
+    sd = deviation(plan.draw("count").parameter, 1, "add-remove")
+    count = int(add_noise(np.array([table.records], np.int64), sd)[0])
+    return collect(configuration.names, table.labels, count, float(sd), levels, noises)
+
+
+def yardstick(table: EncodedTable) -> None:
+    """Count every triple of columns once."""
+    for columns in itertools.combinations(range(len(table.codes)), 3):
+        flat = np.zeros(table.records, np.int64)
+        size = 1
+        for j in columns:
+            flat = flat * (table.sizes[j] + 1) + table.codes[j]
+            size *= table.sizes[j] + 1
+        np.bincount(flat, minlength=size)
+
+
+def measured(name: str, work: Callable[[], T], unit: float | None) -> tuple[T, float]:
+    """Run `work` and print its CPU seconds, beside `unit` if given, and the growth of the peak memory."""
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    result = work()
+    seconds = time.process_time() - start
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    ratio = f"{seconds / unit:8.1f} x" if unit else ""
+    print(f"{name:<24}{seconds:8.2f} CPU s {grown:8.0f} MB more{ratio}")  # noqa: T201 - a benchmark prints
+    return result, seconds
+
+
+def main() -> None:
+    """Print the table."""
+    configuration = adult_configuration()
+    raw = read_source(str(DATA / "adult" / "adult_cat.csv"), configuration.names)
+    table = encode_table(clean_table(raw, configuration), configuration)
+    _, unit = measured("yardstick: 364 triples", lambda: yardstick(table), None)
+    aggregates, _ = measured("aggregate", lambda: aggregate(table, configuration), unit)
+    normalized, _ = measured("normalize", lambda: normalize(aggregates), unit)
+    records, _ = measured("synthesize", lambda: synthesize_records(normalized, configuration.synthesize), unit)
+    numbers = ", ".join(str(len(level)) for level in normalized.levels)
+    print(f"{numbers} combinations of length 1, 2, 3; {len(records)} records")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

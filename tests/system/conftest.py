@@ -1,0 +1,73 @@
+"""Real processes: the installed command line in homes of its own, with one Prefect server for most of the tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from marginweave.flows.environment import prepare_environment
+from marginweave.flows.server import prefect_server
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+EXAMPLES = REPOSITORY / "deployments" / "examples"
+DATA = Path(os.environ.get("MARGINWEAVE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Prefect server that stands for the whole session."""
+    place = tmp_path_factory.mktemp("prefect")
+    before = dict(os.environ)
+    os.environ.pop("PREFECT_API_URL", None)
+    prepare_environment(place)
+    try:
+        with prefect_server(place / "server.log") as url:
+            yield url
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`marginweave` as a process, with a home, a ledger and, if given, a server of its own."""
+
+    home: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The whole environment of the process: nothing of the developer's own Prefect or ledger."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
+        ours = {"MARGINWEAVE_HOME": str(self.home), "MARGINWEAVE_LEDGER": str(self.home / "ledger" / "ledger.sqlite")}
+        return {**kept, **ours, **self.environment}
+
+    def command(self, *arguments: str | Path) -> list[str]:
+        """The command as a list."""
+        return [str(Path(sys.executable).parent / "marginweave"), *map(str, arguments)]
+
+    def __call__(self, *arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run to the end; standard output and error as text."""
+        return subprocess.run(
+            self.command(*arguments), cwd=self.home, env=self.variables, capture_output=True, text=True, timeout=timeout
+        )
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> CommandLine:
+    """A command line that starts its own server where it needs one."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return CommandLine(home)
+
+
+@pytest.fixture
+def marginweave(alone: CommandLine, server: str) -> CommandLine:
+    """A command line that uses the session's server."""
+    return CommandLine(alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")})

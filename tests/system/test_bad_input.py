@@ -1,0 +1,116 @@
+"""Bad input: exit code 2, one line that names the key or column and the rule, no value, no traceback, quickly."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.configurations import raw
+from tests.system.conftest import CommandLine
+
+pytestmark = pytest.mark.system
+MARKER = "xq7marker"
+GOOD = "sex,region,age,grade\nf,north,30,1\nm,south,41,7\n"
+
+CONFIGURATIONS = {
+    "unknown key": ({"privacy__epsilo": 1}, "unknown key privacy.epsilo; did you mean epsilon?"),
+    "epsilon 0": ({"privacy__epsilon": 0}, "privacy.epsilon (0) must be positive"),
+    "negative epsilon": ({"privacy__epsilon": -1.0}, "privacy.epsilon (-1.0) must be positive"),
+    "nan epsilon": ({"privacy__epsilon": float("nan")}, "privacy.epsilon (nan) must be finite"),
+    "infinite epsilon": ({"privacy__epsilon": float("inf")}, "privacy.epsilon (inf) must be finite"),
+    "delta 1": ({"privacy__delta": 1}, "privacy.delta (1) must lie strictly between 0 and 1"),
+    "missing unit": ({"privacy__unit": None}, "privacy.unit is required"),
+    "R too large": ({"aggregate__reporting_length": 5}, "must be at most the number of columns (4)"),
+    "bins out of order": ({"columns__age__bins": [0, 50, 18, 100]}, "columns.age has bins out of order"),
+    "minimum above maximum": ({"columns__age__bounds": [100, 0]}, "the minimum must be below the maximum"),
+    "a later kind": ({"columns__age": {"type": "date"}}, "columns.age.type (date) must be category or number"),
+}
+SOURCES = {
+    "no header": ("", "has no header"),
+    "data in the first line": (f"{MARKER},north,30,1\n", "lacks the declared column"),
+    "missing column": (f"sex,region,age\nf,{MARKER},30\n", "lacks the declared column 'grade'"),
+    "duplicate column": (f"sex,region,age,grade,sex\nf,{MARKER},30,1,m\n", "has the column 'sex' more than once"),
+    "not UTF-8": (b"sex,region,age,grade\nf,xq7marker\xff,30,1\n", "must be UTF-8"),
+    "ragged": (f"sex,region,age,grade\nf,north,30,1\nm,{MARKER}\n", "another number of fields than its header"),
+}
+
+
+def write(place: Path, configuration: dict, source: str | bytes | None = GOOD) -> Path:
+    if source is not None:
+        (place / "people.csv").write_bytes(source.encode() if isinstance(source, str) else source)
+    path = place / "people.yaml"
+    path.write_text(yaml.safe_dump(configuration, sort_keys=False))
+    return path
+
+
+def refused(cli: CommandLine, path: Path, words: str) -> None:
+    """One line on standard error with the words, nothing on standard output, and nothing left behind."""
+    result = cli("run", path)
+    assert result.returncode == 2, result.stderr
+    assert result.stdout == ""
+    assert words in result.stderr
+    assert MARKER not in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not list((cli.home / "runs").glob("*/manifest.json"))
+
+
+@pytest.mark.parametrize("case", CONFIGURATIONS)
+def test_a_broken_configuration(alone: CommandLine, tmp_path: Path, case: str) -> None:
+    changes, words = CONFIGURATIONS[case]
+    refused(alone, write(tmp_path, raw(**changes)), words)
+
+
+@pytest.mark.parametrize("case", SOURCES)
+def test_a_broken_source(alone: CommandLine, tmp_path: Path, case: str) -> None:
+    content, words = SOURCES[case]
+    assert alone("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    refused(alone, write(tmp_path, raw(), content), words)
+
+
+def test_an_absent_source(alone: CommandLine, tmp_path: Path) -> None:
+    refused(alone, write(tmp_path, raw(), None), "people.csv) does not exist")
+
+
+def test_a_value_outside_stops_without_being_told(marginweave: CommandLine, tmp_path: Path) -> None:
+    """outside: error is a data-dependent stop before the first draw: exit 2, the column, not the value; nothing charged."""
+    marginweave("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
+    path = write(tmp_path, raw(columns__sex__outside="error"), f"sex,region,age,grade\n{MARKER},north,30,1\n")
+    result = marginweave("run", path)
+    assert result.returncode == 2
+    assert "column 'sex' breaks the rule 'every value is declared'" in result.stderr
+    assert "epsilon 0 of 1" in marginweave("ledger", "list").stdout
+    for file in (*marginweave.home.rglob("*.log"), *marginweave.home.rglob("manifest.json")):
+        assert MARKER not in file.read_text(errors="replace")
+
+
+def test_refusals_are_quick(alone: CommandLine, tmp_path: Path) -> None:
+    """Help and a refusal in under a second each (best of three: other processes share the machine)."""
+    broken = write(tmp_path, raw(privacy__epsilon=-1.0))
+    for arguments in (["--help"], ["run", "--help"], ["run", str(broken)], ["plan", str(tmp_path / "absent.yaml")]):
+        best = min(_seconds(alone, arguments) for _ in range(3))
+        assert best < 1, arguments
+
+
+def _seconds(cli: CommandLine, arguments: list[str]) -> float:
+    start = time.monotonic()
+    cli(*arguments)
+    return time.monotonic() - start
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["nothing"], ["run", "x.yaml", "--what"], ["ledger", "open", "a"]])
+def test_a_slip_in_the_command_is_exit_2(alone: CommandLine, arguments: list[str]) -> None:
+    result = alone(*arguments)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("0", "1e-6"), ("-1", "1e-6"), ("nan", "1e-6"), ("1", "1"), ("x", "1e-6")])
+def test_a_cap_that_breaks_a_rule_opens_nothing(alone: CommandLine, epsilon: str, delta: str) -> None:
+    result = alone("ledger", "open", "people", f"--epsilon={epsilon}", f"--delta={delta}")
+    assert result.returncode == 2, result.stderr
+    assert "must" in result.stderr
+    assert alone("ledger", "list").returncode == 3 or "people" not in alone("ledger", "list").stdout
