@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from marginweave.flows.notebook import Synthesizer
+    from marginweave.flows.release import release
 
 __all__ = ["Synthesizer", "release"]
 

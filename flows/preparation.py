@@ -28,8 +28,8 @@ from marginweave.tasks.validate.expectations import read_suite
 from marginweave.tasks.validate.source import check_source, source_chunks
 
 # The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
-_REQUEST = "request.json"
 _EXAMPLE_EPSILON, _EXAMPLE_DELTA = 10.0, 1e-5
+_REQUEST = "request.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +214,8 @@ def _differences(before: object, now: object, place: str) -> list[str]:
         ]
     if place == "columns" and isinstance(before, list) and isinstance(now, list):
         one, other = dict(before), dict(now)
-        return _differences(one, other, place) or ["the order of columns"]
+        order = ["the order of columns"] if list(one) != list(other) else []
+        return _differences(one, other, place) or order
     return [] if before == now else [place]
 
 

@@ -62,7 +62,8 @@ def _construct(node: yaml.Node, name: str, as_text: bool, above: tuple[int, ...]
         return [_construct(item, name, as_text, above) for item in node.value]
     if isinstance(node, yaml.MappingNode):
         return _construct_mapping(node, name, as_text, above)
-    return node.value if as_text or node.style is not None else _scalar(node.value)
+    quoted = getattr(node, "style", None) is not None
+    return node.value if as_text or quoted else _scalar(node.value)
 
 
 def _construct_mapping(node: yaml.MappingNode, name: str, as_text: bool, above: tuple[int, ...]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import functools
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -27,12 +27,18 @@ def stage_task(stage: str, run_name: str | None = None) -> Callable[[Callable[P,
     private rows outside the checkpoint store.
     """
 
+    door = task(
+        name=stage,
+        task_run_name=run_name or stage,
+        retries=0,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        log_prints=False,
+    )
+    silence = quiet(stage)
+
     def decorate(function: Callable[P, R]) -> Task[P, R]:
-        options: dict[str, Any] = {"name": stage, "task_run_name": run_name or stage}
-        made: Task[P, R] = task(
-            quiet(stage)(function), retries=0, cache_policy=NO_CACHE, persist_result=False, log_prints=False, **options
-        )
-        return made
+        return door(silence(function))
 
     return decorate
 

@@ -54,9 +54,21 @@ def combination_keys(columns: IntArray, values: IntArray, sizes: tuple[int, ...]
 
     The code of a missing value may stand among `values`. DP: post-processing.
     """
-    length = columns.shape[1]
-    radices = [len(sizes)] * length + [max(sizes, default=0) + 1] * length
+    count, length = columns.shape
+    if not length:
+        return np.zeros(count, np.int64)
+    radices = [len(sizes)] * length + [max(sizes) + 1] * length
     return row_keys([*columns.T, *values.T], radices)[0]
+
+
+def find_rows(level: Level, columns: IntArray, values: IntArray, sizes: tuple[int, ...]) -> IntArray:
+    """Row of `level` at which each combination stands, or -1; shape (n,). DP: post-processing."""
+    if not len(level):
+        return np.full(len(columns), -1)
+    keys = combination_keys(np.concatenate([level.columns, columns]), np.concatenate([level.values, values]), sizes)
+    known, wanted = keys[: len(level)], keys[len(level) :]
+    rows = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[rows] == wanted, rows, -1)
 
 
 def _close(lower: Level, level: Level, reach: IntArray, sizes: tuple[int, ...]) -> tuple[Level, IntArray, IntArray]:

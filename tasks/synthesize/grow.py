@@ -112,26 +112,25 @@ def _grow_record(
     """Fill one record in place; returns how many of its columns were drawn."""
     state.used[:] = False
     state.members[0], state.lengths[0] = 0, 0
-    depth, values, filled = rules.longest, 0, 0
-    candidates, members = _offer(combinations, rules, state, depth, 1, values)
+    depth, filled = rules.longest, 0
+    candidates, members = _offer(combinations, rules, state, depth, 1, filled)
     while True:
-        candidates = _weigh(combinations, rules, state, candidates, members, values < depth)
+        candidates = _weigh(combinations, rules, state, candidates, members, filled < depth)
         attribute = _draw(state, candidates, rng)
         if attribute >= 0:
             record[combinations.columns[attribute]] = combinations.values[attribute]
             members = _add(combinations, rules, state, attribute, depth, members)
-            values += int(attribute < combinations.valued)
             filled += 1
         elif depth > rules.shortest:
             depth -= 1
-            candidates, members = _offer(combinations, rules, state, depth, members, values)
+            candidates, members = _offer(combinations, rules, state, depth, members, filled)
         else:
             return filled
 
 
 @njit(cache=True)
 def _offer(
-    combinations: Combinations, rules: Rules, state: State, depth: int, members: int, values: int
+    combinations: Combinations, rules: Rules, state: State, depth: int, members: int, filled: int
 ) -> tuple[int, int]:
     """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members."""
     state.hits[:] = 0
@@ -145,7 +144,7 @@ def _offer(
     for i in range(members):
         if state.lengths[i] < depth:
             state.members[kept], state.lengths[kept] = state.members[i], state.lengths[i]
-            _extend(combinations, rules, state, state.members[i], kept, state.lengths[i] == values)
+            _extend(combinations, rules, state, state.members[i], kept, state.lengths[i] == filled)
             kept += 1
     return candidates, kept
 
@@ -191,7 +190,7 @@ def _add(combinations: Combinations, rules: Rules, state: State, attribute: int,
         node = _child(combinations, state.members[i], attribute)
         if rules.subtract:
             state.left[node] -= 1
-        if attribute < combinations.valued and state.lengths[i] + 1 < depth:
+        if state.lengths[i] + 1 < depth:
             state.members[grown], state.lengths[grown] = node, state.lengths[i] + 1
             # As long as direct weights matter no member is left out, and the last one is the whole record.
             _extend(combinations, rules, state, node, grown, i == members - 1)
@@ -209,15 +208,14 @@ def _child(combinations: Combinations, node: int, attribute: int) -> int:
 
 @njit(cache=True)
 def _extend(combinations: Combinations, rules: Rules, state: State, node: int, earlier: int, whole: bool) -> None:
-    """Tell each attribute that extends `node`, which has `earlier` members before it; `whole` if it is all the values."""
+    """Tell each attribute that extends `node`, which has `earlier` members before it; `whole` if it is all of it."""
     for place in range(combinations.starts[node], combinations.starts[node + 1]):
         attribute = combinations.extensions[place]
         if state.hits[attribute] != earlier:
             continue  # what it makes of an earlier member is not released
         weight = state.left[combinations.children[place]]
         state.hits[attribute] += 1
-        # Noise may leave nothing of a count for missing values; that makes one unlikely, never impossible.
-        state.blocked[attribute] |= weight <= 0 and attribute < combinations.valued
+        state.blocked[attribute] |= weight <= 0
         if whole:
             state.direct[attribute] = weight
         row = state.largest[attribute]

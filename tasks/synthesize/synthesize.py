@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.configuration import SynthesisSettings
-from marginweave.tasks.synthesize.combinations import Combinations, add_missing, number_combinations
+from marginweave.tasks.synthesize.combinations import Combinations, number_combinations
 from marginweave.tasks.synthesize.grow import Rules, State, grow_records
+from marginweave.tasks.synthesize.missing import count_missing
 
 
 def synthesize_records(aggregates: Aggregates, settings: SynthesisSettings) -> NDArray[np.int32]:
@@ -23,8 +25,8 @@ def synthesize_records(aggregates: Aggregates, settings: SynthesisSettings) -> N
     first multiplied by `scale` and rounded up.
 
     As printed: `records: exhaust, sample_missing: false, relax: false`. Three choices are ours. A number of `records`
-    begins again with the full counts if attributes run out before it is reached. `sample_missing` offers a missing value
-    of column j as an attribute with count(t) - sum_v count(t + {j = v}), at least 0. `relax` looks at combinations of
+    begins again with the full counts if attributes run out before it is reached. `sample_missing` makes missing a
+    value like any other, its counts being what the values leave (`count_missing`). `relax` looks at combinations of
     R - 1, …, 1 instead where no attribute can be added: longer combinations that are not released can then appear.
 
     Args:
@@ -38,14 +40,17 @@ def synthesize_records(aggregates: Aggregates, settings: SynthesisSettings) -> N
         InputError: if the aggregates have no levels or are not normalized.
     """
     sizes = aggregates.domain.sizes
-    combinations = number_combinations(aggregates)
-    combinations = combinations._replace(counts=np.ceil(combinations.counts * settings.scale).astype(np.int64))
-    if settings.sample_missing:
-        combinations = add_missing(combinations, sizes)
-    rules = _rules(settings, int(combinations.counts[0]), aggregates.reporting_length, len(sizes))
+    scaled = _scale(aggregates, settings.scale)
+    combinations = number_combinations(count_missing(scaled) if settings.sample_missing else scaled)
+    rules = _rules(settings, scaled.record_count, aggregates.reporting_length, len(sizes))
     state = _working_memory(combinations, rules, len(sizes))
     rng = np.random.default_rng(settings.seed)  # post-processing
     return grow_records(combinations, rules, state, np.array(sizes, np.int32), rng)
+
+
+def _scale(aggregates: Aggregates, scale: float) -> Aggregates:
+    levels = tuple(replace(level, counts=np.ceil(level.counts * scale).astype(np.int64)) for level in aggregates.levels)
+    return replace(aggregates, record_count=math.ceil(aggregates.record_count * scale), levels=levels)
 
 
 def _rules(settings: SynthesisSettings, record_count: int, longest: int, width: int) -> Rules:

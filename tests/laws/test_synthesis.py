@@ -56,7 +56,8 @@ def test_records_follow_the_printed_law(length, percentile):
     """Chi-square of 30000 independent records against the exact law of one record; false alarms below 1e-6 each."""
     rng = np.random.default_rng(5)
     table = [[rng.integers(size) for size in (2, 3, 2, 3)] for _ in range(14)]
-    counts = {t: 40_000 * n for t, n in tally(table, length).items()}
+    # Small counts beyond length 1 make the rounding of the weights matter.
+    counts = {t: 40_000 * n if len(t) == 1 else n for t, n in tally(table, length).items()}
     aggregates = normalize(aggregates_of(counts, length=length))
     options = {**PRINTED, "records": 30_000, "use_synthetic_counts": False, "weight_percentile": percentile}
     records = synthesize_records(aggregates, SynthesisSettings.model_validate(options))
@@ -92,11 +93,11 @@ def test_nothing_is_fabricated_without_relaxing(counts, subtract, sample_missing
 
 
 @settings(max_examples=60, deadline=None)
-@given(noisy_counts(low=1, size=15))
-def test_synthetic_counts_never_pass_released_ones(counts):
+@given(st.lists(st.tuples(*(st.integers(0, 1) for _ in SIZES)), min_size=5, max_size=40), st.integers(0, 9))
+def test_synthetic_counts_never_pass_released_ones(table, seed):
     """With `use_synthetic_counts` and R = 2 no pair is used more often than released."""
-    aggregates = normalize(aggregates_of({t: n for t, n in counts.items() if len(t) <= 2}, length=2))
-    made = tally(synthesize_records(aggregates, SynthesisSettings.model_validate(PRINTED)), 2)
+    aggregates = normalize(aggregates_of(tally(table, 2), length=2))
+    made = tally(synthesize_records(aggregates, SynthesisSettings.model_validate({**PRINTED, "seed": seed})), 2)
     released = counts_of(aggregates)
     assert all(n <= released[t] for t, n in made.items())
 
@@ -122,11 +123,11 @@ def test_relaxed_records_are_complete():
 
 
 def test_missing_values_keep_their_company():
-    """A column that is missing exactly beside one value of another column stays so."""
-    table = [(0, 0, 4, 6)] * 300 + [(0, 1, SIZES[2], 6)] * 300
-    aggregates = normalize(aggregates_of(tally(table, 2), record_count=600, length=2))
-    records = synthesize_records(aggregates, SynthesisSettings(use_synthetic_counts=False, weight_percentile=1))
-    assert np.mean((records[:, 1] == 1) == (records[:, 2] == SIZES[2])) > 0.95
+    """Columns that are missing exactly together, and beside one value of another column, stay so."""
+    table = [(0, 1, 0, 0)] * 300 + [(1, SIZES[1], SIZES[2], 0)] * 200
+    aggregates = normalize(aggregates_of(tally(table, 2), record_count=500, length=2))
+    records = synthesize_records(aggregates, SynthesisSettings())
+    assert sorted(map(tuple, records.tolist())) == sorted(table)
 
 
 @pytest.mark.parametrize("records", [1, 37, 400])

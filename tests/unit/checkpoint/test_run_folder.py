@@ -135,6 +135,15 @@ def test_manifest_is_old_or_new(folder: RunFolder, monkeypatch: pytest.MonkeyPat
     }
 
 
+def test_manifest_is_replaced_not_written_over(folder: RunFolder) -> None:
+    """Whoever reads the old manifest while a new one is written reads the whole old one."""
+    old = make_manifest()
+    folder.write_manifest(old)
+    with folder.manifest_file.open("rb") as reader:
+        folder.write_manifest(old.with_state(RunState.FINISHED))
+        assert Manifest.from_json(reader.read()) == old
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"version": 2}', "\xff"])
 def test_what_is_no_manifest_is_refused(folder: RunFolder, text: str) -> None:
     """A file of another kind or version stops the run instead of being guessed at."""

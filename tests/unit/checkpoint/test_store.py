@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.seals import open_seal, seal
 from marginweave.tasks.checkpoint.store import Store, address
 
 
@@ -91,6 +92,16 @@ def test_any_damage_is_found(data: st.DataObject, payload: bytes) -> None:
             store.get("encode", "address")
         assert draws.read("r", "count", "lease", None) is None
         assert draws.read("r", "count", "lease", digest) is None
+
+
+def test_every_byte_is_under_the_seal() -> None:
+    """A bit changed in any byte of a long payload, or of the trailer, breaks the seal."""
+    whole, digest = seal(b"k" * 32, ("stage", "encode", "a"), bytes(range(256)) * 2)
+    assert open_seal(b"k" * 32, ("stage", "encode", "a"), whole) == (bytes(range(256)) * 2, digest)
+    for position in range(len(whole)):
+        changed = bytearray(whole)
+        changed[position] ^= 1
+        assert open_seal(b"k" * 32, ("stage", "encode", "a"), bytes(changed)) is None
 
 
 def test_files_of_another_place_or_key_are_refused(folder: RunFolder, store: Store, draw_store: DrawStore) -> None:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.synthesize.combinations import add_missing, number_combinations
+from marginweave.tasks.synthesize.combinations import number_combinations
 from marginweave.tasks.synthesize.grow import quantile
+from marginweave.tasks.synthesize.missing import count_missing
 from marginweave.tasks.synthesize.synthesize import _ranks_needed
-from tests.unit.normalize.released import SIZES, aggregates_of, counts_of, noisy_counts
+from tests.unit.normalize.released import SIZES, aggregates_of, counts_of, noisy_counts, parts, tally
 
 
 def walk(lattice):
@@ -40,22 +41,28 @@ def test_every_path_leads_to_the_released_count(counts):
     assert walk(number_combinations(aggregates)) == {(): 50} | counts_of(aggregates)
 
 
-@settings(max_examples=50, deadline=None)
+def with_missing(table, length):
+    """Counts of all combinations, missing being a value."""
+    sizes = tuple(size + 1 for size in SIZES)
+    return dict(tally(table, length, sizes))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(*(st.integers(0, s) for s in SIZES)), min_size=1, max_size=30), st.integers(1, 3))
+def test_exact_counts_give_the_exact_counts_of_missing_values(table, length):
+    """From the counts of complete combinations, those with missing values follow without error."""
+    exact = normalize(aggregates_of(tally(table, length), record_count=len(table), length=length))
+    completed = count_missing(exact)
+    assert counts_of(completed) == with_missing(table, length)
+    assert list(counts_of(completed)) == list(counts_of(aggregates_of(counts_of(completed), length=length)))
+
+
+@settings(max_examples=60, deadline=None)
 @given(noisy_counts(low=1, size=12), st.integers(0, 120))
-def test_missing_values_get_what_the_values_leave(counts, record_count):
-    """count(t, j missing) = max(count(t) - sum_v count(t, j = v), 0), for columns with something left at length 1."""
-    aggregates = normalize(aggregates_of(counts, record_count=record_count))
-    released = {(): record_count} | counts_of(aggregates)
-
-    def rest(t, j):
-        return max(released[t] - sum(released.get(tuple(sorted((*t, (j, v)))), 0) for v in range(SIZES[j])), 0)
-
-    expected = dict(released)
-    for t in released:
-        for j in range(len(SIZES)):
-            if len(t) < 3 and rest((), j) > 0 and j not in [c for c, _ in t]:
-                expected[tuple(sorted((*t, (j, SIZES[j]))))] = rest(t, j)
-    assert walk(add_missing(number_combinations(aggregates), SIZES)) == expected
+def test_missing_values_never_break_consistency(counts, record_count):
+    """Whatever the noise, counts stay positive, monotone and closed."""
+    completed = counts_of(count_missing(normalize(aggregates_of(counts, record_count=record_count))))
+    assert all(completed[part] >= n > 0 for t, n in completed.items() for part in parts(t))
 
 
 def test_counts_that_are_not_normalized_are_refused():

@@ -1,0 +1,294 @@
+"""A release from end to end through the real command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.support.configurations import raw
+from tests.system.conftest import DATA, EXAMPLES, CommandLine
+
+pytestmark = pytest.mark.system
+RELEASED = {
+    "aggregates.csv", "aggregates.parquet", "synthetic.csv", "synthetic.parquet", "evaluation.json", "privacy.json", "report.html",
+}  # fmt: skip
+
+
+def people(place: Path, rows: int = 60, **changes: object) -> Path:
+    """A configuration and its table in `place`."""
+    generator = np.random.default_rng(5)
+    lines = ["sex,region,age,grade"]
+    for _ in range(rows):
+        sex, region = generator.choice(["f", "m"]), generator.choice(["north", "south", "west"])
+        lines.append(f"{sex},{region},{generator.integers(0, 100)},{generator.integers(1, 8)}")
+    (place / "people.csv").write_text("\n".join(lines) + "\n")
+    path = place / "people.yaml"
+    path.write_text(yaml.safe_dump(raw(**changes), sort_keys=False))
+    return path
+
+
+def opened(cli: CommandLine, epsilon: float = 1.0) -> CommandLine:
+    assert cli("ledger", "open", "people", "--epsilon", str(epsilon), "--delta", "1e-6").returncode == 0
+    return cli
+
+
+def only_run(cli: CommandLine) -> Path:
+    (run,) = (cli.home / "runs").iterdir()
+    return run
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def processes_of(cli: CommandLine) -> list[int]:
+    """Living processes whose environment names the home of this command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if f"MARGINWEAVE_HOME={cli.home}\0".encode() in (entry / "environ").read_bytes() + b"\0":
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+AUDIT = """
+import sys
+def hook(event, args):
+    if event == "socket.connect":
+        address = args[1]
+        if isinstance(address, tuple) and not str(address[0]).startswith(("127.", "::1", "localhost")):
+            open(%(log)r, "a").write(f"{event} {address}\\n"); raise OSError("blocked")
+    if event == "socket.getaddrinfo" and args[0] not in ("127.0.0.1", "localhost", "::1", None, b"127.0.0.1", b"localhost"):
+        open(%(log)r, "a").write(f"{event} {args[0]}\\n"); raise OSError("blocked")
+sys.addaudithook(hook)
+"""
+
+
+def test_the_example_from_nothing(alone: CommandLine, tmp_path: Path) -> None:
+    """make run: everything is there, only loopback is spoken to, a second time it is free, and no process is left."""
+    log, hooks = tmp_path / "sockets.log", tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(AUDIT % {"log": str(log)})
+    cli = CommandLine(alone.home, {"PYTHONPATH": str(hooks)})
+    result = cli("run", EXAMPLES / "affairs.yaml")
+    assert result.returncode == 0, result.stderr
+    assert not log.exists(), log.read_text()
+    *stages, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [stage["stage"] for stage in stages] == [
+        "validate", "preprocess", "encode", "budget", "count records", "aggregate k=1", "aggregate k=2", "aggregate k=3",
+        "collect", "normalize", "synthesize", "decode", "evaluate", "publish",
+    ]  # fmt: skip
+    assert last["account"]["releases"] == 1
+    run = only_run(cli)
+    assert {p.name for p in (run / "release").iterdir()} == RELEASED
+    assert not (run / "private").exists()
+    assert processes_of(cli) == []
+
+    before = contents(run / "release")
+    again = cli("run", EXAMPLES / "affairs.yaml")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["charged_now"] is False
+    assert json.loads(again.stdout)["account"] == last["account"]
+    assert contents(run / "release") == before
+
+    statement = json.loads(before["privacy.json"])
+    assert statement["guarantee"]["epsilon"] == 1
+    assert statement["guarantee"]["epsilon_of_the_draws"] <= 1
+    synthetic = pq.read_table(run / "release" / "synthetic.parquet")
+    domains = {"children": {"0", "1", "2", "3", "4", "5.5", None}, "religious": {"1", "2", "3", "4", None}}
+    for name, domain in domains.items():
+        assert set(synthetic.column(name).to_pylist()) <= domain
+    with (run / "release" / "aggregates.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["length"] == "0"
+    # 6366 women; |noise| > 8 sd has a probability below 1e-14
+    assert abs(int(rows[0]["count"]) - 6366) < 8 * float(rows[0]["deviation"])
+    assert {row["length"] for row in rows} == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_the_smallest_tables_are_released_like_any_other(marginweave: CommandLine, tmp_path: Path, rows: int) -> None:
+    cli = opened(marginweave)
+    result = cli("run", people(tmp_path, rows))
+    assert result.returncode == 0, result.stderr
+    assert {p.name for p in (only_run(cli) / "release").iterdir()} == RELEASED
+
+
+def test_a_finished_name_stands_for_its_configuration_and_source(marginweave: CommandLine, tmp_path: Path) -> None:
+    cli, path = opened(marginweave), people(tmp_path)
+    assert cli("run", path, "--run", "first").returncode == 0
+    other = cli("run", people(tmp_path, synthesize__seed=9), "--run", "first")
+    assert other.returncode == 2
+    assert "it differs in synthesize.seed" in other.stderr
+    people(tmp_path)
+    (tmp_path / "people.csv").write_text((tmp_path / "people.csv").read_text() + "f,north,3,3\n")
+    changed = cli("run", path, "--run", "first")
+    assert changed.returncode == 2
+    assert "other source bytes" in changed.stderr
+    people(tmp_path)
+    (cli.home / "runs" / "first" / "release" / "synthetic.csv").write_text("tampered")
+    tampered = cli("run", path, "--run", "first")
+    assert tampered.returncode == 1
+    assert "was changed since it was published" in tampered.stderr
+
+
+def test_the_ledger_fails_closed_and_refuses_what_is_over_the_cap(marginweave: CommandLine, tmp_path: Path) -> None:
+    cli, path = marginweave, people(tmp_path)
+    none = cli("run", path)
+    assert none.returncode == 3
+    assert "marginweave ledger open people --epsilon 1.0 --delta 1e-06" in none.stderr
+    opened(cli, 1.2)
+    assert cli("run", path, "--run", "first").returncode == 0
+    second = cli("run", path, "--run", "second")
+    assert second.returncode == 3, second.stderr
+    assert "marginweave ledger cap people" in second.stderr
+    command = second.stderr[second.stderr.index("marginweave ledger cap") :].strip().split("marginweave ")[1]
+    assert cli(*command.replace('"…"', "test").split()).returncode == 0
+    assert cli("run", path, "--run", "second").returncode == 0
+    shown = cli("ledger", "show", "people").stdout
+    assert shown.count("COMMITTED") == 2 * 7  # count, and percentile and level of three lengths, twice
+
+
+def test_a_marker_in_the_table_is_found_nowhere(alone: CommandLine, tmp_path: Path) -> None:
+    """A value seen once in a private domain, a value outside a public one, an ignored column and its name, a huge number."""
+    marker = "xq7marker"
+    cli = opened(alone)
+    path = people(tmp_path, 400, columns__region={"type": "category", "domain": "private"}, columns__sex__outside="other")
+    table = (tmp_path / "people.csv").read_text().splitlines()
+    table = [table[0] + f",{marker}header", *(line + f",{marker}cell" for line in table[1:])]
+    table.append(f"{marker}sex,{marker}region,{marker}7,{marker}grade,{marker}")
+    (tmp_path / "people.csv").write_text("\n".join(table) + "\n")
+    result = cli("run", path)
+    assert result.returncode == 0, result.stderr
+    assert marker not in result.stdout + result.stderr
+    for name, content in contents(cli.home).items():
+        assert marker not in name
+        assert marker.encode() not in content, name
+
+
+def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) -> None:
+    cli, path = opened(marginweave, 3), people(tmp_path)
+    assert cli("run", path, "--run", "first").returncode == 0
+    listed = cli("runs").stdout
+    assert "first" in listed
+    assert "finished" in listed
+    assert "TVD" in cli("evaluate", "first").stdout
+    assert [row["length"] for row in json.loads(cli("evaluate", "first", "--json").stdout)["lengths"]] == [1, 2, 3]
+    made = cli("synthesize", "first", "--records", "17", "--seed", "8")
+    assert made.returncode == 0, made.stderr
+    folder = cli.home / "runs" / "first" / "release" / "synthesis-8"
+    assert pq.read_table(folder / "synthetic.parquet").num_rows == 17
+    assert json.loads((folder / "privacy.json").read_text())["selected_after_internal_evaluation"] is False
+    assert cli("synthesize", "first", "--seed", "8").returncode == 2
+
+    internal = cli("evaluate", "first", "--internal")
+    assert internal.returncode == 0, internal.stderr
+    assert "Not for release" in internal.stdout
+    result = cli.home / "runs" / "first" / "internal" / "evaluation.json"
+    assert stat.S_IMODE(result.stat().st_mode) == 0o600
+    assert json.loads(result.read_text())["reference_records"] == 60
+    assert cli("synthesize", "first", "--seed", "9").returncode == 0
+    after = json.loads((cli.home / "runs" / "first" / "release" / "synthesis-9" / "privacy.json").read_text())
+    assert after["selected_after_internal_evaluation"] is True
+    assert cli("run", path, "--run", "second").returncode == 0
+    second = json.loads((cli.home / "runs" / "second" / "release" / "privacy.json").read_text())
+    assert second["selected_after_internal_evaluation"] is True
+    assert "compared an earlier one" in (cli.home / "runs" / "second" / "release" / "report.html").read_text()
+    assert cli("purge", "first").returncode == 0
+    for absent in (["evaluate", "nothing"], ["synthesize", "nothing"], ["purge", "nothing"], ["resume", "nothing"]):
+        missing = cli(*absent)
+        assert missing.returncode == 2
+        assert "run nothing does not exist" in missing.stderr
+
+
+def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(alone: CommandLine, tmp_path: Path) -> None:
+    """kill -9 before the first draw and between draws: the server dies too, one charge, and the run is finished."""
+    cli, path = opened(alone), people(tmp_path)
+    for stage in ("encode", "count records"):
+        process = subprocess.Popen(
+            cli.command("run", path, "--run", "killed"), cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["stage"] == stage:
+                break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        deadline = time.monotonic() + 10
+        while processes_of(cli) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert processes_of(cli) == []
+    resumed = cli("resume", "killed")
+    if resumed.returncode == 3:  # the kill fell between the charge of a draw and its commit
+        assert "was charged and lost" in resumed.stderr
+    else:
+        assert resumed.returncode == 0, resumed.stderr
+        assert {p.name for p in (cli.home / "runs" / "killed" / "release").iterdir()} == RELEASED
+    shown = cli("ledger", "show", "people").stdout
+    assert shown.count("level-1") == 1
+
+
+def test_two_at_once_make_one_release(marginweave: CommandLine, tmp_path: Path) -> None:
+    cli, path = opened(marginweave), people(tmp_path)
+    both = [
+        subprocess.Popen(
+            cli.command("run", path), cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    ended = [(p.communicate(timeout=120), p.returncode) for p in both]
+    codes = sorted(code for _, code in ended)
+    assert codes in ([0, 1], [0, 0]), ended
+    if codes == [0, 1]:
+        assert any("in progress in another process" in err for (_, err), _ in ended)
+    assert "1 release(s)" in cli("ledger", "list").stdout
+
+
+def test_suites_of_expectations_guard_input_and_output(marginweave: CommandLine, tmp_path: Path) -> None:
+    cli = opened(marginweave)
+    expect = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["f", "m", ""]}}
+    suite = {"name": "people", "expectations": [expect]}
+    (tmp_path / "in.json").write_text(json.dumps(suite))
+    expect["kwargs"]["value_set"] = ["neither"]
+    (tmp_path / "out.json").write_text(json.dumps(suite))
+    path = people(tmp_path, expectations__input="in.json", expectations__output="out.json")
+    failed = cli("run", path)
+    assert failed.returncode == 1, failed.stderr
+    assert "the synthetic table does not meet the suite of expectations: column 'sex'" in failed.stderr
+    expect["kwargs"]["value_set"] = ["f", "m"]
+    (tmp_path / "out.json").write_text(json.dumps(suite))
+    assert cli("run", path).returncode == 0
+    assert "1 release(s)" in cli("ledger", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("example", "table", "columns"), [("drug_deaths", "drug_deaths.csv", 31), ("ma2019", "ma2019.csv", 24)]
+)
+def test_the_example_configurations(marginweave: CommandLine, example: str, table: str, columns: int) -> None:
+    source = DATA / example / table
+    if not source.exists():
+        pytest.skip(f"{table} is not here; MARGINWEAVE_TEST_DATA names the folder of the test tables")
+    cli = marginweave
+    configuration = yaml.safe_load((EXAMPLES / f"{example}.yaml").read_text())
+    assert cli("ledger", "open", configuration["dataset"], "--epsilon", "4", "--delta", "1e-6").returncode == 0
+    result = cli("run", EXAMPLES / f"{example}.yaml", "--source", source)
+    assert result.returncode == 0, result.stderr
+    synthetic = pq.read_table(only_run(cli) / "release" / "synthetic.parquet")
+    assert synthetic.column_names == list(configuration["columns"])
+    assert len(synthetic.column_names) == columns
+    assert abs(synthetic.num_rows - 7634) < 200
