@@ -95,8 +95,6 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
     Raises:
         InputError: no finished run, or another source than the release was made from.
     """
-    import pyarrow.parquet as pq
-
     from marginweave.tasks.evaluate.internal import INTERNAL_EVALUATION, compare_internally
 
     folder, _ = finished_run(home, run)
@@ -104,7 +102,7 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
     reference = RunReference(
         folder=folder, source=named, ledger_location=ledger_of(folder, home), lease=uuid.uuid4().hex
     )
-    compare_internally.fn(reference, pq.read_table(folder.release / "synthetic.parquet"))
+    compare_internally.fn(reference)
     return folder.internal / INTERNAL_EVALUATION
 
 

@@ -20,6 +20,8 @@ from marginweave.schemas.load import load_configuration
 from marginweave.schemas.manifest import Manifest, RunState
 from marginweave.tasks.aggregate.candidates import MAX_CELLS
 from marginweave.tasks.budget.ledger import Ledger, example_ledger_location, ledger_location, opening_command
+from marginweave.tasks.budget.mechanisms import deviation
+from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import read_file, write_once
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -56,7 +58,6 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
         InputError: the configuration, the run's name or a suite of expectations breaks a rule.
     """
     configuration = load_configuration(path)
-    plan_budget(configuration)
     _check_size(configuration)
     below = path.resolve().parent
     named = configuration.source if source is None else source
@@ -169,7 +170,7 @@ def open_ledger(request: Request) -> Ledger:
 
 
 def _check_size(configuration: Configuration) -> None:
-    """Refuse a plan whose largest set of columns does not fit, from public sizes, before any draw."""
+    """Refuse, from public facts and before any draw, a plan with more cells or more noise than can be handled."""
     sizes = sorted(((len(c.labels), name) for name, c in configuration.columns.items()), reverse=True)
     largest = sizes[: configuration.reporting_length]
     cells = math.prod(size + 1 for size, _ in largest)
@@ -179,6 +180,14 @@ def _check_size(configuration: Configuration) -> None:
             f"columns {names} have {cells} combinations, more than {MAX_CELLS}; use coarser bins, fewer values or a smaller "
             "aggregate.reporting_length"
         )
+    for draw in plan_budget(configuration).draws:
+        if draw.mechanism == "rounded-gaussian":
+            bound = math.comb(len(configuration.columns), draw.length)
+            if deviation(draw.parameter, bound, configuration.privacy.neighbors) > MAX_DEVIATION:
+                raise InputError(
+                    f"the noise of {draw.name} may have a standard deviation above {MAX_DEVIATION}; raise privacy.epsilon, or "
+                    "use fewer columns or a smaller aggregate.reporting_length"
+                )
 
 
 def _new_manifest(request: Request, digest: str) -> Manifest:

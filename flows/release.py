@@ -19,7 +19,6 @@ from marginweave.flows.preparation import prepare_run, read_request
 from marginweave.schemas.manifest import RunState
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
 from marginweave.tasks.budget.task import reserve_budget
-from marginweave.tasks.checkpoint.codecs import unpack_table
 from marginweave.tasks.decode.task import decode
 from marginweave.tasks.encode.task import encode
 from marginweave.tasks.evaluate.internal import compare_internally
@@ -68,7 +67,7 @@ def _release(private: RunReference) -> None:
     """The stages, in order."""
     configuration = private.configuration
     lengths = range(1, configuration.reporting_length + 1)
-    book = Bookkeeper(private.folder, stages=11 + len(lengths))
+    book = Bookkeeper(private.folder, stages=11 + len(lengths) + configuration.evaluate.internal)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
@@ -89,6 +88,6 @@ def _release(private: RunReference) -> None:
     parts = {"normalize": normalized, "decode": decoded, "evaluate": evaluated}
     account, facts = account_statement(private), release_facts(private)
     outputs = book.step("publish", publish, public, private.folder.release, private.plan, parts, account, facts)
-    if configuration.evaluate.internal:
-        book.step("internal", compare_internally, private, unpack_table(public.load(decoded)))
     book.finish(private, outputs)
+    if configuration.evaluate.internal:  # reads a release that is fixed, and writes to internal/ only
+        book.step("evaluate internally", compare_internally, private)

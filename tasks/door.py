@@ -26,7 +26,6 @@ def stage_task(stage: str, run_name: str | None = None) -> Callable[[Callable[P,
     No retries and no result caching: a draw may only be repeated through the ledger, and a cached frame would be a copy of
     private rows outside the checkpoint store.
     """
-
     door = task(
         name=stage,
         task_run_name=run_name or stage,

@@ -6,6 +6,7 @@ import hmac
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Domain
@@ -24,7 +25,7 @@ INTERNAL_EVALUATION = "evaluation.json"
 
 
 @stage_task("evaluate internally")
-def compare_internally(reference: RunReference, synthetic: pa.Table) -> None:
+def compare_internally(reference: RunReference) -> None:
     """Compare the published synthetic table with the sensitive one and write `internal/evaluation.json` (0600).
 
     The release is fixed before; that somebody looked is booked in the ledger first, and every later release or synthesis
@@ -39,7 +40,7 @@ def compare_internally(reference: RunReference, synthetic: pa.Table) -> None:
         raise InputError(f"the source is not the one that run {manifest.run} was made from")
     reference.ledger.record_internal_evaluation(configuration.dataset, manifest.release)
     sensitive = _encode(read_source(reference.source, configuration.names), configuration)
-    records = _encode(synthetic, configuration)
+    records = _encode(pq.read_table(reference.folder.release / "synthetic.parquet"), configuration)
     domain, tables = _common_domain(sensitive, records, configuration.names)
     evaluation = evaluate_internal(tables[0], tables[1], domain)
     replace_file(reference.folder.internal / INTERNAL_EVALUATION, evaluation_json(evaluation), PRIVATE_MODE)

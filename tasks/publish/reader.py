@@ -40,5 +40,7 @@ class PublishedRelease:
             )
             noise = tuple(LevelNoise(**item) for item in statement["noise"])
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
-            raise InputError(f"{place} does not hold a complete release (privacy.json and aggregates.parquet)") from None
+            raise InputError(
+                f"{place} does not hold a complete release (privacy.json and aggregates.parquet)"
+            ) from None
         return cls(configuration=configuration, aggregates=read_counts(counts, domain, noise), statement=statement)

@@ -54,7 +54,13 @@ def _columns(aggregates: Aggregates, synthetic: pa.Table, configuration: Configu
         counts = [int(made[position[label]]) if label in position else 0 for label in labels]
         largest = max([1, *reported.tolist(), *counts])
         values = [
-            {"label": label, "reported": int(r), "synthetic": s, "wide": 100 * int(r) / largest, "made": 100 * s / largest}
+            {
+                "label": label,
+                "reported": int(r),
+                "synthetic": s,
+                "wide": 100 * int(r) / largest,
+                "made": 100 * s / largest,
+            }
             for label, r, s in zip(labels, reported.tolist(), counts, strict=True)
         ]
         columns.append(

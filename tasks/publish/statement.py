@@ -24,7 +24,11 @@ DATA_DEPENDENT_STOPS = (
 
 
 def privacy_statement(
-    configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, account: dict[str, Any], release: dict[str, Any]
+    configuration: Configuration,
+    plan: BudgetPlan,
+    aggregates: Aggregates,
+    account: dict[str, Any],
+    release: dict[str, Any],
 ) -> dict[str, Any]:
     """The content of privacy.json.
 
@@ -54,7 +58,9 @@ def privacy_statement(
         "assumptions": [*ASSUMPTIONS, *_private_domains(configuration)],
         "not_covered": list(DATA_DEPENDENT_STOPS),
         "account": account,
-        "domain": {name: list(labels) for name, labels in zip(aggregates.domain.names, aggregates.domain.labels, strict=True)},
+        "domain": {
+            name: list(labels) for name, labels in zip(aggregates.domain.names, aggregates.domain.labels, strict=True)
+        },
         "noise": [
             {
                 "length": noise.length,
@@ -86,7 +92,9 @@ def warnings(configuration: Configuration, aggregates: Aggregates) -> tuple[str,
 
 
 def _private_domains(configuration: Configuration) -> list[str]:
-    return [f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns]
+    return [
+        f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns
+    ]
 
 
 def _mechanisms(plan: BudgetPlan, aggregates: Aggregates) -> list[dict[str, Any]]:

@@ -22,11 +22,16 @@ def counts_table(aggregates: Aggregates) -> pa.Table:
     deviation of the noise that was added, before the counts were made consistent. Positions beyond the length are null.
     """
     names = pa.array(aggregates.domain.names, pa.string())
-    parts = [pa.table(_rows(aggregates, names, level, noise.deviation)) for level, noise in zip(
-        aggregates.levels, aggregates.noise, strict=True
-    )]
-    nothing = Level(length=0, columns=np.zeros((1, 0), np.int64), values=np.zeros((1, 0), np.int64),
-                    counts=np.array([aggregates.record_count], np.int64))
+    parts = [
+        pa.table(_rows(aggregates, names, level, noise.deviation))
+        for level, noise in zip(aggregates.levels, aggregates.noise, strict=True)
+    ]
+    nothing = Level(
+        length=0,
+        columns=np.zeros((1, 0), np.int64),
+        values=np.zeros((1, 0), np.int64),
+        counts=np.array([aggregates.record_count], np.int64),
+    )
     head = pa.table(_rows(aggregates, names, nothing, aggregates.record_deviation))
     return pa.concat_tables([head, *parts]).combine_chunks()
 
@@ -54,7 +59,9 @@ def read_counts(table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]) 
 def parquet_bytes(table: pa.Table) -> bytes:
     """A Parquet file with fixed row groups and without column statistics."""
     sink = io.BytesIO()
-    pq.write_table(table, sink, row_group_size=_ROW_GROUP, write_statistics=False, compression="zstd", store_schema=False)
+    pq.write_table(
+        table, sink, row_group_size=_ROW_GROUP, write_statistics=False, compression="zstd", store_schema=False
+    )
     return sink.getvalue()
 
 
@@ -99,4 +106,6 @@ def _read_level(table: pa.Table, domain: Domain, length: int) -> Level:
             values[:, i] = [code[pair] for pair in zip(columns[:, i].tolist(), labels, strict=True)]
         except KeyError:
             raise InputError("aggregates name a column or value that their configuration does not have") from None
-    return Level(length=length, columns=columns, values=values, counts=table.column("count").to_numpy().astype(np.int64))
+    return Level(
+        length=length, columns=columns, values=values, counts=table.column("count").to_numpy().astype(np.int64)
+    )

@@ -53,7 +53,9 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
     for k in range(1, configuration.reporting_length + 1):
         held = contributions(table.codes, candidates)
         cap = len(list(itertools.combinations(table.codes, k)))
-        bound = select_percentile(contribution_histogram(held, cap), 99.0, plan.draw(f"percentile-{k}").parameter, "add-remove")
+        bound = select_percentile(
+            contribution_histogram(held, cap), 99.0, plan.draw(f"percentile-{k}").parameter, "add-remove"
+        )
         mechanism = plan_level(
             configuration,
             candidates=candidates,

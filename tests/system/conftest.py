@@ -55,7 +55,13 @@ class CommandLine:
     def __call__(self, *arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run to the end; standard output and error as text."""
         return subprocess.run(
-            self.command(*arguments), cwd=self.home, env=self.variables, capture_output=True, text=True, timeout=timeout
+            self.command(*arguments),
+            cwd=self.home,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
 
 

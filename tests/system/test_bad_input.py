@@ -108,7 +108,9 @@ def test_a_slip_in_the_command_is_exit_2(alone: CommandLine, arguments: list[str
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [("0", "1e-6"), ("-1", "1e-6"), ("nan", "1e-6"), ("1", "1"), ("x", "1e-6")])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [("0", "1e-6"), ("-1", "1e-6"), ("nan", "1e-6"), ("1", "1"), ("x", "1e-6")]
+)
 def test_a_cap_that_breaks_a_rule_opens_nothing(alone: CommandLine, epsilon: str, delta: str) -> None:
     result = alone("ledger", "open", "people", f"--epsilon={epsilon}", f"--delta={delta}")
     assert result.returncode == 2, result.stderr

@@ -21,8 +21,9 @@ from tests.system.conftest import DATA, EXAMPLES, CommandLine
 
 pytestmark = pytest.mark.system
 RELEASED = {
-    "aggregates.csv", "aggregates.parquet", "synthetic.csv", "synthetic.parquet", "evaluation.json", "privacy.json", "report.html",
-}  # fmt: skip
+    *(f"{table}.{kind}" for table in ("aggregates", "synthetic") for kind in ("csv", "parquet")),
+    *("evaluation.json", "privacy.json", "report.html"),
+}
 
 
 def people(place: Path, rows: int = 60, **changes: object) -> Path:
@@ -167,7 +168,9 @@ def test_a_marker_in_the_table_is_found_nowhere(alone: CommandLine, tmp_path: Pa
     """A value seen once in a private domain, a value outside a public one, an ignored column and its name, a huge number."""
     marker = "xq7marker"
     cli = opened(alone)
-    path = people(tmp_path, 400, columns__region={"type": "category", "domain": "private"}, columns__sex__outside="other")
+    path = people(
+        tmp_path, 400, columns__region={"type": "category", "domain": "private"}, columns__sex__outside="other"
+    )
     table = (tmp_path / "people.csv").read_text().splitlines()
     table = [table[0] + f",{marker}header", *(line + f",{marker}cell" for line in table[1:])]
     table.append(f"{marker}sex,{marker}region,{marker}7,{marker}grade,{marker}")
@@ -220,7 +223,11 @@ def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(alone: Command
     cli, path = opened(alone), people(tmp_path)
     for stage in ("encode", "count records"):
         process = subprocess.Popen(
-            cli.command("run", path, "--run", "killed"), cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, text=True
+            cli.command("run", path, "--run", "killed"),
+            cwd=cli.home,
+            env=cli.variables,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert process.stdout is not None
         for line in process.stdout:
@@ -247,7 +254,12 @@ def test_two_at_once_make_one_release(marginweave: CommandLine, tmp_path: Path) 
     cli, path = opened(marginweave), people(tmp_path)
     both = [
         subprocess.Popen(
-            cli.command("run", path), cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            cli.command("run", path),
+            cwd=cli.home,
+            env=cli.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for _ in range(2)
     ]

@@ -54,11 +54,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[m for _, m in REFUSED])
 def test_a_broken_rule_is_named(changes: dict, message: str) -> None:
+    mapping = {**raw(), "columns": {}} if changes == {"columns": {}} else raw(**changes)
     with pytest.raises(InputError) as refusal:
-        if changes == {"columns": {}}:
-            parse_configuration({**raw(), "columns": {}})
-        else:
-            configuration(**changes)
+        parse_configuration(mapping)
     assert str(refusal.value).startswith(message)
 
 

@@ -32,7 +32,9 @@ def test_texts_compare_trimmed_and_by_case() -> None:
     assert [matcher.index(t) for t in ["yes", " yes ", "YES", "No", "no"]] == [0, 0, -1, 1, -1]
 
 
-@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=9), st.integers(0, 6))
+@given(
+    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=9), st.integers(0, 6)
+)
 def test_trailing_zeros_and_exponents_do_not_matter(value: Decimal, zeros: int) -> None:
     """Every way Python prints a number finds the declared one, and a neighbor of it does not."""
     declared = format(value, "f")

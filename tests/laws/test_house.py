@@ -1,0 +1,87 @@
+"""Rules of the house that no linter knows: where randomness may come from, what a wheel holds, how long a file is."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
+SEES_PRIVATE_ROWS = {"validate", "preprocess", "encode", "aggregate", "budget", "checkpoint"}
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=relative)
+def test_generators_stand_in_post_processing_only_and_say_so(path: Path) -> None:
+    """No numpy or Python generator near a private value; elsewhere the line carries its reason."""
+    for line in path.read_text().splitlines():
+        if re.search(r"default_rng|np\.random|numpy\.random|^import random|^from random|random\.seed", line):
+            assert path.parent.name not in SEES_PRIVATE_ROWS, line
+            assert "# post-processing" in line or "np.random.Generator" in line, line
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=relative)
+def test_files_can_be_read(path: Path) -> None:
+    """No file over 400 lines, no pickle, no print, nothing left open."""
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    assert not re.search(r"TODO|FIXME|XXX|NotImplementedError", text)
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    assert not imported & {"pickle", "joblib", "random"}
+
+
+@pytest.mark.parametrize("path", [p for p in PRODUCT if p.parts[-2] == "schemas"], ids=relative)
+def test_schemas_import_nothing_of_ours_but_schemas(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("marginweave"):
+            assert node.module.startswith("marginweave.schemas")
+
+
+def test_noise_meets_counts_in_one_module() -> None:
+    """The noise table is used by mechanisms and thresholds alone."""
+    needle = re.compile(r"^from \S*noise_table import .*\bnoise_table\b", re.MULTILINE)
+    users = {relative(path) for path in PRODUCT if needle.search(path.read_text())}
+    assert users == {"tasks/budget/mechanisms.py", "tasks/budget/thresholds.py"}
+
+
+def test_the_wheel_holds_what_is_tracked(tmp_path: Path) -> None:
+    """Every source file of the three folders is in the wheel under marginweave/, and nothing else is."""
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(tmp_path),
+        ".",
+    ]
+    subprocess.run([*build, "--wheel-dir", str(tmp_path), "."], cwd=REPOSITORY, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {n.removeprefix("marginweave/") for n in archive.namelist() if ".dist-info/" not in n}
+    tracked = subprocess.run(
+        ["git", "ls-files", "flows", "tasks", "schemas"], cwd=REPOSITORY, check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert held == set(tracked)
+
+
+def test_constraints_are_versions_and_nothing_else() -> None:
+    lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line) for line in lines)
