@@ -62,7 +62,7 @@ def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | N
     place = to or folder.release / f"synthesis-{settings.seed}"
     if place.exists() and any(place.iterdir()):
         raise InputError(f"{place} is not empty; choose another folder with --to, or another --seed")
-    codes = synthesize_records(published.aggregates, settings)
+    codes = synthesize_records(published.aggregates, settings, published.configuration.optional)
     table = decode_records(codes, published.aggregates.domain, published.configuration.columns, settings.seed)
     looked = Ledger.open(ledger_of(folder, home)).internally_evaluated(manifest.dataset, None)
     selected = looked or bool(published.statement["selected_after_internal_evaluation"])

@@ -78,7 +78,7 @@ class Synthesizer:
         settings = release.configuration.synthesize
         changes = {key: value for key, value in (("records", n), ("seed", seed)) if value is not None}
         settings = settings.model_copy(update=changes)
-        records = synthesize_records(release.aggregates, settings)
+        records = synthesize_records(release.aggregates, settings, release.configuration.optional)
         table = decode_records(records, release.aggregates.domain, release.configuration.columns, settings.seed)
         frame: pd.DataFrame = table.to_pandas()
         return frame

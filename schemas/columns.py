@@ -108,8 +108,12 @@ class NumberColumn(BaseModel):
                     raise ValueError(f"has bins out of order: {low:g} stands before {high:g}; edges must increase")
             if self.bounds is not None and (self.bins[0], self.bins[-1]) != self.bounds:
                 raise ValueError("has bins that do not begin and end at its bounds")
-        if self.decimals is not None and not 0 <= self.decimals <= 12:
-            raise ValueError(f"has decimals ({self.decimals}), which must lie between 0 and 12")
+        if self.finest < 0:
+            raise ValueError("has an edge beyond 2^53, where whole numbers are no longer exact")
+        if self.decimals is not None and not 0 <= self.decimals <= self.finest:
+            raise ValueError(
+                f"has decimals ({self.decimals}), which must lie between 0 and {self.finest} for its bounds"
+            )
         self._check_grid()
         return self
 
@@ -136,12 +140,18 @@ class NumberColumn(BaseModel):
         return tuple(f"[{texts[i]}, {texts[i + 1]}{']' if i == last else ')'}" for i in range(len(texts) - 1))
 
     @cached_property
+    def finest(self) -> int:
+        """The most decimals at which every multiple of 10^-decimals inside the edges is an exact double."""
+        largest = max(1.0, abs(self.edges[0]), abs(self.edges[-1]))
+        return min(12, math.floor(math.log10(2**53 / largest)))
+
+    @cached_property
     def resolution(self) -> int:
         """Decimals of a synthetic value: declared, or enough for about a thousand steps in the narrowest bin."""
         if self.decimals is not None:
             return self.decimals
         width = min(high - low for low, high in zip(self.edges, self.edges[1:], strict=False))
-        return min(12, max(0, math.ceil(3 - math.log10(width))))
+        return min(self.finest, max(0, math.ceil(3 - math.log10(width))))
 
     def grid(self, index: int) -> tuple[int, int]:
         """First and last multiple of 10^-resolution inside bin `index`, as integers."""

@@ -59,8 +59,8 @@ class SynthesisSettings(BaseModel):
     """How records are made from the counts; post-processing, so nothing here costs privacy.
 
     `records`: `count` makes as many as the protected record count, `exhaust` goes on until the counts are used up (as SDS
-    prints it), a number makes that many. `sample_missing` lets a missing value be drawn like any other. `relax` lets a record
-    that no value fits any more go on with shorter combinations instead of staying incomplete.
+    prints it), a number makes that many. `sample_missing` lets a missing value be drawn like any other, in columns that can be
+    missing. `relax` lets a record that no value fits any more go on with shorter combinations instead of staying incomplete.
     """
 
     model_config = FROZEN
@@ -160,6 +160,11 @@ class Configuration(BaseModel):
         return bool(self.missing_texts(column)) or self.columns[column].outside == "null"
 
     @cached_property
+    def optional(self) -> tuple[bool, ...]:
+        """For each column, whether a record can lack its value."""
+        return tuple(map(self.can_be_missing, self.columns))
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Column names in declared order."""
         return tuple(self.columns)
@@ -174,7 +179,7 @@ class Configuration(BaseModel):
         """The percentile of the contribution bound, or None where it is its public cap."""
         declared = self.aggregate.percentile
         if declared is None:
-            return 99.0 if any(map(self.can_be_missing, self.columns)) else None
+            return 99.0 if any(self.optional) else None
         return None if declared == "none" else declared
 
     @cached_property

@@ -41,7 +41,8 @@ def output_schema(configuration: Configuration) -> pa.DataFrameSchema:
             checks.append(pa.Check.in_range(low, high, name=RULE_BOUNDS))
         elif column.domain == "public":
             checks.append(pa.Check.isin(list(column.labels), name=RULE_DECLARED))
-        columns[name] = pa.Column(checks=checks, nullable=True)
+        nullable = configuration.can_be_missing(name) or not configuration.synthesize.relax
+        columns[name] = pa.Column(checks=checks, nullable=nullable)
     return pa.DataFrameSchema(columns, strict=True, ordered=True, unique_column_names=True)
 
 

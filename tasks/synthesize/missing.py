@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates, IntArray, Level
 from marginweave.tasks.normalize.normalize import combination_keys, find_rows, parts_of
 
 
-def count_missing(aggregates: Aggregates) -> Aggregates:
+def count_missing(aggregates: Aggregates, optional: Sequence[bool]) -> Aggregates:
     """Add the combinations that contain missing values to normalized counts.
 
     count(t, column j missing) = max(count(t) - sum_v count(t, j = v), 0), for t with and without missing values of columns
@@ -19,6 +21,7 @@ def count_missing(aggregates: Aggregates) -> Aggregates:
 
     Args:
         aggregates: Normalized counts of lengths 1..R.
+        optional: For each column whether it can be missing; of the others no missing value is counted.
 
     Returns:
         The same with the added combinations, a missing value being the size of its column. DP: post-processing.
@@ -29,13 +32,15 @@ def count_missing(aggregates: Aggregates) -> Aggregates:
     for level in aggregates.levels:
         cells = level
         for position in range(level.length):
-            cells = _join(cells, _left_over(cells, lower, position, aggregates.domain.sizes))
+            cells = _join(
+                cells, _left_over(cells, lower, position, aggregates.domain.sizes, np.array(optional, np.bool_))
+            )
         lower = _consistent(cells, lower, aggregates.domain.sizes)
         levels.append(lower)
     return replace(aggregates, levels=tuple(levels))
 
 
-def _left_over(cells: Level, lower: Level, position: int, sizes: tuple[int, ...]) -> Level:
+def _left_over(cells: Level, lower: Level, position: int, sizes: tuple[int, ...], optional: NDArray[np.bool_]) -> Level:
     """The combinations of which `position` is the last missing value: `lower` less the sum of `cells` over its values."""
     width, missing = len(sizes), np.array(sizes, np.int64)
     part_columns = np.delete(cells.columns, position, axis=1)
@@ -48,7 +53,7 @@ def _left_over(cells: Level, lower: Level, position: int, sizes: tuple[int, ...]
     others, column = lower.columns[:, :, None], np.arange(width)
     fits = ((others < column).sum(axis=1) == position) & (others != column).all(axis=1)
     last = (lower.values[:, position:] < missing[lower.columns[:, position:]]).all(axis=1, keepdims=True)
-    chosen, columns = np.nonzero((rest > 0) & fits & last)
+    chosen, columns = np.nonzero((rest > 0) & fits & last & optional)
     return Level(
         length=cells.length,
         columns=_insert(lower.columns[chosen], position, columns),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,9 @@ from marginweave.tasks.synthesize.grow import Rules, State, grow_records
 from marginweave.tasks.synthesize.missing import count_missing
 
 
-def synthesize_records(aggregates: Aggregates, settings: SynthesisSettings) -> NDArray[np.int32]:
+def synthesize_records(
+    aggregates: Aggregates, settings: SynthesisSettings, optional: Sequence[bool] | None = None
+) -> NDArray[np.int32]:
     """Sample records attribute by attribute, each in proportion to released counts (SDS's aggregate-seeded synthesis).
 
     A record grows by attribute a with probability proportional to w(a). While record + a is at most R long, w(a) is
@@ -27,11 +30,13 @@ def synthesize_records(aggregates: Aggregates, settings: SynthesisSettings) -> N
     As printed: `records: exhaust, sample_missing: false, relax: false`. Three choices are ours. A number of `records`
     begins again with the full counts if attributes run out before it is reached. `sample_missing` makes missing a
     value like any other, its counts being what the values leave (`count_missing`). `relax` looks at combinations of
-    R - 1, …, 1 instead where no attribute can be added: longer combinations that are not released can then appear.
+    R - 1, …, 1 instead where no attribute can be added, and at last at 1-counts alone for columns that cannot be missing:
+    longer combinations that are not released can then appear. The order of the records is random.
 
     Args:
         aggregates: Normalized counts of lengths 1..R.
         settings: What to make; the same settings and counts make the same records.
+        optional: For each column whether it can be missing; all of them if not given.
 
     Returns:
         Codes, shape (n, columns), the size of a column being its missing value. DP: post-processing.
@@ -41,11 +46,31 @@ def synthesize_records(aggregates: Aggregates, settings: SynthesisSettings) -> N
     """
     sizes = aggregates.domain.sizes
     scaled = _scale(aggregates, settings.scale)
-    combinations = number_combinations(count_missing(scaled) if settings.sample_missing else scaled)
+    can_be_missing = (True,) * len(sizes) if optional is None else tuple(optional)
+    combinations = number_combinations(count_missing(scaled, can_be_missing) if settings.sample_missing else scaled)
     rules = _rules(settings, scaled.record_count, aggregates.reporting_length, len(sizes))
     state = _working_memory(combinations, rules, len(sizes))
     rng = np.random.default_rng(settings.seed)  # post-processing
-    return grow_records(combinations, rules, state, np.array(sizes, np.int32), rng)
+    records = grow_records(combinations, rules, state, np.array(sizes, np.int32), rng)
+    if settings.relax:
+        _complete(records, scaled, can_be_missing, rng)
+    shuffled: NDArray[np.int32] = records[rng.permutation(len(records))]
+    return shuffled
+
+
+def _complete(
+    records: NDArray[np.int32], aggregates: Aggregates, optional: Sequence[bool], rng: np.random.Generator
+) -> None:
+    """Fill what is missing where nothing can be missing, in proportion to the 1-counts (evenly where there are none)."""
+    first = aggregates.levels[0]
+    for j, size in enumerate(aggregates.domain.sizes):
+        rows = np.flatnonzero(records[:, j] == size)
+        if optional[j] or size == 0 or len(rows) == 0:
+            continue
+        mine = first.columns[:, 0] == j
+        weights = np.bincount(first.values[mine, 0], weights=first.counts[mine], minlength=size)
+        shares = weights / weights.sum() if weights.sum() > 0 else np.full(size, 1 / size)
+        records[rows, j] = rng.choice(size, len(rows), p=shares)
 
 
 def _scale(aggregates: Aggregates, scale: float) -> Aggregates:

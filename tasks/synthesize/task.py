@@ -15,8 +15,9 @@ def synthesize(reference: DerivedReference, normalized: StageResult) -> StageRes
     def compute() -> bytes:
         from marginweave.tasks.synthesize.synthesize import synthesize_records  # numba
 
+        configuration = reference.configuration
         aggregates = unpack_aggregates(reference.load(normalized))
-        records = synthesize_records(aggregates, reference.configuration.synthesize)
+        records = synthesize_records(aggregates, configuration.synthesize, configuration.optional)
         return pack_arrays({"records": records}, {})
 
     return reference.checkpoint("synthesize", [normalized], compute)

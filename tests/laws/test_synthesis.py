@@ -164,3 +164,13 @@ def test_a_seed_fixes_the_records():
     first, again, other = (synthesize_records(aggregates, SynthesisSettings(seed=s)) for s in (3, 3, 4))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+@settings(max_examples=30, deadline=None)
+@given(noisy_counts(low=1, size=12), st.tuples(*(st.booleans() for _ in SIZES)), st.integers(0, 3))
+def test_a_column_that_cannot_be_missing_never_is(counts, optional, seed):
+    """Whatever was released, only columns that can be missing have missing values."""
+    aggregates = normalize(aggregates_of(counts, record_count=20))
+    records = synthesize_records(aggregates, SynthesisSettings(seed=seed), optional)
+    for j, (size, can_be_missing) in enumerate(zip(SIZES, optional, strict=True)):
+        assert can_be_missing or (records[:, j] < size).all()

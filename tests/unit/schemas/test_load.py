@@ -41,6 +41,8 @@ REFUSED = [
     ({"columns__age__bounds": [100, 0]}, "columns.age has bounds (100, 0): the minimum must be below the maximum"),
     ({"columns__age__bins": 0}, "columns.age.bins (0) must be between 1 and 100000"),
     ({"columns__age__bins": 300}, "columns.age has a bin, [0.333333333333, 0.666666666667), without any number"),
+    ({"columns__age__decimals": 15}, "columns.age has decimals (15), which must lie between 0 and 12 for its bounds"),
+    ({"columns__age": {"type": "number", "bins": [0, 1e16]}}, "columns.age has an edge beyond 2^53"),
     ({"columns__sex__values": []}, "columns.sex needs values (its public domain) or domain: private"),
     ({"columns__sex__values": ["1", "1.0"]}, "columns.sex declares a value twice: '1' and '1.0'"),
     ({"columns__sex__domain": "private"}, "columns.sex has both values and domain: private"),
@@ -111,3 +113,10 @@ def test_the_order_of_columns_counts_in_the_digest() -> None:
     forward = raw()
     backward = {**forward, "columns": dict(reversed(forward["columns"].items()))}
     assert parse_configuration(forward).digest != parse_configuration(backward).digest
+
+
+def test_bins_of_very_unequal_width_have_a_grid() -> None:
+    """The decimals of a synthetic value never ask for more than a double holds."""
+    column = configuration(columns__age={"type": "number", "bins": [0, 1e-9, 1e14, 1e15]}).columns["age"]
+    assert column.resolution == 0
+    assert [column.grid(i) for i in range(3)] == [(0, 0), (1, 10**14 - 1), (10**14, 10**15)]

@@ -52,7 +52,7 @@ def with_missing(table, length):
 def test_exact_counts_give_the_exact_counts_of_missing_values(table, length):
     """From the counts of complete combinations, those with missing values follow without error."""
     exact = normalize(aggregates_of(tally(table, length), record_count=len(table), length=length))
-    completed = count_missing(exact)
+    completed = count_missing(exact, (True,) * len(exact.domain.names))
     assert counts_of(completed) == with_missing(table, length)
     assert list(counts_of(completed)) == list(counts_of(aggregates_of(counts_of(completed), length=length)))
 
@@ -61,7 +61,8 @@ def test_exact_counts_give_the_exact_counts_of_missing_values(table, length):
 @given(noisy_counts(low=1, size=12), st.integers(0, 120))
 def test_missing_values_never_break_consistency(counts, record_count):
     """Whatever the noise, counts stay positive, monotone and closed."""
-    completed = counts_of(count_missing(normalize(aggregates_of(counts, record_count=record_count))))
+    aggregates = aggregates_of(counts, record_count=record_count)
+    completed = counts_of(count_missing(normalize(aggregates), (True,) * len(aggregates.domain.names)))
     assert all(completed[part] >= n > 0 for t, n in completed.items() for part in parts(t))
 
 
