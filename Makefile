@@ -16,6 +16,12 @@ run: $(VENV)/.ready ## release the example survey (deployments/examples/affairs.
 test: $(VENV)/.ready-test ## run the whole test suite
 	@$(BIN)/python -m pytest
 
+test-long: $(VENV)/.ready-test ## run what takes longer as well
+	@$(BIN)/python -m pytest --hypothesis-profile=long
+
+bench: $(VENV)/.ready-test ## measure speed and memory on the adult table
+	@$(BIN)/python -m tests.benchmarks.adult
+
 test-unit: $(VENV)/.ready-test ## run the tests of the pure code only
 	@$(BIN)/python -m pytest tests/unit tests/laws
 
@@ -23,9 +29,7 @@ lint: $(VENV)/.ready-lint ## style, types (on an installed wheel) and the import
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
-	@rm -rf build/types && $(BIN)/python -m venv --without-pip --system-site-packages build/types 2>/dev/null || true
-	@rm -rf build/wheel && $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
-	@rm -rf build/site && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/site build/wheel/*.whl
+	@rm -rf build && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target build/site .
 	@MYPYPATH=build/site $(BIN)/mypy -p marginweave.flows -p marginweave.tasks -p marginweave.schemas
 
 clean: ## remove the environment and everything built

@@ -30,7 +30,7 @@ from marginweave.tasks.validate.expectations import read_suite
 from marginweave.tasks.validate.source import check_source, source_chunks
 
 # The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
-_EXAMPLE_EPSILON, _EXAMPLE_DELTA = 10.0, 1e-5
+_EXAMPLE_EPSILON = 10.0
 _REQUEST = "request.json"
 
 
@@ -160,7 +160,7 @@ def open_ledger(request: Request) -> Ledger:
             Account(
                 dataset=configuration.dataset,
                 epsilon=Decimal(repr(max(_EXAMPLE_EPSILON, privacy.epsilon))),
-                delta=Decimal(repr(max(_EXAMPLE_DELTA, privacy.delta))),
+                delta=Decimal(repr(privacy.delta)),
                 unit=privacy.unit,
                 neighbors=privacy.neighbors,
             ),
