@@ -112,6 +112,8 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     )
     if present.state == RunState.FINISHED:
         _check_outputs(request.folder, present)
+        if request.folder.private.exists() and not request.configuration.publish.keep_private:
+            request.folder.purge_private()  # the run ended between its last word and its purge
     return reference, present.state
 
 

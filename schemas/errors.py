@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_BUDGET = 3
@@ -27,3 +32,14 @@ class BudgetError(MarginweaveError):
 
 class StageError(MarginweaveError):
     """A stage failed on this machine; the message names the stage and the place in the code, never data."""
+
+
+def place_of(error: BaseException) -> str:
+    """File and line of the innermost frame that is ours: all that is told of an error whose text may quote data."""
+    place = "unknown place"
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        inside = path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else Path()
+        if inside.parts[:1] in {("flows",), ("tasks",), ("schemas",)}:  # a virtual environment may lie beside them
+            place = f"{inside}:{frame.lineno}"
+    return place

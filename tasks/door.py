@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import functools
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.tasks import Task
 
-from marginweave.schemas.errors import MarginweaveError, StageError
+from marginweave.schemas.errors import MarginweaveError, StageError, place_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_OURS = Path(__file__).resolve().parent.parent
 
 
 def stage_task(stage: str, run_name: str | None = None) -> Callable[[Callable[P, R]], Task[P, R]]:
@@ -53,20 +49,10 @@ def quiet(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except MarginweaveError:
                 raise
             except Exception as error:
-                message = f"{stage} failed: {type(error).__name__} at {_place(error)}"
+                message = f"{stage} failed: {type(error).__name__} at {place_of(error)}"
             # Outside the handler, so that the original is not even the context of what Prefect stores and logs.
             raise StageError(message)
 
         return call
 
     return decorate
-
-
-def _place(error: BaseException) -> str:
-    """File and line of the last frame that is ours."""
-    place = "unknown place"
-    for frame in traceback.extract_tb(error.__traceback__):
-        path = Path(frame.filename)
-        if path.is_relative_to(_OURS):
-            place = f"{path.relative_to(_OURS)}:{frame.lineno}"
-    return place

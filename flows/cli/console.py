@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn, ParamSpec, TypeVar
@@ -11,7 +10,7 @@ from typing import Annotated, NoReturn, ParamSpec, TypeVar
 import typer
 from rich.console import Console
 
-from marginweave.schemas.errors import EXIT_FAILED, MarginweaveError
+from marginweave.schemas.errors import EXIT_FAILED, MarginweaveError, place_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,7 +24,6 @@ Home = Annotated[
 Source = Annotated[str | None, typer.Option("--source", help="The table, instead of the one the configuration names.")]
 
 out = Console(highlight=False, soft_wrap=True)
-_OURS = Path(__file__).resolve().parents[2]
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:
@@ -42,7 +40,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         except typer.Exit:
             raise
         except Exception as error:
-            fail(f"internal error: {type(error).__name__} at {_place(error)}", EXIT_FAILED)
+            fail(f"internal error: {type(error).__name__} at {place_of(error)}", EXIT_FAILED)
 
     return call
 
@@ -51,12 +49,3 @@ def fail(message: str, code: int) -> NoReturn:
     """Print `message` on standard error and leave with `code`."""
     typer.echo(f"marginweave: {message}", err=True)
     raise typer.Exit(code)
-
-
-def _place(error: BaseException) -> str:
-    place = "unknown place"
-    for frame in traceback.extract_tb(error.__traceback__):
-        path = Path(frame.filename)
-        if path.is_relative_to(_OURS):
-            place = f"{path.relative_to(_OURS)}:{frame.lineno}"
-    return place
