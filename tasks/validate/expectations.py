@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,10 +76,18 @@ def check_suite(path: Path, frame: pd.DataFrame, *, raw_input: bool) -> tuple[Ex
     expectations = read_suite(path, raw_input=raw_input)
     import great_expectations as gx  # 3 to 6 s
     from great_expectations.core.expectation_suite import ExpectationSuite
-    from great_expectations.data_context.types.base import ProgressBarsConfig
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
 
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    # No folder for Data Docs, which would hold results and load scripts from elsewhere.
+    stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
+    bars = ProgressBarsConfig(globally=False)
+    settings = DataContextConfig(store_backend_defaults=stores, progress_bars=bars)
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    context = gx.get_context(mode="ephemeral", project_config=settings)
     batch = (
         context.data_sources.add_pandas("frame")
         .add_dataframe_asset("table")

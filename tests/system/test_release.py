@@ -278,7 +278,8 @@ def test_suites_of_expectations_guard_input_and_output(marginweave: CommandLine,
     (tmp_path / "in.json").write_text(json.dumps(suite))
     expect["kwargs"]["value_set"] = ["neither"]
     (tmp_path / "out.json").write_text(json.dumps(suite))
-    path = people(tmp_path, expectations__input="in.json", expectations__output="out.json")
+    # At 400 rows both values survive the noise; a column without any value would meet every expectation.
+    path = people(tmp_path, 400, expectations__input="in.json", expectations__output="out.json")
     failed = cli("run", path)
     assert failed.returncode == 1, failed.stderr
     assert "the synthetic table does not meet the suite of expectations: column 'sex'" in failed.stderr
