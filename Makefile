@@ -17,10 +17,11 @@ test: $(VENV)/.ready-test ## run the whole test suite
 	@$(BIN)/python -m pytest
 
 test-long: $(VENV)/.ready-test ## run what takes longer as well
-	@$(BIN)/python -m pytest --hypothesis-profile=long
+	@$(BIN)/python -m pytest --hypothesis-profile=long --kills 1000
 
-bench: $(VENV)/.ready-test ## measure speed and memory on the adult table
+bench: $(VENV)/.ready-test ## measure speed and memory on the adult table, and the ledger
 	@$(BIN)/python -m tests.benchmarks.adult
+	@$(BIN)/python -m tests.benchmarks.ledger
 
 test-unit: $(VENV)/.ready-test ## run the tests of the pure code only
 	@$(BIN)/python -m pytest tests/unit tests/laws

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.flows.bookkeeping import run_lock
-from marginweave.flows.preparation import begun_with, ledger_of
+from marginweave.flows.preparation import begun_with, ledger_file_of, ledger_of
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import State
 from marginweave.schemas.manifest import Manifest, RunState
@@ -100,7 +100,7 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
     folder, _ = finished_run(home, run)
     named = begun_with(home, run)[1] if source is None else str(Path(source).resolve())
     reference = RunReference(
-        folder=folder, source=named, ledger_location=ledger_of(folder, home), lease=uuid.uuid4().hex
+        folder=folder, source=named, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex
     )
     compare_internally.fn(reference)
     return folder.internal / INTERNAL_EVALUATION
@@ -132,9 +132,21 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
                     f"run {run} is not finished: purged, it can never be resumed, and what was drawn stays charged. "
                     f"If that is meant: marginweave purge {run} --unfinished"
                 )
-            ledger = Ledger.open(ledger_of(folder, home))
-            record = ledger.release(manifest.release)
-            if record is not None:
-                ledger.give_back(manifest.release, [d.name for d in record.draws if d.state == State.RESERVED])
+            _give_up(Ledger.open(ledger_of(folder, home)), manifest.release)
             folder.write_manifest(manifest.with_state(RunState.FAILED))
         folder.purge_private()
+
+
+def _give_up(ledger: Ledger, release_id: str) -> None:
+    """Shut out every attempt at a release, give back what was never begun, and book what was begun as lost."""
+    if ledger.release(release_id) is None:
+        return
+    lease = uuid.uuid4().hex
+    ledger.take_lease(release_id, lease)
+    record = ledger.release(release_id)  # as it stands now that no other attempt can move it
+    if record is None:
+        return
+    for draw in record.draws:
+        if draw.state == State.DRAWN:
+            ledger.lose_draw(release_id, draw.name, lease)
+    ledger.give_back(release_id, [draw.name for draw in record.draws if draw.state == State.RESERVED])

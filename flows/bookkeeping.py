@@ -60,20 +60,39 @@ class Bookkeeper:
         manifest = self.folder.read_manifest()
         if manifest is None:
             raise StageError(f"{self.folder.manifest_file} is missing")
-        entry = StageEntry(file=result.file, digest=result.digest, charged=result.charged, finished=datetime.now(UTC))
+        entry = StageEntry(
+            file=result.file,
+            digest=result.digest,
+            address=result.address,
+            charged=result.charged,
+            finished=datetime.now(UTC),
+        )
         if manifest.stages.get(name) is None or manifest.stages[name].digest != entry.digest:
             self.folder.write_manifest(manifest.with_stage(name, entry))
         return result
 
     def finish(self, reference: RunReference, outputs: dict[str, str]) -> None:
         """Book the published files, mark the run finished, and purge what is private."""
-        reference.ledger.finish(reference.manifest.release, outputs)
+        reference.ledger.finish(reference.manifest.release, reference.lease, outputs)
         manifest = self.folder.read_manifest()
         if manifest is None:
             raise StageError(f"{self.folder.manifest_file} is missing")
         self.folder.write_manifest(manifest.with_outputs(outputs).with_state(RunState.FINISHED))
         if not reference.configuration.publish.keep_private:
             self.folder.purge_private()
+
+
+def settle(reference: RunReference) -> None:
+    """Give back the spares that nothing was lost for; an attempt that was taken over is stopped here, before it publishes.
+
+    Raises:
+        BudgetError: another attempt has taken over.
+    """
+    release = reference.manifest.release
+    reference.ledger.check_lease(release, reference.lease)
+    record = reference.ledger.release(release)
+    reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED] if record else []
+    reference.ledger.give_back(release, reserved)
 
 
 def account_statement(reference: RunReference) -> dict[str, Any]:
@@ -88,7 +107,13 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
         "composition": total.composition,
         "releases": total.releases,
         "lost_draws": [
-            {"release": draw.release, "draw": draw.name}
+            {
+                "release": draw.release,
+                "draw": draw.replaces or draw.name,
+                "mu2": str(draw.cost.mu2),
+                "rho": str(draw.cost.rho),
+                "delta": str(draw.cost.delta),
+            }
             for record in releases
             for draw in record.draws
             if draw.state == State.CHARGED_LOST

@@ -71,7 +71,9 @@ def ledger_forecast(request: Request) -> list[str]:
         return [f"Ledger: {refusal}"]
     verdict = "it fits" if fits else "it will be refused"
     spent = f"epsilon {total.epsilon:.4g} of {total.account.epsilon:g} at delta {total.account.delta:g}"
-    return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}: {verdict}"]
+    spares = configuration.privacy.redraws
+    room = f" (with room for {spares} lost draw(s), given back if not needed)" if spares else ""
+    return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}{room}: {verdict}"]
 
 
 def _threshold(configuration: Configuration, length: int, bound: int, delta_threshold: float) -> str:

@@ -14,16 +14,22 @@ from decimal import Decimal
 from pathlib import Path
 
 from marginweave.schemas.configuration import EXAMPLE_PREFIX, Configuration
-from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import Account
 from marginweave.schemas.load import load_configuration
 from marginweave.schemas.manifest import Manifest, RunState
 from marginweave.tasks.aggregate.candidates import MAX_CELLS
-from marginweave.tasks.budget.ledger import Ledger, example_ledger_location, ledger_location, opening_command
+from marginweave.tasks.budget.ledger import (
+    Ledger,
+    LedgerLocation,
+    example_ledger_location,
+    ledger_location,
+    opening_command,
+)
 from marginweave.tasks.budget.mechanisms import deviation
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 from marginweave.tasks.budget.split import plan_budget
-from marginweave.tasks.checkpoint.files import read_file, write_once
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file, write_once
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, code_version
 from marginweave.tasks.validate.expectations import read_suite
@@ -42,13 +48,18 @@ class Request:
     configuration: Configuration
     folder: RunFolder
     source: str
-    ledger_location: Path
+    ledger_file: Path | None  # of an example; None: where the environment says
     suites: tuple[Path | None, Path | None]
 
     @property
     def is_example(self) -> bool:
         """Whether the source is public example data."""
         return self.source.startswith(EXAMPLE_PREFIX)
+
+    @property
+    def ledger_location(self) -> LedgerLocation:
+        """Where the ledger is."""
+        return self.ledger_file or ledger_location(os.environ)
 
 
 def read_request(path: Path, *, run: str | None, source: str | None, home: Path) -> Request:
@@ -68,13 +79,12 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
     for suite, raw_input in zip(suites, (True, False), strict=True):
         if suite is not None:
             read_suite(suite, raw_input=raw_input)
-    example = named.startswith(EXAMPLE_PREFIX)
     return Request(
         path=path.resolve(),
         configuration=configuration,
         folder=RunFolder.at(home, run or f"{configuration.dataset}-{configuration.digest[:8]}"),
         source=named,
-        ledger_location=example_ledger_location(home) if example else ledger_location(os.environ),
+        ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
         suites=(suites[0], suites[1]),
     )
 
@@ -92,6 +102,8 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         _check_same_configuration(request, present)
     check_source(request.source, request.configuration.names)
     ledger = open_ledger(request)
+    if not request.is_example:
+        _check_history(request, ledger)
     digest = ledger.source_digest(source_chunks(request.source))
     if present is None:
         present = _new_manifest(request, digest)
@@ -103,18 +115,50 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         raise InputError(
             f"run {present.run} was made from other source bytes; give the new release a name of its own with --run"
         )
+    elif present.state == RunState.FAILED:
+        raise InputError(
+            f"run {present.run} was purged before it was finished; give the new release a name of its own with --run"
+        )
+    elif present.state == RunState.RUNNING:
+        present = _published_before_its_end(request.folder, present, ledger)
     reference = RunReference(
         folder=request.folder,
         source=request.source,
-        ledger_location=request.ledger_location,
+        ledger_file=request.ledger_file,
         lease=uuid.uuid4().hex,
         suites=request.suites,
     )
     if present.state == RunState.FINISHED:
         _check_outputs(request.folder, present)
-        if request.folder.private.exists() and not request.configuration.publish.keep_private:
-            request.folder.purge_private()  # the run ended between its last word and its purge
+        unpurged = any(entry.purged is None for entry in present.stages.values())
+        if unpurged and not request.configuration.publish.keep_private:
+            request.folder.purge_private()  # the run ended between its last word and the end of its purge
     return reference, present.state
+
+
+def _check_history(request: Request, ledger: Ledger) -> None:
+    """Refuse a ledger that does not know what the runs of this home have spent: it was replaced, or restored too old."""
+    from marginweave.flows.audit import unknown_charges  # it imports this module
+
+    dataset = request.configuration.dataset
+    known = frozenset(record.release for record in ledger.releases(dataset))
+    run = unknown_charges(request.folder.path.parent.parent, dataset, known)
+    if run is not None:
+        raise BudgetError(
+            f"run {run} was charged to account {dataset}, but the ledger {ledger.location} does not know it: it is new, or an "
+            "old backup; restore the ledger that the run was charged in"
+        )
+
+
+def _published_before_its_end(folder: RunFolder, present: Manifest, ledger: Ledger) -> Manifest:
+    """The manifest of a run that ended between the ledger's word that it is published and its own."""
+    record = ledger.release(present.release)
+    if record is None or not record.outputs:
+        return present
+    finished = present.with_outputs(dict(record.outputs)).with_state(RunState.FINISHED)
+    _check_outputs(folder, finished)
+    folder.write_manifest(finished)
+    return finished
 
 
 def begun_with(home: Path, run: str) -> tuple[Path, str]:
@@ -131,16 +175,21 @@ def begun_with(home: Path, run: str) -> tuple[Path, str]:
     return Path(request["configuration"]), str(request["source"])
 
 
-def ledger_of(folder: RunFolder, home: Path) -> Path:
+def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:
     """Where the ledger of an existing run is."""
+    return ledger_file_of(folder, home) or ledger_location(os.environ)
+
+
+def ledger_file_of(folder: RunFolder, home: Path) -> Path | None:
+    """The ledger file of an existing run on example data, or None: the environment says where the ledger is."""
     source = begun_with(home, folder.run)[1]
-    return example_ledger_location(home) if source.startswith(EXAMPLE_PREFIX) else ledger_location(os.environ)
+    return example_ledger_location(home) if source.startswith(EXAMPLE_PREFIX) else None
 
 
 def _remember(request: Request) -> None:
     """Paths on this machine, for `resume`; in `internal/`, which nobody publishes."""
     content = {"configuration": str(request.path), "source": request.source}
-    write_once(request.folder.internal / _REQUEST, json.dumps(content).encode())
+    replace_file(request.folder.internal / _REQUEST, json.dumps(content).encode(), PRIVATE_MODE)
 
 
 def open_ledger(request: Request) -> Ledger:

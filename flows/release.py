@@ -13,8 +13,9 @@ from pathlib import Path
 from prefect import flow
 from prefect.runtime import flow_run
 
-from marginweave.flows.bookkeeping import Bookkeeper, account_statement, release_facts, run_lock
+from marginweave.flows.bookkeeping import Bookkeeper, account_statement, release_facts, run_lock, settle
 from marginweave.flows.environment import home_directory
+from marginweave.flows.mirror import show_in_prefect
 from marginweave.flows.preparation import prepare_run, read_request
 from marginweave.schemas.manifest import RunState
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
@@ -86,8 +87,10 @@ def _release(private: RunReference) -> None:
     evaluated = book.stage("evaluate", evaluate, public, synthesized, normalized)
 
     parts = {"normalize": normalized, "decode": decoded, "evaluate": evaluated}
+    settle(private)
     account, facts = account_statement(private), release_facts(private)
     outputs = book.step("publish", publish, public, private.folder.release, private.plan, parts, account, facts)
     book.finish(private, outputs)
+    show_in_prefect(private)
     if configuration.evaluate.internal:  # reads a release that is fixed, and writes to internal/ only
         book.step("evaluate internally", compare_internally, private)

@@ -58,7 +58,8 @@ class BudgetPlan:
     """The whole split of (epsilon, delta), a function of the configuration alone.
 
     `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
-    `level-1`. `spent_epsilon` is the epsilon at `delta` of the draws together, at most `epsilon`.
+    `level-1`. `spent_epsilon` is the epsilon at `delta` of the draws together, at most `epsilon`. `spares` is how many lost
+    draws the account keeps room for; they are no part of what is guaranteed.
     """
 
     epsilon: float
@@ -68,11 +69,27 @@ class BudgetPlan:
     delta_threshold: float
     spent_epsilon: float
     draws: tuple[PlannedDraw, ...]
+    spares: int = 0
 
     @property
     def cost(self) -> Cost:
-        """Sum of the draws."""
+        """Sum of the draws, spares not among them: what the release is guaranteed by."""
         return sum((draw.cost for draw in self.draws), Cost())
+
+    @property
+    def spare_cost(self) -> Cost:
+        """What one spare costs: in each currency as much as the most expensive draw, whichever it will replace."""
+        costs = [draw.cost for draw in self.draws]
+        return Cost(
+            mu2=max(cost.mu2 for cost in costs),
+            rho=max(cost.rho for cost in costs),
+            delta=max(cost.delta for cost in costs),
+        )
+
+    @property
+    def reserved_cost(self) -> Cost:
+        """What is reserved in the account: the draws and the spares."""
+        return sum([self.spare_cost] * self.spares, self.cost)
 
     def draw(self, name: str) -> PlannedDraw:
         """The draw called `name`."""

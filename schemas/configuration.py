@@ -17,6 +17,7 @@ from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, Positive, 
 NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 EXAMPLE_PREFIX = "example:"
+MAX_REDRAWS = 3
 
 
 def check_name(text: str) -> str:
@@ -32,8 +33,18 @@ def _unit(value: Any) -> Any:
     return value
 
 
+def _redraws(value: int) -> int:
+    if not 0 <= value <= MAX_REDRAWS:
+        raise ValueError(f"must be at least 0 and at most {MAX_REDRAWS}")
+    return value
+
+
 class PrivacySettings(BaseModel):
-    """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public."""
+    """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public.
+
+    `redraws` lost draws may be drawn again, each under a charge of its own that the account keeps room for; what is not needed
+    is given back. They do not change what a finished release guarantees.
+    """
 
     model_config = FROZEN
     epsilon: Positive
@@ -41,6 +52,7 @@ class PrivacySettings(BaseModel):
     unit: Annotated[Literal["row"], BeforeValidator(_unit)]
     neighbors: Literal["add-remove", "replace-one"] = "add-remove"
     accountant: Literal["gdp", "zcdp", "sds"] = "gdp"
+    redraws: Annotated[Whole, AfterValidator(_redraws)] = 0
 
 
 def _records(value: Any) -> int | str:

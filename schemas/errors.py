@@ -34,6 +34,14 @@ class StageError(MarginweaveError):
     """A stage failed on this machine; the message names the stage and the place in the code, never data."""
 
 
+class AuditError(MarginweaveError):
+    """The ledger, or a file that it answers for, is not what was written; the message names the row or file and the fault."""
+
+
+class MachineError(StageError):
+    """A fault of the machine (a full, read-only or broken disk): the same step may succeed later, whatever the data."""
+
+
 def place_of(error: BaseException) -> str:
     """File and line of the innermost frame that is ours: all that is told of an error whose text may quote data."""
     place = "unknown place"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from marginweave.schemas.budget import Cost, Neighbors
@@ -34,6 +35,9 @@ TRANSITIONS = frozenset(
 )
 
 
+SPARE_PREFIX = "spare-"
+
+
 class EventKind(StrEnum):
     """What a row of the ledger says; the first six are the states of a draw or a release (`State`)."""
 
@@ -48,6 +52,9 @@ class EventKind(StrEnum):
     CAP_CHANGED = "CAP_CHANGED"
     PUBLISHED = "PUBLISHED"
     EVALUATED_INTERNALLY = "EVALUATED_INTERNALLY"
+    KEY_ROTATED = "KEY_ROTATED"
+    ALIASED = "ALIASED"
+    LEASED = "LEASED"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,18 +78,25 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """All releases about the same people: what may be spent, and what a person is."""
+    """All releases about the same people: what may be spent, and what a person is.
+
+    `aliases` are the accounts whose sources may, by decision, be released under this one as well.
+    """
 
     dataset: str
     epsilon: Decimal
     delta: Decimal
     unit: str
     neighbors: Neighbors
+    aliases: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawRecord:
-    """The present state of one draw of a release, read from its newest event."""
+    """The present state of one draw of a release, read from its newest event, and what was planned for it.
+
+    `lease` is the one that began it, which names its file. `replaces` is the lost draw for which a spare was begun.
+    """
 
     release: str
     name: str
@@ -90,11 +104,23 @@ class DrawRecord:
     cost: Cost
     lease: str | None = None
     digest: str | None = None
+    replaces: str | None = None
+    mechanism: str = ""
+    length: int = 0
+    parameter: float | None = None
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether this is room for a lost draw, and none of the plan's own draws."""
+        return self.name.startswith(SPARE_PREFIX)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRecord:
-    """One release as the ledger knows it; `outputs` are the digests of its newest publication, empty before."""
+    """One release as the ledger knows it; `outputs` are the digests of its newest publication, empty before.
+
+    `lease` names the one attempt that may draw, commit and publish now; None before the first.
+    """
 
     release: str
     dataset: str
@@ -107,22 +133,40 @@ class ReleaseRecord:
     actor: str
     created: datetime
     outputs: Mapping[str, str] = field(default_factory=dict)
+    lease: str | None = None
+    unit: str = "row"
+    neighbors: Neighbors = "add-remove"
+    published: datetime | None = None
 
-    @property
+    @cached_property
     def charged(self) -> Cost:
         """What the account has to answer for: everything that is not returned or refused."""
         return sum((draw.cost for draw in self.draws if draw.state in CHARGED), Cost())
 
-    @property
+    @cached_property
     def statement(self) -> tuple[Decimal, Decimal]:
-        """The plain (epsilon, delta) that covers the release; (0, 0) when nothing of it is charged."""
-        if any(draw.state in CHARGED for draw in self.draws):
-            return self.epsilon, self.delta
-        return Decimal(0), Decimal(0)
+        """The plain (epsilon, delta) that covers the release; (0, 0) when nothing of it is charged.
+
+        The planned draws together are (epsilon, delta)-DP, so each of them is: a spare, which is one of them drawn again,
+        adds as much once more.
+        """
+        charged = [draw for draw in self.draws if draw.state in CHARGED]
+        spares = sum(draw.is_spare for draw in charged)
+        times = spares + (len(charged) > spares)
+        return self.epsilon * times, self.delta * times
 
     def draw(self, name: str) -> DrawRecord | None:
         """The draw called `name`, or None."""
         return next((draw for draw in self.draws if draw.name == name), None)
+
+    def standing(self, name: str) -> DrawRecord | None:
+        """What answers for the planned draw `name`: itself, or after losses the newest spare that was begun for it."""
+        return next((draw for draw in reversed(self.draws) if name in (draw.name, draw.replaces)), None)
+
+    @property
+    def spare(self) -> DrawRecord | None:
+        """The next spare that is still reserved, or None."""
+        return next((draw for draw in self.draws if draw.is_spare and draw.state == State.RESERVED), None)
 
 
 @dataclass(frozen=True, kw_only=True)

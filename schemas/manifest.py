@@ -38,11 +38,12 @@ Name = Annotated[str, AfterValidator(check_name)]
 
 
 class StageEntry(BaseModel):
-    """A finished stage: its file in the run, the file's keyed digest, the draws it charged."""
+    """A finished stage: its file in the run and the address it is sealed at, the keyed digest, the draws it charged."""
 
     model_config = FROZEN
     file: RelativePath
     digest: Digest
+    address: str = ""
     charged: tuple[str, ...] = ()
     finished: AwareDatetime
     purged: AwareDatetime | None = None

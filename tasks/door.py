@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.tasks import Task
 
-from marginweave.schemas.errors import MarginweaveError, StageError, place_of
+from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+BACK_OFF_SECONDS = (1.0, 4.0, 16.0)
 
-def stage_task(stage: str, run_name: str | None = None) -> Callable[[Callable[P, R]], Task[P, R]]:
+
+def stage_task(
+    stage: str, run_name: str | None = None, *, patient: bool = False
+) -> Callable[[Callable[P, R]], Task[P, R]]:
     """Make a function the door of `stage`.
 
-    No retries and no result caching: a draw may only be repeated through the ledger, and a cached frame would be a copy of
-    private rows outside the checkpoint store.
+    No result caching: a cached frame would be a copy of private rows outside the checkpoint store. No retries, as a draw may
+    only be repeated through the ledger, except for a `patient` stage, which draws nothing: it waits out a fault of the machine
+    (`MachineError`), and no other.
     """
     door = task(
         name=stage,
         task_run_name=run_name or stage,
-        retries=0,
+        retries=len(BACK_OFF_SECONDS) if patient else 0,
+        retry_delay_seconds=list(BACK_OFF_SECONDS),
+        retry_condition_fn=_is_machine_fault,
         cache_policy=NO_CACHE,
         persist_result=False,
         log_prints=False,
@@ -36,6 +44,10 @@ def stage_task(stage: str, run_name: str | None = None) -> Callable[[Callable[P,
         return door(silence(function))
 
     return decorate
+
+
+def _is_machine_fault(_task: object, _run: object, state: State[Any]) -> bool:
+    return isinstance(state.result(raise_on_failure=False), MachineError)
 
 
 def quiet(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -50,8 +62,9 @@ def quiet(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 raise
             except Exception as error:
                 message = f"{stage} failed: {type(error).__name__} at {place_of(error)}"
+                kind = MachineError if isinstance(error, OSError) else StageError
             # Outside the handler, so that the original is not even the context of what Prefect stores and logs.
-            raise StageError(message)
+            raise kind(message)
 
         return call
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.manifest import Manifest
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger import Ledger, ledger_location
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -70,11 +71,14 @@ class DerivedReference:
 
 @dataclass(frozen=True, kw_only=True)
 class RunReference:
-    """For the stages that see private rows: the run, the source, the ledger, and this attempt's lease."""
+    """For the stages that see private rows: the run, the source, the ledger, and this attempt's lease.
+
+    `ledger_file` is None where the environment says where the ledger is: a reference carries no password.
+    """
 
     folder: RunFolder
     source: str
-    ledger_location: Path
+    ledger_file: Path | None
     lease: str
     suites: tuple[Path | None, Path | None] = (None, None)
 
@@ -99,7 +103,7 @@ class RunReference:
     @cached_property
     def ledger(self) -> Ledger:
         """The ledger that answers for the release."""
-        return Ledger.open(self.ledger_location)
+        return Ledger.open(self.ledger_file or ledger_location(os.environ))
 
     @cached_property
     def store(self) -> Store:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("default", deadline=None)
 settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=212, help="how many runs are killed in tests/system/test_kills.py")

@@ -6,7 +6,7 @@ import resource
 
 import typer
 
-from marginweave.flows.cli import after, budget, ledger, run
+from marginweave.flows.cli import after, audit, budget, ledger, run
 
 app = typer.Typer(
     name="marginweave",
@@ -23,6 +23,9 @@ app.command()(after.synthesize)
 app.command()(after.evaluate)
 app.command()(after.runs)
 app.command()(after.purge)
+for audited in (audit.verify, audit.anchor, audit.export, audit.alias):
+    ledger.app.command()(audited)
+ledger.app.add_typer(audit.keys, name="key")
 app.add_typer(ledger.app, name="ledger")
 
 

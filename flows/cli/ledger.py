@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from marginweave.flows.cli.console import Home, command, out
 
 if TYPE_CHECKING:
     from marginweave.schemas.ledger import AccountTotal
+    from marginweave.tasks.budget.ledger import LedgerLocation
 
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -60,6 +60,30 @@ def open_account(
     out.print("Keep a copy of the ledger's key in another place: without it no release can be made.")
 
 
+@app.command("upgrade")
+@command
+def upgrade_tables(
+    writer: Annotated[
+        str | None,
+        typer.Option(help="Role of PostgreSQL that gets INSERT and SELECT, and loses every other right to the tables."),
+    ] = None,
+    example: Example = False,
+    home: Home = None,
+) -> None:
+    """Bring the ledger's tables to this version; in PostgreSQL they are made where they are missing.
+
+    `MARGINWEAVE_LEDGER_OWNER` is the URL of the tables' owner, where the ledger's own role may only append. That role is
+    made beforehand: `CREATE ROLE steward LOGIN PASSWORD '…'`.
+
+    Example: `marginweave ledger upgrade --writer steward`
+    """
+    from marginweave.tasks.budget.ledger import upgrade
+
+    location = _location(example, home)
+    version = upgrade(location, os.environ, writer=writer)
+    out.print(f"The tables of the ledger {location} have version {version}")
+
+
 @app.command("cap")
 @command
 def cap(
@@ -99,35 +123,67 @@ def list_accounts(example: Example = False, home: Home = None) -> None:
 @app.command("show")
 @command
 def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
-    """Show one account: every release and every draw that was charged.
+    """Show one account: what is left, and what was spent by release, by stage and mechanism, and by draw.
 
     Example: `marginweave ledger show census-2026`
     """
+    from marginweave.flows.cli.spending import by_draw, by_release, by_stage, left
     from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.budget.ledger.room import room
 
     ledger = Ledger.open(_location(example, home))
-    total = ledger.account_total(dataset)
+    total, releases = ledger.account_total(dataset), ledger.releases(dataset)
     out.print(_line(total))
+    out.print(left(total, room(total.account, releases)))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
-    for release in ledger.releases(dataset):
+    if releases:
+        for table in (by_release(releases), by_stage(releases)):
+            out.print("")
+            out.print(table)
+    for release in releases:
         out.print(f"\n[bold]{release.run}[/bold] release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC")
-        out.print(f"planned epsilon {release.epsilon:g} at delta {release.delta:g}")
-        table = Table("draw", "state", "mu²", "rho", "delta", box=None, pad_edge=False)
-        for draw in release.draws:
-            cost = draw.cost
-            table.add_row(draw.name, draw.state, f"{cost.mu2:.6f}", f"{cost.rho:.6f}", f"{cost.delta:.2g}")
-        out.print(table)
+        out.print(by_draw(release))
+
+
+@app.command("expire")
+@command
+def expire(
+    older_than: Annotated[str, typer.Option("--older-than", help="Days without a row, such as 7d.")],
+    example: Example = False,
+    home: Home = None,
+) -> None:
+    """Give back what is reserved for releases that stand still; what was begun stays charged, and such a run cannot go on.
+
+    Example: `marginweave ledger expire --older-than 7d`
+    """
+    from datetime import timedelta
+
+    from marginweave.schemas.errors import InputError
+    from marginweave.tasks.budget.ledger import Ledger
+
+    days = older_than.removesuffix("d")
+    if not (older_than.endswith("d") and days.isascii() and days.isdigit() and len(days) < 6):
+        raise InputError(f"older-than ({older_than}) must be a number of days, such as 7d")
+    expired = Ledger.open(_location(example, home)).expire(timedelta(days=int(days)))
+    for release in expired:
+        out.print(f"Release {release}: what was reserved is given back")
+    if not expired:
+        out.print("Nothing is that old")
 
 
 def _line(total: AccountTotal) -> str:
+    from marginweave.flows.cli.spending import scientific
+    from marginweave.tasks.budget.ledger.admission import rounded_up
+
     cap_ = total.account
     return (
-        f"[bold]{cap_.dataset}[/bold]: epsilon {total.epsilon:.4g} of {cap_.epsilon:g} spent at delta {cap_.delta:g}, "
+        f"[bold]{cap_.dataset}[/bold]: epsilon {rounded_up(total.epsilon)} of {float(cap_.epsilon):g} spent at delta "
+        f"{scientific(cap_.delta)}, "
         f"{total.releases} release(s)"
     )
 
 
-def _location(example: bool, home: Path | None) -> Path:
+def _location(example: bool, home: Path | None) -> LedgerLocation:
     from marginweave.flows.environment import home_directory
     from marginweave.tasks.budget.ledger import example_ledger_location, ledger_location
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
+
+_HEAD_BYTES = 1 << 14
 
 
 def pack_number(value: int) -> bytes:
@@ -37,6 +41,12 @@ def pack_level(drawn: DrawnLevel) -> bytes:
         {"columns": level.columns, "values": level.values, "counts": level.counts},
         {"noise": asdict(drawn.noise), "released": {str(j): labels for j, labels in drawn.released.items()}},
     )
+
+
+def level_bytes(candidates: CandidateSet, discovered: Sequence[Sequence[str]]) -> int:
+    """At least as many bytes as `pack_level` makes of a level drawn for these candidates and these labels. Private."""
+    cells = sum(int(candidates.mask(c).sum()) for c in candidates.column_sets())
+    return _HEAD_BYTES + cells * 8 * (2 * candidates.length + 1) + len(json.dumps(discovered))
 
 
 def unpack_level(payload: bytes) -> DrawnLevel:

@@ -21,6 +21,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level
 from marginweave.tasks.aggregate.payloads import (
     DrawnLevel,
+    level_bytes,
     pack_aggregates,
     pack_level,
     pack_number,
@@ -30,7 +31,7 @@ from marginweave.tasks.aggregate.payloads import (
 from marginweave.tasks.aggregate.released import collect, recode, released_values, to_released
 from marginweave.tasks.budget.mechanisms import add_noise, deviation, select_percentile
 from marginweave.tasks.budget.randomness import KeyedBits
-from marginweave.tasks.checkpoint.draws import run_draw
+from marginweave.tasks.checkpoint.draws import SMALL, run_draw, standing_draw
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.task import unpack_encoded
@@ -56,18 +57,23 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
 def aggregate_level(reference: RunReference, encoded: StageResult, length: int) -> StageResult:
     """Bounded noisy counts of all combinations of `length`, from the survivors of the length below.
 
+    Where no survivors are left to combine, nothing is drawn and the length's share goes back to the account; the guarantee
+    that is stated stays the planned one.
     DP: the percentile's and the level's planned costs, one ledger event each.
     """
     name = f"level-{length}"
-    if _record(reference, name).state == State.COMMITTED:
+    if _standing(reference, name).state == State.COMMITTED:
         return _draw(reference, name)[1]
     table = unpack_encoded(reference.load(encoded))
-    below = [unpack_level(_draw(reference, f"level-{k}")[0]) for k in range(1, length)]
+    below = [unpack_level(_level(reference, k)[0]) for k in range(1, length)]
     if below:
         table = recode(table, below[0].released)
         candidates = CandidateSet.above(below[-1].level, table.sizes)
     else:
         candidates = CandidateSet(length=1, sizes=table.sizes)
+    if not any(candidates.mask(columns).any() for columns in candidates.column_sets()) and length > 1:
+        _give_back(reference, length)
+        return _level(reference, length)[1]
     held = contributions(table.codes, candidates)
     bound, charged = _contribution_bound(reference, length, held)
     configuration, planned = reference.configuration, reference.plan.draw(name)
@@ -85,7 +91,8 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     def make() -> tuple[bytes, bool]:
         return pack_level(_released(draw_level(bounded, candidates, mechanism), table, candidates, mechanism)), False
 
-    result = _draw(reference, name, make)[1]
+    room = level_bytes(candidates, [table.labels[j] for j in sorted(mechanism.private_columns)])
+    result = _draw(reference, name, make, size=room)[1]
     return replace(result, charged=(*charged, name))
 
 
@@ -99,7 +106,7 @@ def collect_draws(reference: RunReference) -> StageResult:
     lengths = range(1, configuration.reporting_length + 1)
 
     def compute() -> bytes:
-        drawn = [unpack_level(_draw(reference, f"level-{k}")[0]) for k in lengths]
+        drawn = [unpack_level(_level(reference, k)[0]) for k in lengths]
         labels = tuple(
             drawn[0].released[j] if j in drawn[0].released else configuration.columns[name].labels
             for j, name in enumerate(configuration.names)
@@ -115,8 +122,39 @@ def collect_draws(reference: RunReference) -> StageResult:
             )
         )
 
-    inputs = [_draw(reference, name)[1] for name in ("count", *(f"level-{k}" for k in lengths))]
+    inputs = [_draw(reference, "count")[1], *(_level(reference, k)[1] for k in lengths)]
     return reference.derived.checkpoint("collect", inputs, compute)
+
+
+def _level(reference: RunReference, length: int) -> tuple[bytes, StageResult]:
+    """A length that was drawn, or given back because it had no candidates (`aggregate_level` lets no other pass)."""
+    name = f"level-{length}"
+    if _standing(reference, name).state != State.RETURNED:
+        return _draw(reference, name)
+    result = reference.derived.checkpoint(name, [], lambda: pack_level(_unreached(reference, length)))
+    return reference.derived.load(result), result
+
+
+def _give_back(reference: RunReference, length: int) -> None:
+    draws = [_standing(reference, draw.name) for draw in reference.plan.draws if draw.length == length]
+    names = [draw.name for draw in draws if draw.state == State.RESERVED]
+    reference.ledger.give_back(reference.manifest.release, names)
+
+
+def _unreached(reference: RunReference, length: int) -> DrawnLevel:
+    """A length without candidates, with the noise it was planned with at the public cap of its contributions."""
+    configuration = reference.configuration
+    cap = math.comb(len(configuration.columns), length)
+    none = CandidateSet(length=length, sizes=tuple(len(c.labels) for c in configuration.columns.values()))
+    mechanism = plan_level(
+        configuration,
+        candidates=none,
+        survivors_before=0,
+        contribution_bound=cap,
+        deviation=deviation(reference.plan.draw(f"level-{length}").parameter, cap, configuration.privacy.neighbors),
+        delta_threshold=reference.plan.delta_threshold,
+    )
+    return DrawnLevel(level=Level.empty(length), noise=level_noise(mechanism, none), released={})
 
 
 def _contribution_bound(reference: RunReference, length: int, held: NDArray[np.int32]) -> tuple[int, tuple[str, ...]]:
@@ -149,15 +187,15 @@ def _count_deviation(reference: RunReference) -> Fraction:
 
 
 def _draw(
-    reference: RunReference, name: str, make: Callable[[], tuple[bytes, bool]] | None = None
+    reference: RunReference, name: str, make: Callable[[], tuple[bytes, bool]] | None = None, size: int = SMALL
 ) -> tuple[bytes, StageResult]:
     """One draw through the ledger, or, without `make`, one that must be committed already."""
-    if make is None and _record(reference, name).state != State.COMMITTED:
+    if make is None and _standing(reference, name).state != State.COMMITTED:
         raise StageError(f"draw {name} must be committed before a later stage reads it")
     release = reference.manifest.release
-    payload = run_draw(reference.ledger, reference.draws, release, name, reference.lease, make or _never)
-    draw = _record(reference, name)
-    file = reference.draws.place(name, draw.lease or "")
+    payload = run_draw(reference.ledger, reference.draws, release, name, reference.lease, make or _never, size=size)
+    draw = _standing(reference, name)
+    file = reference.draws.place(draw.name, draw.lease or "")
     return payload, StageResult(
         stage=name, address=name, file=f"private/draws/{file.name}", digest=draw.digest or "", charged=(name,)
     )
@@ -167,9 +205,5 @@ def _never() -> tuple[bytes, bool]:
     raise StageError("a committed draw is never made again")
 
 
-def _record(reference: RunReference, name: str) -> DrawRecord:
-    release = reference.ledger.release(reference.manifest.release)
-    draw = release.draw(name) if release else None
-    if draw is None:
-        raise StageError(f"draw {name} is not reserved in the ledger")
-    return draw
+def _standing(reference: RunReference, name: str) -> DrawRecord:
+    return standing_draw(reference.ledger, reference.manifest.release, name)

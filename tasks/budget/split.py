@@ -73,6 +73,7 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
         delta_threshold=delta_threshold,
         spent_epsilon=spent,
         draws=tuple(draws),
+        spares=privacy.redraws,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from marginweave.tasks.checkpoint.draws import reconcile
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.references import RunReference
 
@@ -9,6 +10,8 @@ from marginweave.tasks.references import RunReference
 @stage_task("budget")
 def reserve_budget(reference: RunReference, actor: str) -> None:
     """Book every planned draw as RESERVED in the account of the dataset; the same release again changes nothing.
+
+    From here on this attempt holds the release's lease, and what an earlier one had begun is settled.
 
     Raises:
         BudgetError: the account does not admit the release; nothing was drawn.
@@ -24,3 +27,5 @@ def reserve_budget(reference: RunReference, actor: str) -> None:
         unit=configuration.privacy.unit,
         actor=actor,
     )
+    reference.ledger.take_lease(reference.manifest.release, reference.lease)
+    reconcile(reference.ledger, reference.draws, reference.manifest.release, reference.lease)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -11,9 +12,11 @@ from typing import Protocol
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.errors import BudgetError, StageError
 from marginweave.schemas.ledger import DrawRecord, ReleaseRecord, State
-from marginweave.tasks.checkpoint.files import read_file, remove_file, write_once
+from marginweave.tasks.checkpoint.files import StagedFile, read_file, remove_file, remove_temporary_files, staged_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.checkpoint.seals import open_seal, seal
+from marginweave.tasks.checkpoint.seals import TRAILER_BYTES, open_seal, seal
+
+SMALL = 1 << 12
 
 
 class DrawLedger(Protocol):
@@ -22,7 +25,10 @@ class DrawLedger(Protocol):
     def release(self, release_id: str) -> ReleaseRecord | None:
         """The release, or None."""
 
-    def begin_draw(self, release_id: str, name: str, lease: str) -> None:
+    def check_lease(self, release_id: str, lease: str) -> None:
+        """Refuse an attempt that was taken over."""
+
+    def begin_draw(self, release_id: str, name: str, lease: str, *, replaces: str | None = None) -> None:
         """RESERVED → DRAWN."""
 
     def commit_draw(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
@@ -43,15 +49,30 @@ class DrawStore:
         """The file of draw `name` under `lease`."""
         return self.folder.draws / f"{check_name(name)}.{check_name(lease)}.draw"
 
-    def stage(self, release_id: str, name: str, lease: str, payload: bytes) -> str:
-        """Store a complete draw durably and return its keyed digest.
+    @contextmanager
+    def room(self, name: str, lease: str, size: int) -> Iterator[StagedFile]:
+        """A file for a draw of `size` bytes: what a full or read-only disk refuses, it refuses before the charge.
+
+        Raises:
+            StageError: the draw of this lease was stored before, or the disk refuses.
+        """
+        place = self.place(name, lease)
+        if read_file(place) is not None:
+            raise StageError(f"{place} exists before its draw was charged; the lease of a draw must be new")
+        with staged_file(place, size + TRAILER_BYTES) as staged:
+            yield staged
+
+    def stage(
+        self, staged: StagedFile, release_id: str, name: str, lease: str, payload: bytes, permitted: Callable[[], None]
+    ) -> str:
+        """Store a complete draw durably and return its keyed digest; `permitted` is asked right before it gets its name.
 
         Raises:
             StageError: the draw of this lease was stored before, or the disk refuses.
         """
         sealed, digest = seal(self.key, ("draw", release_id, name, lease), payload)
-        if not write_once(self.place(name, lease), sealed):
-            raise StageError(f"{self.place(name, lease)} exists: a draw is never written over")
+        if not staged.keep(sealed, permitted):
+            raise StageError(f"{staged.path} exists: a draw is never written over")
         return digest
 
     def digest(self, release_id: str, name: str, lease: str, payload: bytes) -> str:
@@ -70,13 +91,21 @@ class DrawStore:
             return None
         return opened[0]
 
-    def destroy_incomplete(self, name: str, lease: str) -> None:
-        """Remove whatever a crashed draw has left.
+    def destroy(self, name: str, lease: str) -> None:
+        """Remove whatever a lost draw has left.
 
         Raises:
             StageError: the disk refuses.
         """
         remove_file(self.place(name, lease))
+
+    def sweep(self) -> None:
+        """Remove files that attempts before this one had not finished.
+
+        Raises:
+            StageError: the disk refuses.
+        """
+        remove_temporary_files(self.folder.draws)
 
 
 def run_draw(
@@ -86,9 +115,13 @@ def run_draw(
     name: str,
     lease: str,
     make: Callable[[], tuple[bytes, bool]],
+    *,
+    size: int = SMALL,
 ) -> bytes:
     """The bytes of one draw: drawn now under its charge, adopted after a crash, or read back. The only way to draw.
 
+    A draw that was lost is drawn again under the charge of a spare, if the release has one left. Every step but reading back
+    needs the current lease of the release; an attempt that was taken over leaves nothing behind.
     DP: the cost that was reserved for the draw, once; a result that is read back or adopted costs nothing more.
 
     Args:
@@ -96,39 +129,104 @@ def run_draw(
         store: where its bytes are kept.
         release_id: the release.
         name: the draw.
-        lease: names this attempt; a fresh one for each process.
+        lease: names this attempt (`Ledger.take_lease`); a fresh one for each process.
         make: draws the noise and returns (payload, tainted); called at most once, after the charge is durable.
+        size: how many bytes the payload may have; set aside before the charge, so that a full disk loses no draw.
 
     Raises:
-        BudgetError: the draw is not reserved, its charge was lost, its result is tainted, or its committed bytes are gone.
+        BudgetError: the draw is not reserved, its charge was lost and no spare is left, its result is tainted, its committed
+            bytes are gone, or another attempt has taken over.
         StageError: the disk refuses.
     """
-    draw = _draw(ledger, release_id, name)
+    draw = standing_draw(ledger, release_id, name)
+    if draw.state == State.DRAWN:
+        reconcile_draw(ledger, store, draw, lease)
+        draw = standing_draw(ledger, release_id, name)
     if draw.state == State.COMMITTED:
         return _committed(store, draw)
-    if draw.state == State.DRAWN:
-        return _adopt(ledger, store, draw)
+    if draw.state == State.RETURNED:
+        raise BudgetError(f"draw {name} of release {release_id} was given back before it was drawn; make a new release")
     if draw.state == State.CHARGED_LOST:
-        raise _lost(draw)
-    place = store.place(name, lease)  # a name that cannot be a file is refused before the charge
-    if read_file(place) is not None:
-        raise StageError(f"{place} exists before its draw was charged; the lease of a draw must be new")
-    ledger.begin_draw(release_id, name, lease)
+        store.destroy(draw.name, draw.lease or "")
+        draw, replaces = _spare_for(ledger, draw), name
+    else:
+        replaces = None
+    with store.room(draw.name, lease, size) as staged:
+        return _draw_now(ledger, store, staged, draw, lease, make, replaces=replaces)
+
+
+def reconcile(ledger: DrawLedger, store: DrawStore, release_id: str, lease: str) -> None:
+    """Settle what an attempt that ended early has left: each draw it had begun is adopted, or destroyed and booked as lost.
+
+    DP: none; what is lost stays charged.
+
+    Raises:
+        BudgetError: no such release, or another attempt has taken over.
+        StageError: the disk refuses.
+    """
+    for draw in _record(ledger, release_id).draws:
+        if draw.state == State.DRAWN:
+            reconcile_draw(ledger, store, draw, lease)
+        elif draw.state == State.CHARGED_LOST:
+            store.destroy(draw.name, draw.lease or "")
+    store.sweep()
+
+
+def reconcile_draw(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str) -> None:
+    """DRAWN → COMMITTED, by the bytes that the drawing lease has stored, or → CHARGED_LOST.
+
+    Raises:
+        BudgetError: another attempt has taken over.
+        StageError: the disk refuses.
+    """
+    drawn_by = draw.lease or ""
+    found = store.read(draw.release, draw.name, drawn_by, None)
+    if found is None:
+        ledger.lose_draw(draw.release, draw.name, lease)  # first: whoever was taken over destroys nothing
+        store.destroy(draw.name, drawn_by)
+        return
+    digest = store.digest(draw.release, draw.name, drawn_by, found)
+    ledger.commit_draw(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
+
+
+def standing_draw(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
+    """What answers for the planned draw `name` now: itself, or the spare that replaces it.
+
+    Raises:
+        BudgetError: it is not reserved.
+    """
+    draw = _record(ledger, release_id).standing(name)
+    if draw is None:
+        raise BudgetError(f"draw {name} of release {release_id} is not reserved in the ledger")
+    return draw
+
+
+def _record(ledger: DrawLedger, release_id: str) -> ReleaseRecord:
+    record = ledger.release(release_id)
+    if record is None:
+        raise BudgetError(f"release {release_id} is not reserved in the ledger")
+    return record
+
+
+def _draw_now(
+    ledger: DrawLedger,
+    store: DrawStore,
+    staged: StagedFile,
+    draw: DrawRecord,
+    lease: str,
+    make: Callable[[], tuple[bytes, bool]],
+    *,
+    replaces: str | None,
+) -> bytes:
+    release_id, name = draw.release, draw.name
+    ledger.begin_draw(release_id, name, lease, replaces=replaces)
     payload, tainted = make()
     if tainted:
         ledger.lose_draw(release_id, name, lease)
         raise BudgetError(f"draw {name} of release {release_id} is tainted: its noise is not from the operating system")
-    digest = store.stage(release_id, name, lease, payload)
+    digest = store.stage(staged, release_id, name, lease, payload, lambda: ledger.check_lease(release_id, lease))
     ledger.commit_draw(release_id, name, lease, digest, tainted=tainted)
     return payload
-
-
-def _draw(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
-    record = ledger.release(release_id)
-    draw = None if record is None else record.draw(name)
-    if draw is None:
-        raise BudgetError(f"draw {name} of release {release_id} is not reserved in the ledger")
-    return draw
 
 
 def _committed(store: DrawStore, draw: DrawRecord) -> bytes:
@@ -141,20 +239,12 @@ def _committed(store: DrawStore, draw: DrawRecord) -> bytes:
     return found
 
 
-def _adopt(ledger: DrawLedger, store: DrawStore, draw: DrawRecord) -> bytes:
-    lease = draw.lease or ""
-    found = store.read(draw.release, draw.name, lease, None)
-    if found is None:
-        store.destroy_incomplete(draw.name, lease)
-        ledger.lose_draw(draw.release, draw.name, lease)
-        raise _lost(draw)
-    digest = store.digest(draw.release, draw.name, lease, found)
-    ledger.commit_draw(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
-    return found
-
-
-def _lost(draw: DrawRecord) -> BudgetError:
-    return BudgetError(
-        f"draw {draw.name} of release {draw.release} was charged and lost in a crash (mu2 {draw.cost.mu2:.6g}, rho "
-        f"{draw.cost.rho:.6g}, delta {draw.cost.delta:.6g}); the charge stays and it is not drawn again: make a new release"
-    )
+def _spare_for(ledger: DrawLedger, draw: DrawRecord) -> DrawRecord:
+    spare = _record(ledger, draw.release).spare
+    if spare is None:
+        raise BudgetError(
+            f"draw {draw.replaces or draw.name} of release {draw.release} was charged and lost in a crash (mu2 "
+            f"{draw.cost.mu2:.6g}, rho {draw.cost.rho:.6g}, delta {draw.cost.delta:.6g}); the charge stays and it is not drawn "
+            "again: make a new release (`privacy: {redraws: 1}` keeps room for such a loss)"
+        )
+    return spare

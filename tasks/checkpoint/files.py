@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.schemas.errors import StageError
+from marginweave.schemas.errors import MachineError
 
 PRIVATE_MODE = 0o600
 PUBLIC_MODE = 0o644
@@ -17,11 +18,11 @@ PUBLIC_MODE = 0o644
 
 @contextmanager
 def at_place(place: Path, action: str) -> Iterator[None]:
-    """Turn a fault of the disk (full, read-only, forbidden, broken) into a StageError that names `place`."""
+    """Turn a fault of the disk (full, read-only, forbidden, broken) into a MachineError that names `place`."""
     try:
         yield
     except OSError as error:
-        raise StageError(f"{place} cannot be {action}: {error.strerror}") from error
+        raise MachineError(f"{place} cannot be {action}: {error.strerror}") from error
 
 
 def write_once(path: Path, data: bytes) -> bool:
@@ -30,27 +31,81 @@ def write_once(path: Path, data: bytes) -> bool:
     Temporary name, fsync, link (which never overwrites), fsync of the folder.
 
     Raises:
-        StageError: the disk refuses.
+        MachineError: the disk refuses.
     """
-    with at_place(path, "written"):
-        with _temporary(path, data, PRIVATE_MODE) as temporary:
+    with staged_file(path, len(data)) as staged:
+        return staged.keep(data)
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A temporary file beside `path` that is to become it."""
+
+    path: Path
+    temporary: Path
+    descriptor: int
+
+    def keep(self, data: bytes, permitted: Callable[[], None] | None = None) -> bool:
+        """Write `data` durably and give it its name unless that is taken; True if it has it.
+
+        `permitted` is asked right before the name is given: what it raises leaves no file behind.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        with at_place(self.path, "written"):
+            self.write(data)
+        if permitted is not None:
+            permitted()
+        with at_place(self.path, "written"):
             try:
-                os.link(temporary, path)
+                os.link(self.temporary, self.path)
             except FileExistsError:
                 return False
-        sync_folder(path.parent)
-    return True
+            sync_folder(self.path.parent)
+        return True
+
+    def write(self, data: bytes) -> None:
+        """Make `data` the whole durable content of the temporary file."""
+        with os.fdopen(os.dup(self.descriptor), "wb") as stream:
+            stream.write(data)
+            stream.truncate()
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+@contextmanager
+def staged_file(path: Path, room: int, mode: int = PRIVATE_MODE) -> Iterator[StagedFile]:
+    """A temporary file for `path` with `room` bytes of disk set aside; it is gone at the end, under whatever name it has not.
+
+    What fits into the room can be written later even if the disk has filled up since.
+
+    Raises:
+        MachineError: the disk refuses, or is full.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    with at_place(path, "written"):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    try:
+        with at_place(path, "written"):
+            if room and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, room)
+        yield StagedFile(path, temporary, descriptor)
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(OSError):  # a folder that has become read-only is swept by the next attempt
+            temporary.unlink()
 
 
 def replace_file(path: Path, data: bytes, mode: int = PUBLIC_MODE) -> None:
     """Put `data` in the place of whatever `path` holds, in one step; the file gets `mode`.
 
     Raises:
-        StageError: the disk refuses; the old content stands.
+        MachineError: the disk refuses; the old content stands.
     """
-    with at_place(path, "written"):
-        with _temporary(path, data, mode) as temporary:
-            temporary.replace(path)
+    with staged_file(path, len(data), mode) as staged, at_place(path, "written"):
+        staged.write(data)
+        staged.temporary.replace(path)
         sync_folder(path.parent)
 
 
@@ -58,7 +113,7 @@ def read_file(path: Path) -> bytes | None:
     """The bytes of `path`, or None where there is no such file; a link is not followed.
 
     Raises:
-        StageError: the disk refuses.
+        MachineError: the disk refuses.
     """
     with at_place(path, "read"):
         try:
@@ -72,16 +127,19 @@ def read_file(path: Path) -> bytes | None:
 def remove_file(path: Path) -> None:
     """Remove `path` and every temporary file that was meant to become it.
 
+    The temporary files go first: without them, no process that is still running can give `path` back its name.
+
     Raises:
-        StageError: the disk refuses.
+        MachineError: the disk refuses.
     """
     with at_place(path, "removed"):
         if not path.parent.is_dir():
             return
         prefix = f".{path.name}."
         for entry in path.parent.iterdir():
-            if entry.name == path.name or (entry.name.startswith(prefix) and entry.suffix == ".tmp"):
+            if entry.name.startswith(prefix) and entry.suffix == ".tmp":
                 entry.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         sync_folder(path.parent)
 
 
@@ -94,16 +152,13 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def _temporary(path: Path, data: bytes, mode: int) -> Iterator[Path]:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        yield temporary
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+def remove_temporary_files(folder: Path) -> None:
+    """Remove what interrupted writers have left in `folder`; a writer that is still at work finds its file gone.
+
+    Raises:
+        MachineError: the disk refuses.
+    """
+    with at_place(folder, "cleaned"):
+        if folder.is_dir():
+            for entry in folder.glob(".*.tmp"):
+                entry.unlink(missing_ok=True)

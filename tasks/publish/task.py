@@ -18,7 +18,7 @@ from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_by
 from marginweave.tasks.references import DerivedReference, StageResult
 
 
-@stage_task("publish")
+@stage_task("publish", patient=True)
 def publish(
     reference: DerivedReference,
     place: Path,

@@ -11,7 +11,7 @@ from marginweave.tasks.validate.expectations import check_suite
 from marginweave.tasks.validate.source import read_source
 
 
-@stage_task("validate")
+@stage_task("validate", patient=True)
 def validate(reference: RunReference) -> StageResult:
     """The declared columns of the source as an Arrow table.
 

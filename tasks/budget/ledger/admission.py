@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-from marginweave.schemas.budget import Cost
+from marginweave.schemas.budget import BudgetPlan, Cost
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account, AccountTotal, ReleaseRecord
 from marginweave.tasks.budget.composition import account_epsilon
+from marginweave.tasks.budget.ledger.books import stated
 from marginweave.tasks.budget.ledger.location import raising_command
 
 Statement = tuple[Decimal, Decimal]
@@ -39,6 +40,14 @@ class Refusal:
 
     reason: str
     message: str
+
+
+def reserved_statement(plan: BudgetPlan) -> Statement:
+    """The plain (epsilon, delta) of what is reserved for a release: once for its draws and once for each spare.
+
+    The draws together are (epsilon, delta)-DP, so each of them is, and a spare is one of them drawn again.
+    """
+    return stated(plan.epsilon) * (1 + plan.spares), stated(plan.delta) * (1 + plan.spares)
 
 
 def account_total(account: Account, releases: Iterable[ReleaseRecord]) -> AccountTotal:
@@ -82,10 +91,10 @@ def refusal(request: Request, account: Account, releases: Sequence[ReleaseRecord
             message = f"{what} ({asked}) must be {present}, as account {account.dataset} was opened"
             return Refusal(reason=what, message=message)
     for other in releases:
-        if other.source_digest == request.source_digest and other.dataset != account.dataset:
+        if other.source_digest == request.source_digest and other.dataset not in {account.dataset, *account.aliases}:
             message = (
                 f"this source was released under account {other.dataset}; releases about the same people share one "
-                "account (`marginweave ledger alias` will decide otherwise)"
+                f'account; to decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
             )
             return Refusal(reason="source", message=message)
     return _over_cap(request, account, releases)
@@ -101,11 +110,11 @@ def total_with(
 
 
 def _over_cap(request: Request, account: Account, releases: Sequence[ReleaseRecord]) -> Refusal | None:
-    costs, statements = _charges(account.dataset, releases)
-    spent, _ = account_epsilon(costs, statements, account.delta)
     total, fits = total_with(account, releases, request.cost, request.statement)
     if fits:
         return None
+    costs, statements = _charges(account.dataset, releases)
+    spent, _ = account_epsilon(costs, statements, account.delta)
     costs, statements = [*costs, request.cost], [*statements, request.statement]
     cap = float(account.epsilon)
     message = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -42,12 +43,13 @@ def release_body(plan: BudgetPlan, *, run: str, plan_digest: str, source_digest:
             {"name": draw.name, "mechanism": draw.mechanism, "length": draw.length, "parameter": draw.parameter}
             for draw in plan.draws
         ],
+        "spares": plan.spares,
     }
 
 
-def accounts_of(events: Iterable[Event]) -> dict[str, Account]:
-    """All accounts by dataset, in order of opening, with their present caps."""
-    accounts: dict[str, Account] = {}
+def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = None) -> dict[str, Account]:
+    """All accounts by dataset, in order of opening, with their present caps: those `known` before, and of `events`."""
+    accounts: dict[str, Account] = dict(known or {})
     for event in events:
         if event.account is None:
             continue
@@ -62,6 +64,9 @@ def accounts_of(events: Iterable[Event]) -> dict[str, Account]:
         elif event.kind == EventKind.CAP_CHANGED:
             epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
             accounts[event.account] = replace(accounts[event.account], epsilon=epsilon, delta=delta)
+        elif event.kind == EventKind.ALIASED:
+            account = accounts[event.account]
+            accounts[event.account] = replace(account, aliases=account.aliases | {event.body["other"]})
     return accounts
 
 
@@ -81,9 +86,13 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
     if first is None or first.release is None or first.account is None:
         return None
     outputs: dict[str, str] = {}
+    lease: str | None = None
+    published: datetime | None = None
     for event in events:
         if event.kind == EventKind.PUBLISHED:
-            outputs = dict(event.body["outputs"])
+            outputs, published = dict(event.body["outputs"]), event.created
+        elif event.kind == EventKind.LEASED:
+            lease = event.lease
     return ReleaseRecord(
         release=first.release,
         dataset=first.account,
@@ -96,20 +105,35 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
         actor=first.actor,
         created=first.created,
         outputs=outputs,
+        lease=lease,
+        unit=first.body["unit"],
+        neighbors=first.body["neighbors"],
+        published=published,
     )
 
 
 def _draws(events: Sequence[Event]) -> tuple[DrawRecord, ...]:
     draws: dict[str, DrawRecord] = {}
+    planned: dict[str, dict[str, Any]] = {}
     for event in events:
+        if event.kind == EventKind.RESERVED and event.draw is None:
+            planned = {draw["name"]: draw for draw in event.body["draws"]}
         if event.draw is None or event.release is None or event.kind not in _DRAW_STATES:
             continue
         state = State(event.kind.value)
         known = draws.get(event.draw)
         if known is None:
+            plan = planned.get(event.draw, {})
             draws[event.draw] = DrawRecord(
-                release=event.release, name=event.draw, state=state, cost=event.cost or Cost()
+                release=event.release,
+                name=event.draw,
+                state=state,
+                cost=event.cost or Cost(),
+                mechanism=plan.get("mechanism", ""),
+                length=plan.get("length", 0),
+                parameter=plan.get("parameter"),
             )
         else:
-            draws[event.draw] = replace(known, state=state, lease=event.lease, digest=event.digest)
+            replaces = known.replaces or event.body.get("replaces")
+            draws[event.draw] = replace(known, state=state, lease=event.lease, digest=event.digest, replaces=replaces)
     return tuple(draws.values())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.ledger import EventKind
+from marginweave.tasks.budget.ledger.keyring import Keyring, key_id, sealing_key
 
 GENESIS = "0" * 64
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
@@ -21,27 +22,35 @@ def row_hash(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{row['prev_hash']}{text}".encode()).hexdigest()
 
 
-def seal(columns: Mapping[str, str | None], *, seq: int, prev_hash: str, key: bytes) -> dict[str, Any]:
-    """A complete row: `columns` with its number, its hashes and mac = HMAC-SHA256(key, row_hash)."""
+def seal(
+    columns: Mapping[str, str | None], *, seq: int, prev_hash: str, keys: Keyring, sealed_by: str
+) -> dict[str, Any]:
+    """A complete row: `columns` with its number, its hashes and its seal under the key of id `sealed_by`.
+
+    Raises:
+        BudgetError: that key is not in the ring.
+    """
     row: dict[str, Any] = {**columns, "seq": seq, "prev_hash": prev_hash}
     row["row_hash"] = row_hash(row)
-    row["mac"] = _mac(row["row_hash"], key)
+    row["mac"] = keys.mac(sealed_by, row["row_hash"])
+    if row["mac"] is None:
+        raise BudgetError(f"the ledger is sealed with key {sealed_by}, which is not in the key ring: restore it")
     return row
 
 
-def check_row(row: Mapping[str, Any], key: bytes) -> None:
-    """Refuse a row that was changed since it was sealed, or sealed with another key.
+def check_row(row: Mapping[str, Any], keys: Keyring) -> None:
+    """Refuse a row that was changed since it was sealed, or sealed with a key outside the ring.
 
     Raises:
         BudgetError: the hash or the seal does not fit.
     """
-    if not hmac.compare_digest(str(row["mac"]).encode(), _mac(str(row["row_hash"]), key).encode()):
+    if not keys.seals(str(row["mac"]), str(row["row_hash"])):
         raise BudgetError(f"row {row['seq']} of the ledger is not sealed with this key: wrong key, or a changed row")
     if row["row_hash"] != row_hash(row):
         raise BudgetError(f"row {row['seq']} of the ledger was changed after it was written")
 
 
-def check_chain(rows: Sequence[Mapping[str, Any]], key: bytes) -> None:
+def check_chain(rows: Sequence[Mapping[str, Any]], keys: Keyring) -> None:
     """Refuse a sequence of all rows, oldest first, of which one was changed, removed, inserted or moved.
 
     Rows removed from the end leave no trace here.
@@ -49,13 +58,27 @@ def check_chain(rows: Sequence[Mapping[str, Any]], key: bytes) -> None:
     Raises:
         BudgetError: names the first row that does not fit.
     """
-    previous = GENESIS
+    previous, sealed_by = GENESIS, ""
     for number, row in enumerate(rows, start=1):
-        check_row(row, key)
+        check_row(row, keys)
         if row["seq"] != number or row["prev_hash"] != previous:
             raise BudgetError(f"the ledger is broken before row {row['seq']}: a row is missing or out of place")
-        previous = row["row_hash"]
+        previous, sealed_by = row["row_hash"], check_key(row, sealed_by, keys)
 
 
-def _mac(hash_hex: str, key: bytes) -> str:
-    return hmac.digest(key, hash_hex.encode(), hashlib.sha256).hex()
+def check_key(row: Mapping[str, Any], sealed_by: str, keys: Keyring) -> str:
+    """The id of the key in use from this row on: `sealed_by`, that of the row before, or a rotation's; first the root's.
+
+    Raises:
+        BudgetError: the key changes without a rotation: somebody holds a retired key, or the ring is out of order.
+    """
+    found = sealing_key(str(row["mac"]))
+    if row["kind"] == EventKind.KEY_ROTATED:
+        rotated = json.loads(row["body"])
+        fits = rotated.get("new") == found and keys.may_follow(found, sealed_by)
+    else:
+        first = not sealed_by and (not keys.keys or found == key_id(keys.root))
+        fits = found == sealed_by or first
+    if not fits:
+        raise BudgetError(f"row {row['seq']} of the ledger is sealed with key {found}, which was not in use: wrong key")
+    return found

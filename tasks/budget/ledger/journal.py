@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, create_engine, event, func, insert, select
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Connection, Engine, Select, func, insert, select
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import Event
 from marginweave.tasks.budget.ledger.chain import GENESIS, check_chain, check_row, seal
+from marginweave.tasks.budget.ledger.engines import connected
+from marginweave.tasks.budget.ledger.keyring import Keyring, key_id, sealing_key
+from marginweave.tasks.budget.ledger.location import LedgerLocation
 from marginweave.tasks.budget.ledger.tables import ACCOUNTS, EVENTS, columns_of, event_of
-
-_BUSY_SECONDS = 60.0
-
-
-def sqlite_engine(location: Path) -> Engine:
-    """An engine for the existing file at `location`: synchronous=FULL, foreign keys, IMMEDIATE writers.
-
-    A connection lives for one transaction, so that an engine may cross a fork.
-    """
-    address = f"{location.absolute().as_uri()}?mode=rw"  # rw: never creates
-
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-
-    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: sqlite3.Connection, _record: Any) -> None:
-        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        writing = connection.get_execution_options().get("writing", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
-
-    return engine
+from marginweave.tasks.budget.ledger.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +24,7 @@ class Journal:
     """The ledger inside one transaction. Nothing read here is unauthenticated, nothing written unsealed."""
 
     connection: Connection
-    key: bytes
+    key: Keyring
 
     def release_events(self, release: str) -> tuple[Event, ...]:
         """All events of one release, oldest first, each checked by its own seal.
@@ -74,6 +47,14 @@ class Journal:
         check_chain(rows, self.key)
         return tuple(map(event_of, rows))
 
+    def view(self, known: View) -> View:
+        """The whole ledger, of which only the rows behind `known` are read and checked.
+
+        Raises:
+            BudgetError: as `all_events`, or the newest row of `known` is not there any more.
+        """
+        return known.with_rows(self._rows(select(EVENTS).where(EVENTS.c.seq >= known.seq)), self.key)
+
     def check_newest(self) -> None:
         """Refuse a ledger whose newest row the key does not verify, or that has no row at all.
 
@@ -82,25 +63,51 @@ class Journal:
         """
         row = self._newest()
         if row is None:
-            raise BudgetError("the ledger is empty: it has lost its rows")
+            raise BudgetError("the ledger is empty: it has lost its rows, or no account was ever opened")
 
-    def append(self, entry: Event) -> None:
-        """Add `entry` as the newest row, behind a newest row that this key has sealed.
+    def is_empty(self) -> bool:
+        """Whether there is no row, authentic or not."""
+        return self.connection.execute(select(func.count()).select_from(EVENTS)).scalar_one() == 0
+
+    def append(self, entry: Event, *, sealed_by: str | None = None) -> None:
+        """Add `entry` as the newest row, sealed with the key in use, or with `sealed_by` from here on.
 
         Raises:
-            BudgetError: the key does not verify the newest row.
+            BudgetError: no key of the ring verifies the newest row.
+        """
+        self.append_all([entry], sealed_by=sealed_by)
+
+    def append_all(self, entries: Sequence[Event], *, sealed_by: str | None = None) -> None:
+        """Add `entries` in their order, as `append` does.
+
+        Raises:
+            BudgetError: no key of the ring verifies the newest row.
         """
         newest = self._newest()
-        seq, previous = (1, GENESIS) if newest is None else (newest["seq"] + 1, newest["row_hash"])
-        self.connection.execute(
-            insert(EVENTS).values(seal(columns_of(entry), seq=seq, prev_hash=previous, key=self.key))
-        )
+        seq, previous = (0, GENESIS) if newest is None else (newest["seq"], newest["row_hash"])
+        name = sealed_by or self._sealing_key(newest)
+        rows = []
+        for number, entry in enumerate(entries, start=seq + 1):
+            rows.append(seal(columns_of(entry), seq=number, prev_hash=previous, keys=self.key, sealed_by=name))
+            previous = rows[-1]["row_hash"]
+        self.connection.execute(insert(EVENTS), rows)
+
+    def sealing_key(self) -> str:
+        """The id of the key in use, which sealed the newest row.
+
+        Raises:
+            BudgetError: no key of the ring verifies the newest row.
+        """
+        return self._sealing_key(self._newest())
 
     def add_account(self, entry: Event) -> None:
         """Add an account and its OPENED event."""
         next_seq = select(func.max(EVENTS.c.seq) + 1).scalar_subquery()
         self.connection.execute(insert(ACCOUNTS).values(dataset=entry.account, opened=next_seq))
         self.append(entry)
+
+    def _sealing_key(self, newest: dict[str, Any] | None) -> str:
+        return (sealing_key(newest["mac"]) if newest else "") or key_id(self.key.root)
 
     def _newest(self) -> dict[str, Any] | None:
         rows = self._rows(select(EVENTS).where(EVENTS.c.seq == select(func.max(EVENTS.c.seq)).scalar_subquery()))
@@ -114,16 +121,11 @@ class Journal:
 
 
 @contextmanager
-def transaction(engine: Engine, location: Path, key: bytes, *, writing: bool) -> Iterator[Journal]:
-    """One transaction, committed at the end of the block and undone by an exception in it.
+def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writing: bool) -> Iterator[Journal]:
+    """The ledger inside one transaction of `connected`.
 
     Raises:
-        BudgetError: the database cannot be read or written (missing, busy, damaged, read-only, disk full).
+        BudgetError: as `connected`.
     """
-    try:
-        with engine.connect() as plain:
-            connection = plain.execution_options(writing=writing)
-            with connection.begin():
-                yield Journal(connection=connection, key=key)
-    except DBAPIError as error:
-        raise BudgetError(f"the ledger {location} cannot be used: {error.orig}") from None
+    with connected(engine, location, writing=writing) as connection:
+        yield Journal(connection=connection, key=key)

@@ -1,9 +1,7 @@
-"""The key that seals the ledger: from the environment, or from a file beside the database that only `create` makes."""
+"""The key that seals the ledger: from the environment, or from a file that only `create` makes; never in the database."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 import re
 import secrets
@@ -11,33 +9,38 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.tasks.budget.ledger.keyring import Keyring
+from marginweave.tasks.budget.ledger.location import LedgerLocation, PostgresLocation
 
 KEY_VARIABLE = "MARGINWEAVE_LEDGER_KEY"
 KEY_BYTES = 32
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){32,}")
 
 
-def key_file(location: Path) -> Path:
-    """The key file of the ledger at `location`."""
-    return location.with_name("ledger.key")
+def key_file(location: LedgerLocation) -> Path:
+    """The key file of the ledger at `location`: beside a file, or where the location of a database says."""
+    return location.key_file if isinstance(location, PostgresLocation) else location.with_name("ledger.key")
 
 
-def environment_key(environment: Mapping[str, str]) -> bytes | None:
-    """The key in MARGINWEAVE_LEDGER_KEY, or None where it is not set.
+def environment_key(environment: Mapping[str, str]) -> Keyring | None:
+    """The keys in MARGINWEAVE_LEDGER_KEY, oldest first with commas between, or None where it is not set.
 
     Raises:
-        InputError: it is not hexadecimal, or shorter than 32 bytes.
+        InputError: one is not hexadecimal, or shorter than 32 bytes.
     """
     text = environment.get(KEY_VARIABLE, "")
     if not text:
         return None
-    if not _HEX.fullmatch(text):
-        raise InputError(f"{KEY_VARIABLE} must be at least {2 * KEY_BYTES} hexadecimal digits, two a byte")
-    return bytes.fromhex(text)
+    keys = text.split(",")
+    if not all(map(_HEX.fullmatch, keys)):
+        raise InputError(
+            f"{KEY_VARIABLE} must be at least {2 * KEY_BYTES} hexadecimal digits, two a byte, for each key"
+        )
+    return Keyring(tuple(map(bytes.fromhex, keys)))
 
 
-def load_key(location: Path, environment: Mapping[str, str], command: str) -> bytes:
-    """The key of the ledger at `location`; nothing is created.
+def load_key(location: LedgerLocation, environment: Mapping[str, str], command: str) -> Keyring:
+    """The keys of the ledger at `location`; nothing is created.
 
     Raises:
         BudgetError: no key, a key others can read, or a key file that holds no key.
@@ -49,7 +52,7 @@ def load_key(location: Path, environment: Mapping[str, str], command: str) -> by
     place = key_file(location)
     try:
         mode = place.stat().st_mode
-        text = place.read_text(encoding="ascii").strip()
+        keys = place.read_text(encoding="ascii").split()
     except FileNotFoundError:
         raise BudgetError(
             f"the ledger's key is neither in {KEY_VARIABLE} nor at {place}; "
@@ -59,20 +62,15 @@ def load_key(location: Path, environment: Mapping[str, str], command: str) -> by
         raise BudgetError(f"the ledger's key at {place} cannot be read") from None
     if os.name == "posix" and mode & 0o077:
         raise BudgetError(f"the ledger's key at {place} must be readable by its owner alone; chmod 600 {place}")
-    if not _HEX.fullmatch(text):
+    if not keys or not all(map(_HEX.fullmatch, keys)):
         raise BudgetError(f"the file {place} holds no ledger key")
-    return bytes.fromhex(text)
+    return Keyring(tuple(map(bytes.fromhex, keys)))
 
 
-def make_key_file(location: Path) -> None:
-    """Write a fresh random key of 32 bytes beside the database, mode 0600; never over another one."""
-    descriptor = os.open(key_file(location), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def make_key_file(place: Path) -> None:
+    """Write a fresh random key of 32 bytes to `place`, mode 0600; never over another one."""
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as stream:
         stream.write(secrets.token_hex(KEY_BYTES) + "\n")
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def subkey(key: bytes, purpose: str) -> bytes:
-    """A key for one purpose: HMAC-SHA256(key, "marginweave:" + purpose); 32 bytes."""
-    return hmac.digest(key, f"marginweave:{purpose}".encode(), hashlib.sha256)

@@ -5,11 +5,47 @@ from __future__ import annotations
 from datetime import datetime
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import TRANSITIONS, Event, EventKind, State
+from marginweave.schemas.ledger import SPARE_PREFIX, TRANSITIONS, DrawRecord, Event, EventKind, ReleaseRecord, State
+from marginweave.tasks.budget.ledger.books import releases_of
 from marginweave.tasks.budget.ledger.checks import release_in
 from marginweave.tasks.budget.ledger.journal import Journal
 
 LEDGER_ACTOR = "marginweave"
+
+
+def take_lease(journal: Journal, release_id: str, lease: str, *, now: datetime) -> None:
+    """Append the row that makes `lease` the current one of the release.
+
+    Raises:
+        BudgetError: no such release, one that is published, or a lease that was used before.
+    """
+    record = release_in(journal, release_id)
+    if record.outputs:
+        raise BudgetError(f"release {release_id} is published; there is nothing left to draw or to finish")
+    if any(event.kind == EventKind.LEASED and event.lease == lease for event in journal.release_events(release_id)):
+        raise BudgetError(f"the lease of an attempt at release {release_id} must be new")
+    journal.append(
+        Event(
+            kind=EventKind.LEASED,
+            actor=LEDGER_ACTOR,
+            created=now,
+            account=record.dataset,
+            release=release_id,
+            lease=lease,
+        )
+    )
+
+
+def check_lease(record: ReleaseRecord, lease: str) -> None:
+    """Refuse every attempt but the newest.
+
+    Raises:
+        BudgetError: no lease was taken, or another one since.
+    """
+    if record.lease is None:
+        raise BudgetError(f"release {record.release} has no lease; an attempt takes one before it draws")
+    if record.lease != lease:
+        raise BudgetError(f"another attempt has taken over release {record.release}; this one may not go on")
 
 
 def move_draw(
@@ -21,20 +57,30 @@ def move_draw(
     now: datetime,
     lease: str | None = None,
     digest: str | None = None,
+    replaces: str | None = None,
 ) -> None:
-    """Append the row that brings draw `name` to `target`; a draw that was begun moves under its own lease only.
+    """Append the row that brings draw `name` to `target`; only giving back needs no lease.
+
+    The row keeps the lease under which the draw was begun, which names its file; who adopts it stands in the body.
 
     Raises:
-        BudgetError: no such release or draw, a transition that does not exist, or another lease.
+        BudgetError: no such release or draw, a transition that does not exist, a lease that is not the current one, or a
+            spare begun for a draw that is not lost.
     """
     record = release_in(journal, release_id)
     draw = record.draw(name)
     if draw is None:
         raise BudgetError(f"release {release_id} has no draw {name}")
+    if target != State.RETURNED:
+        check_lease(record, lease or "")
     if (draw.state, target) not in TRANSITIONS:
         raise BudgetError(f"draw {name} of release {release_id} is {draw.state}; it cannot become {target}")
-    if draw.state == State.DRAWN and draw.lease != lease:
-        raise BudgetError(f"draw {name} of release {release_id} was begun under another lease")
+    body: dict[str, str | None] = {}
+    if target == State.DRAWN:
+        _check_replacement(record, draw, replaces)
+        body = {} if replaces is None else {"replaces": replaces}
+    elif target != State.RETURNED and draw.lease != lease:
+        body = {"by": lease}
     journal.append(
         Event(
             kind=EventKind(target.value),
@@ -43,7 +89,34 @@ def move_draw(
             account=record.dataset,
             release=release_id,
             draw=name,
-            lease=lease,
+            lease=lease if target == State.DRAWN else draw.lease,
             digest=digest,
+            body=body,
         )
     )
+
+
+def expire(journal: Journal, before: datetime, *, now: datetime) -> tuple[str, ...]:
+    """Append the rows that give back everything RESERVED in releases whose newest row is older than `before`."""
+    events = journal.all_events()
+    newest = {event.release: event.created for event in events if event.release is not None}
+    expired = []
+    for name, record in releases_of(events).items():
+        reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED]
+        if reserved and newest[name] < before:
+            for draw in reserved:
+                move_draw(journal, name, draw, State.RETURNED, now=now)
+            expired.append(name)
+    return tuple(expired)
+
+
+def _check_replacement(record: ReleaseRecord, draw: DrawRecord, replaces: str | None) -> None:
+    if draw.is_spare != (replaces is not None):
+        raise BudgetError(
+            f"draw {draw.name} of release {record.release}: spares alone are begun for another, lost draw"
+        )
+    if replaces is None:
+        return
+    standing = None if replaces.startswith(SPARE_PREFIX) else record.standing(replaces)
+    if standing is None or standing.state != State.CHARGED_LOST:
+        raise BudgetError(f"draw {replaces} of release {record.release} is not lost; no spare replaces it")

@@ -1,4 +1,4 @@
-"""The two tables of the ledger and the triggers that make them append-only. An amount of budget is text, never a float."""
+"""The two tables of the ledger, as the newest migration leaves them. An amount of budget is text, never a float."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, Table, Text, event
+from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, Table, Text
 
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.ledger import Event, EventKind
 
+SCHEMA_VERSION = "0001"  # the newest migration
 METADATA = MetaData()
 
 ACCOUNTS = Table(
@@ -43,25 +44,6 @@ EVENTS = Table(
     Column("mac", Text, nullable=False),
     Index("events_by_release", "release"),
 )
-
-# The insert triggers stop INSERT OR REPLACE, which deletes without firing a delete trigger.
-_INSERT_GUARDS = {
-    "accounts": "EXISTS (SELECT 1 FROM accounts WHERE dataset = NEW.dataset)",
-    "events": "NEW.seq <> (SELECT coalesce(max(seq), 0) + 1 FROM events)",
-}
-
-
-def _forbid_changes(table: Table, connection: Connection, **_: Any) -> None:
-    for name, clause in (("update", "UPDATE"), ("delete", "DELETE"), ("replace", "INSERT")):
-        when = f"WHEN {_INSERT_GUARDS[table.name]} " if clause == "INSERT" else ""
-        connection.exec_driver_sql(
-            f"CREATE TRIGGER {table.name}_no_{name} BEFORE {clause} ON {table.name} {when}"
-            "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-        )
-
-
-for _table in (ACCOUNTS, EVENTS):
-    event.listen(_table, "after_create", _forbid_changes)
 
 
 def columns_of(entry: Event) -> dict[str, str | None]:

@@ -35,8 +35,14 @@ def draw_store(folder: RunFolder) -> DrawStore:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    """A ledger in which release `r` has the reserved draws count, level-1 and level-2."""
+def spares() -> int:
+    """How many lost draws release `r` keeps room for."""
+    return 0
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, spares: int) -> Ledger:
+    """A ledger in which attempt `A` at release `r` has the reserved draws count, level-1 and level-2."""
     cost = Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"))
     draws = tuple(
         PlannedDraw(name=name, mechanism="rounded-gaussian", length=i, parameter=10.0, cost=cost)
@@ -50,6 +56,7 @@ def ledger(tmp_path: Path) -> Ledger:
         delta_threshold=0.0,
         spent_epsilon=1.0,
         draws=draws,
+        spares=spares,
     )
     made = Ledger.create(tmp_path / "ledger" / "ledger.sqlite", environment={})
     made.open_account(
@@ -66,4 +73,5 @@ def ledger(tmp_path: Path) -> Ledger:
         unit="row",
         actor="steward",
     )
+    made.take_lease("r", "A")
     return made

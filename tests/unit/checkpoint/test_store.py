@@ -17,6 +17,7 @@ from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.seals import open_seal, seal
 from marginweave.tasks.checkpoint.store import Store, address
+from tests.support.draws import stage_draw
 
 
 def _only_file(folder: Path) -> Path:
@@ -81,7 +82,7 @@ def test_any_damage_is_found(data: st.DataObject, payload: bytes) -> None:
         folder.create()
         store, draws = Store(folder.private, b"k" * 32), DrawStore(folder, b"k" * 32)
         store.put("encode", "address", payload)
-        digest = draws.stage("r", "count", "lease", payload)
+        digest = stage_draw(draws, "r", "count", "lease", payload)
         for place in (store.place("encode", "address"), draws.place("count", "lease")):
             whole = place.read_bytes()
             position = data.draw(st.integers(0, len(whole) - 1))
@@ -116,7 +117,7 @@ def test_files_of_another_place_or_key_are_refused(folder: RunFolder, store: Sto
     stolen.place("encode", "a").write_bytes(whole)
     with pytest.raises(StageError):
         stolen.get("encode", "a")
-    draw_store.stage("r", "count", "A", b"draw")
+    stage_draw(draw_store, "r", "count", "A", b"draw")
     whole = draw_store.place("count", "A").read_bytes()
     for name, lease in (("count", "B"), ("level-1", "A")):
         draw_store.place(name, lease).write_bytes(whole)
@@ -128,9 +129,9 @@ def test_files_of_another_place_or_key_are_refused(folder: RunFolder, store: Sto
 
 def test_a_draw_is_never_written_over(draw_store: DrawStore) -> None:
     """The second draw of one lease is refused, even of equal bytes."""
-    digest = draw_store.stage("r", "count", "A", b"draw")
-    with pytest.raises(StageError, match="never written over"):
-        draw_store.stage("r", "count", "A", b"draw")
+    digest = stage_draw(draw_store, "r", "count", "A", b"draw")
+    with pytest.raises(StageError, match="must be new"):
+        stage_draw(draw_store, "r", "count", "A", b"draw")
     assert digest == draw_store.digest("r", "count", "A", b"draw")
 
 
@@ -139,7 +140,7 @@ def test_private_files_are_the_owners_alone(folder: RunFolder, store: Store, dra
     before = os.umask(0)
     try:
         store.put("encode", "a", b"payload")
-        draw_store.stage("r", "count", "A", b"draw")
+        stage_draw(draw_store, "r", "count", "A", b"draw")
     finally:
         os.umask(before)
     for path in (_only_file(folder.private), _only_file(folder.draws)):
@@ -158,7 +159,7 @@ def test_full_or_read_only_disk_names_the_place(
 
     for write, place in (
         (lambda: store.put("encode", "a", b"secret"), store.place("encode", "a")),
-        (lambda: draw_store.stage("r", "count", "A", b"secret"), draw_store.place("count", "A")),
+        (lambda: stage_draw(draw_store, "r", "count", "A", b"secret"), draw_store.place("count", "A")),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(os, call, fail)

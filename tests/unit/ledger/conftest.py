@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from marginweave.schemas.budget import BudgetPlan, Cost, Neighbors, PlannedDraw, amount
 from marginweave.schemas.ledger import Account, ReleaseRecord
 from marginweave.tasks.budget.ledger import Ledger
+from tests.support.postgres import Server, postgres_server
 
 MakePlan = Callable[..., BudgetPlan]
 Reserve = Callable[..., ReleaseRecord]
@@ -18,8 +20,23 @@ Reserve = Callable[..., ReleaseRecord]
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("MARGINWEAVE_LEDGER", "MARGINWEAVE_LEDGER_KEY"):
-        monkeypatch.delenv(variable, raising=False)
+    for name in [name for name in os.environ if name.startswith("MARGINWEAVE_LEDGER")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with postgres_server() as started:
+        yield started
+
+
+@pytest.fixture
+def database(server: Server, tmp_path: Path) -> dict[str, str]:
+    """The environment of a ledger in a fresh database; its key is in a file of the test's own."""
+    return {
+        "MARGINWEAVE_LEDGER": server.database(),
+        "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "keys" / "postgresql.key"),
+    }
 
 
 @pytest.fixture

@@ -84,6 +84,7 @@ def test_reservation_books_every_draw(ledger, reserve, plan, location) -> None:
 def test_same_release_again_is_free(ledger, reserve, location) -> None:
     """Same id, plan and source return the record as it stands and book nothing."""
     reserve()
+    ledger.take_lease("first", "lease")
     ledger.begin_draw("first", "count", "lease")
     before = _kinds(location)
     assert reserve() == ledger.release("first")
@@ -119,7 +120,7 @@ def test_one_source_has_one_account(ledger, reserve, account) -> None:
     """The same bytes under a second account would have a second budget for the same people."""
     ledger.open_account(replace(account, dataset="twin"), actor="steward")
     reserve()
-    with pytest.raises(BudgetError, match=r"account affairs.*`marginweave ledger alias`"):
+    with pytest.raises(BudgetError, match=r"account affairs.*marginweave ledger alias twin affairs"):
         reserve("second", dataset="twin")
     reserve("second", dataset="twin", source_digest="other bytes")
 
@@ -293,12 +294,13 @@ def test_forecast_is_what_the_reservation_brings(ledger, reserve, plan, location
 def test_finish_books_outputs_once(ledger, reserve, location) -> None:
     """A publication needs every draw settled, is booked once for the same files, and again for new ones."""
     reserve()
+    ledger.take_lease("first", "lease")
     with pytest.raises(BudgetError, match="count, level-1, level-2"):
-        ledger.finish("first", {"a.csv": "0" * 64})
+        ledger.finish("first", "lease", {"a.csv": "0" * 64})
     ledger.give_back("first", ["level-1", "level-2"])
     ledger.begin_draw("first", "count", "lease")
     ledger.commit_draw("first", "count", "lease", "digest", tainted=False)
     for digest, rows in (("0" * 64, 1), ("0" * 64, 1), ("1" * 64, 2)):
-        ledger.finish("first", {"a.csv": digest})
+        ledger.finish("first", "lease", {"a.csv": digest})
         assert sum(kind == "PUBLISHED" for kind, _ in _kinds(location)) == rows
         assert ledger.release("first").outputs == {"a.csv": digest}

@@ -21,8 +21,9 @@ MOVES = {
     "commit": lambda ledger, name, lease: ledger.commit_draw("r", name, lease, f"digest-{lease}", tainted=False),
     "lose": lambda ledger, name, lease: ledger.lose_draw("r", name, lease),
     "return": lambda ledger, name, _: ledger.give_back("r", [name]),
+    "take": lambda ledger, _, lease: ledger.take_lease("r", lease),
 }
-# state, move → state; everything else is refused. DRAWN moves need the lease that drew.
+# state, move → state; everything else is refused. Every move but giving back needs the current lease; each is taken once.
 TABLE = {
     ("RESERVED", "begin"): "DRAWN",
     ("RESERVED", "return"): "RETURNED",
@@ -35,7 +36,7 @@ TABLE = {
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(MOVES)), st.sampled_from(["count", "level-1"]), st.sampled_from(["A", "B"])),
-        max_size=9,
+        max_size=12,
     )
 )
 def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]]) -> None:
@@ -56,6 +57,7 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
     )
     states = {"count": "RESERVED", "level-1": "RESERVED"}
     leases: dict[str, str] = {}
+    taken: list[str] = []
     with TemporaryDirectory() as folder:
         ledger = Ledger.create(Path(folder) / "ledger.sqlite", environment={})
         ledger.open_account(
@@ -67,53 +69,62 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
         )
         for move, name, lease in moves:
             target = TABLE.get((states[name], move))
-            if states[name] == "DRAWN" and leases[name] != lease:
+            if move == "take":
+                target = None if lease in taken else states[name]
+            elif move != "return" and taken[-1:] != [lease]:
                 target = None
             if target is None:
                 with pytest.raises(BudgetError):
                     MOVES[move](ledger, name, lease)
-            else:
-                MOVES[move](ledger, name, lease)
-                states[name] = target
+                continue
+            MOVES[move](ledger, name, lease)
+            states[name] = target
+            if move == "take":
+                taken.append(lease)
+            elif move == "begin":
                 leases[name] = lease
         record = ledger.release("r")
         assert record is not None
         assert {draw.name: draw.state.value for draw in record.draws} == states
         charged = sum(state != "RETURNED" for state in states.values())
         assert record.charged == Cost(mu2=cost.mu2 * charged, rho=cost.rho * charged, delta=cost.delta * charged)
-        assert all(d.digest == f"digest-{leases[d.name]}" for d in record.draws if d.state == State.COMMITTED)
+        assert record.lease == (taken[-1] if taken else None)
+        # a draw keeps the lease that drew it, whoever commits it: its file has that name
+        assert {d.name: d.lease for d in record.draws if d.state in {"DRAWN", "COMMITTED", "CHARGED_LOST"}} == leases
+        assert all(d.digest in {"digest-A", "digest-B"} for d in record.draws if d.state == State.COMMITTED)
         ledger.verify()
 
 
 def test_one_of_many_begins_a_draw(ledger, reserve) -> None:
-    """Twelve processes begin the same draw at once: one succeeds, and the row names its lease."""
+    """Twelve processes with one lease begin the same draw at once: one succeeds."""
     reserve()
+    ledger.take_lease("first", "lease")
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(12)
     winners = context.Queue()
 
-    def begin(lease: str) -> None:
+    def begin() -> None:
         barrier.wait()
         try:
-            ledger.begin_draw("first", "count", lease)
-            winners.put(lease)
+            ledger.begin_draw("first", "count", "lease")
+            winners.put(True)
         except BudgetError:
-            winners.put(None)
+            winners.put(False)
 
-    processes = [context.Process(target=begin, args=(f"lease-{i}",)) for i in range(12)]
+    processes = [context.Process(target=begin) for _ in range(12)]
     for process in processes:
         process.start()
     results = [winners.get(timeout=60) for _ in processes]
     for process in processes:
         process.join()
-    won = [lease for lease in results if lease]
-    assert len(won) == 1
-    assert ledger.release("first").draw("count").lease == won[0]
+    assert sum(results) == 1
+    assert ledger.release("first").draw("count").lease == "lease"
 
 
 def test_tainted_draws_are_never_committed(ledger, reserve) -> None:
     """Noise of a test's generator does not become a release."""
     reserve()
+    ledger.take_lease("first", "lease")
     ledger.begin_draw("first", "count", "lease")
     with pytest.raises(BudgetError, match="tainted"):
         ledger.commit_draw("first", "count", "lease", "digest", tainted=True)
@@ -123,6 +134,7 @@ def test_tainted_draws_are_never_committed(ledger, reserve) -> None:
 def test_giving_back_is_all_or_none(ledger, reserve) -> None:
     """One draw that was begun keeps the others reserved."""
     reserve()
+    ledger.take_lease("first", "lease")
     ledger.begin_draw("first", "level-2", "lease")
     with pytest.raises(BudgetError, match="level-2 of release first is DRAWN; it cannot become RETURNED"):
         ledger.give_back("first", ["level-1", "level-2"])
@@ -132,6 +144,7 @@ def test_giving_back_is_all_or_none(ledger, reserve) -> None:
 def test_unknown_releases_and_draws_are_refused(ledger, reserve) -> None:
     """Nothing is drawn that was not reserved."""
     reserve()
+    ledger.take_lease("first", "lease")
     with pytest.raises(BudgetError, match="no draw level-9"):
         ledger.begin_draw("first", "level-9", "lease")
     with pytest.raises(BudgetError, match="release other is not in the ledger"):

@@ -30,7 +30,7 @@ def test_place_is_the_users_or_the_declared_one(tmp_path: Path, monkeypatch: pyt
     assert ledger_location({"MARGINWEAVE_LEDGER": str(declared)}) == declared
 
 
-@pytest.mark.parametrize("text", ["postgresql://user:secret-word@host/db", "ledger.sqlite", "./a/ledger.sqlite"])
+@pytest.mark.parametrize("text", ["mysql://user:secret-word@host/db", "ledger.sqlite", "./a/ledger.sqlite"])
 def test_urls_and_relative_places_are_refused(text: str) -> None:
     """A place that depends on the folder, or that this version cannot use, is bad input; passwords stay unsaid."""
     with pytest.raises(InputError, match=r"MARGINWEAVE_LEDGER \(.*\) must be") as error:

@@ -19,6 +19,7 @@ SEALS = ("prev_hash", "row_hash", "mac")
 def booked(ledger, reserve) -> Ledger:
     """A ledger with a draw of every column filled."""
     reserve()
+    ledger.take_lease("first", "lease")
     ledger.begin_draw("first", "count", "lease")
     ledger.commit_draw("first", "count", "lease", "ab" * 32, tainted=False)
     return ledger

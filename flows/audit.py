@@ -1,0 +1,183 @@
+"""The files of the home against the ledger: kept checkpoints, draws, and what was released."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from marginweave.flows.preparation import begun_with
+from marginweave.schemas.configuration import EXAMPLE_PREFIX
+from marginweave.schemas.errors import AuditError, MarginweaveError, StageError
+from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.schemas.manifest import Manifest, RunState
+from marginweave.tasks.budget.ledger.audit import AuditedLedger
+from marginweave.tasks.budget.ledger.keyring import Keyring, subkey
+from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.files import read_file
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.seals import open_seal
+
+_DRAWN = frozenset({State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedFiles:
+    """How many runs and files were as the ledger has them, and which runs could not be looked at."""
+
+    runs: int
+    files: int
+    in_progress: tuple[str, ...]
+
+
+def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: bool) -> AuditedFiles:
+    """Check the runs below `home` that answer to this ledger; without a key, their released files alone.
+
+    Raises:
+        AuditError: the first fault, naming run and file.
+    """
+    runs = files = 0
+    in_progress = []
+    place = home / "runs"
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        folder = RunFolder(path)
+        manifest = _manifest(folder)
+        if manifest is None or _is_example(folder, manifest) != example:
+            continue
+        with _still(folder) as still:
+            if not still:
+                in_progress.append(folder.run)
+                continue
+            try:
+                files += _audit_run(folder, manifest, audited, keys)
+            except StageError as error:
+                raise AuditError(str(error)) from None
+        runs += 1
+    return AuditedFiles(runs=runs, files=files, in_progress=tuple(in_progress))
+
+
+def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | None:
+    """The first run below `home` that was charged to `dataset` under a release that is not `known`, or None."""
+    place = home / "runs"
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        manifest = None
+        with suppress(StageError):  # a manifest that cannot be read is found by `audit_files`
+            manifest = RunFolder(path).read_manifest()
+        if manifest is None or manifest.dataset != dataset or manifest.release in known:
+            continue
+        if _was_charged(manifest) and not _is_example(RunFolder(path), manifest):
+            return manifest.run
+    return None
+
+
+def _audit_run(folder: RunFolder, manifest: Manifest, audited: AuditedLedger, keys: Keyring) -> int:
+    record = audited.releases.get(manifest.release)
+    if record is None:
+        if _was_charged(manifest) or any(_draw_files(folder)):
+            raise AuditError(
+                f"run {folder.run} was charged, but the ledger does not know its release {manifest.release}"
+            )
+        return 0
+    _check_identity(folder, manifest, record)
+    checked = _check_released(folder, manifest, record)
+    if keys.keys:
+        key = subkey(keys.root, "checkpoint")
+        checked += _check_draws(folder, manifest, record, DrawStore(folder, key))
+        checked += _check_stages(folder, manifest, key)
+    return checked
+
+
+def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> None:
+    for what, present, booked in (
+        ("run", manifest.run, record.run),
+        ("dataset", manifest.dataset, record.dataset),
+        ("configuration", manifest.configuration_digest, record.plan_digest),
+        ("source", manifest.source_digest, record.source_digest),
+    ):
+        if present != booked:
+            raise AuditError(f"{folder.manifest_file}: its {what} is not the one in the ledger")
+
+
+def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> int:
+    if manifest.state == RunState.FINISHED and manifest.outputs != dict(record.outputs):
+        raise AuditError(f"{folder.manifest_file}: its released files are not those in the ledger")
+    for name, digest in record.outputs.items():
+        content = read_file(folder.path / name)
+        if content is None or hashlib.sha256(content).hexdigest() != digest:
+            raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
+    return len(record.outputs)
+
+
+def _check_draws(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, store: DrawStore) -> int:
+    purged = not folder.private.exists() and manifest.state != RunState.RUNNING
+    places = {store.place(draw.name, draw.lease): draw for draw in record.draws if draw.lease and draw.state in _DRAWN}
+    for path in _draw_files(folder):
+        if path not in places:
+            raise AuditError(f"{path} is a draw that the ledger never charged")
+    committed = [(path, draw) for path, draw in places.items() if draw.state == State.COMMITTED]
+    for path, draw in () if purged else committed:
+        if store.read(record.release, draw.name, draw.lease or "", draw.digest) is None:
+            raise AuditError(f"{path} is missing, or is not the draw that was committed")
+    return 0 if purged else len(committed)
+
+
+def _check_stages(folder: RunFolder, manifest: Manifest, key: bytes) -> int:
+    """Checkpoints of deterministic stages, sealed with the run's private key or the public one of its configuration."""
+    public = hashlib.sha256(manifest.configuration.encode()).digest()
+    checked = 0
+    for entry in manifest.stages.values():
+        path = folder.path / entry.file
+        if entry.purged is not None or path.suffix != ".ckpt" or not path.parent.exists():
+            continue
+        stage = path.name.rpartition("-")[0]
+        sealed = read_file(path)
+        seal = key if path.is_relative_to(folder.private) else public
+        opened = None if sealed is None else open_seal(seal, ("stage", stage, entry.address), sealed)
+        if opened is None or opened[1] != entry.digest:
+            raise AuditError(f"{path} is missing, or is not the checkpoint that the manifest names")
+        checked += 1
+    return checked
+
+
+@contextmanager
+def _still(folder: RunFolder) -> Iterator[bool]:
+    """Whether no process works on the run, and none begins to while we look; nothing is written, not even a lock file."""
+    try:
+        lock = (folder.path / ".lock").open("rb")
+    except FileNotFoundError:
+        yield True
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+def _was_charged(manifest: Manifest) -> bool:
+    return bool(manifest.outputs) or any(entry.charged for entry in manifest.stages.values())
+
+
+def _is_example(folder: RunFolder, manifest: Manifest) -> bool:
+    """Whether the run was begun with public example data, which has a ledger of its own."""
+    try:
+        source = begun_with(folder.path.parent.parent, folder.run)[1]
+    except MarginweaveError:
+        source = manifest.source
+    return source.startswith(EXAMPLE_PREFIX)
+
+
+def _draw_files(folder: RunFolder) -> list[Path]:
+    return sorted(folder.draws.glob("*.draw")) if folder.draws.is_dir() else []
+
+
+def _manifest(folder: RunFolder) -> Manifest | None:
+    try:
+        return folder.read_manifest()
+    except StageError as error:
+        raise AuditError(str(error)) from None

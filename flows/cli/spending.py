@@ -1,0 +1,81 @@
+"""How `ledger show` prints an account: what is left, and what was spent by release, stage and mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from rich.table import Table
+
+from marginweave.schemas.budget import Cost
+from marginweave.schemas.ledger import CHARGED, AccountTotal, DrawRecord, ReleaseRecord, State
+
+_AMOUNTS = ("mu²", "rho", "delta")
+
+
+def tidy(value: Decimal | float) -> str:
+    """An amount with four digits; 0 for nothing."""
+    return f"{float(value):.4g}"
+
+
+def scientific(delta: Decimal | float) -> str:
+    """A delta in scientific form with at most three digits; 0 for nothing."""
+    mantissa, _, exponent = f"{float(delta):.2e}".partition("e")
+    return "0" if not float(delta) else f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
+
+
+def left(total: AccountTotal, largest: float) -> str:
+    """One sentence on what is left at the cap's delta; `largest` is the epsilon that one more release may have."""
+    from marginweave.tasks.budget.ledger.admission import rounded_down
+
+    difference = max(0.0, float(total.account.epsilon) - total.epsilon)
+    return (
+        f"left at delta {scientific(total.delta)}: epsilon {rounded_down(difference)} below the cap; one more release of "
+        f"Gaussian draws may have epsilon {rounded_down(largest)}"
+    )
+
+
+def by_release(releases: Sequence[ReleaseRecord]) -> Table:
+    """One line a release: what it was planned to be, and what it is charged."""
+    table = Table("run", "epsilon", "at delta", *_AMOUNTS, "draws", "lost", box=None, pad_edge=False)
+    for record in releases:
+        charged = [draw for draw in record.draws if draw.state in CHARGED]
+        planned = (tidy(record.epsilon), scientific(record.delta))
+        table.add_row(record.run, *planned, *_amounts(record.charged), str(len(charged)), _lost(charged))
+    return table
+
+
+def by_stage(releases: Sequence[ReleaseRecord]) -> Table:
+    """One line a stage and mechanism, over all releases: what is charged, and its share of mu²."""
+    groups: dict[tuple[str, str], list[DrawRecord]] = {}
+    for draw in (draw for record in releases for draw in record.draws if draw.state in CHARGED):
+        groups.setdefault((_stage(draw), draw.mechanism), []).append(draw)
+    whole = sum((record.charged for record in releases), Cost()).mu2
+    table = Table("stage", "mechanism", *_AMOUNTS, "share", "draws", "lost", box=None, pad_edge=False)
+    for (stage, mechanism), draws in sorted(groups.items()):
+        cost = sum((draw.cost for draw in draws), Cost())
+        share = f"{float(100 * cost.mu2 / whole):.1f}%" if whole else ""
+        table.add_row(stage, mechanism, *_amounts(cost), share, str(len(draws)), _lost(draws))
+    return table
+
+
+def by_draw(record: ReleaseRecord) -> Table:
+    """One line a draw of a release, with its state."""
+    table = Table("draw", "state", "mechanism", *_AMOUNTS, box=None, pad_edge=False)
+    for draw in record.draws:
+        table.add_row(draw.name, draw.state, draw.mechanism, *_amounts(draw.cost))
+    return table
+
+
+def _lost(draws: Sequence[DrawRecord]) -> str:
+    return str(sum(draw.state == State.CHARGED_LOST for draw in draws) or "")
+
+
+def _stage(draw: DrawRecord) -> str:
+    if draw.is_spare:
+        return "spare"
+    return f"length {draw.length}" if draw.length else "record count"
+
+
+def _amounts(cost: Cost) -> tuple[str, str, str]:
+    return tidy(cost.mu2), tidy(cost.rho), scientific(cost.delta)

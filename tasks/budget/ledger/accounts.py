@@ -1,0 +1,79 @@
+"""Accounts in the ledger: opened, capped, and what was spent of them."""
+
+from __future__ import annotations
+
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.schemas.ledger import Account, AccountTotal, Event, EventKind
+from marginweave.tasks.budget.ledger.admission import account_total, reserved_statement, total_with
+from marginweave.tasks.budget.ledger.books import account_body, cap_body
+from marginweave.tasks.budget.ledger.checks import account_in, check_cap, check_dataset
+from marginweave.tasks.budget.ledger.core import LedgerCore, now
+from marginweave.tasks.budget.ledger.location import opening_command
+
+
+class Accounts(LedgerCore):
+    """The methods of the ledger on accounts."""
+
+    def open_account(self, account: Account, *, actor: str) -> None:
+        """Open `account`; again with the same facts does nothing.
+
+        Raises:
+            BudgetError: it is open with other facts.
+            InputError: a name or number that breaks a rule.
+        """
+        check_dataset(account.dataset)
+        check_cap(float(account.epsilon), float(account.delta))
+        with self._writing() as journal:
+            present = self._view(journal).accounts.get(account.dataset)
+            if present is None:
+                body = account_body(account)
+                journal.add_account(
+                    Event(kind=EventKind.OPENED, actor=actor, created=now(), account=account.dataset, body=body)
+                )
+            elif account_body(present) != account_body(account):
+                raise BudgetError(
+                    f"account {account.dataset} is open with epsilon {present.epsilon:f}, delta {float(present.delta)!r}, "
+                    f"unit {present.unit}, neighbors {present.neighbors}; "
+                    "`marginweave ledger cap` changes a cap, the rest stays"
+                )
+
+    def change_cap(self, dataset: str, epsilon: float, delta: float, reason: str, actor: str) -> None:
+        """Set the cap of an account to (epsilon, delta); what was spent stays spent.
+
+        Raises:
+            BudgetError: no such account.
+            InputError: epsilon, delta or reason break a rule.
+        """
+        check_cap(float(epsilon), float(delta))
+        if not reason.strip():
+            raise InputError("reason must say why the cap is changed")
+        with self._writing() as journal:
+            account_in(self._view(journal).accounts, dataset, opening_command(dataset))
+            body = {**cap_body(epsilon, delta), "reason": reason}
+            journal.append(Event(kind=EventKind.CAP_CHANGED, actor=actor, created=now(), account=dataset, body=body))
+
+    def accounts(self) -> tuple[AccountTotal, ...]:
+        """All accounts with what they have spent, in order of opening."""
+        view = self._now()
+        return tuple(account_total(account, view.releases.values()) for account in view.accounts.values())
+
+    def account_total(self, dataset: str) -> AccountTotal:
+        """What one account has spent.
+
+        Raises:
+            BudgetError: no such account.
+        """
+        view = self._now()
+        account = account_in(view.accounts, dataset, opening_command(dataset))
+        return account_total(account, view.releases.values())
+
+    def forecast(self, dataset: str, plan: BudgetPlan) -> tuple[float, bool]:
+        """Epsilon of the account with one more release of `plan`, and whether it fits; nothing is booked.
+
+        Raises:
+            BudgetError: no such account.
+        """
+        view = self._now()
+        account = account_in(view.accounts, dataset, opening_command(dataset, plan.epsilon, plan.delta))
+        return total_with(account, view.releases.values(), plan.reserved_cost, reserved_statement(plan))

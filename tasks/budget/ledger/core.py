@@ -1,0 +1,68 @@
+"""What every part of the ledger stands on: its place, its key, and one transaction at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+
+from sqlalchemy import Engine
+
+from marginweave.schemas.ledger import Event, ReleaseRecord
+from marginweave.tasks.budget.ledger.checks import release_in
+from marginweave.tasks.budget.ledger.journal import Journal, transaction
+from marginweave.tasks.budget.ledger.keyring import Keyring, subkey
+from marginweave.tasks.budget.ledger.location import LedgerLocation
+from marginweave.tasks.budget.ledger.view import View
+
+
+class LedgerCore:
+    """The ledger at `location`, sealed with `key`: keys that hang on its own, and its transactions."""
+
+    def __init__(self, *, location: LedgerLocation, engine: Engine, key: Keyring) -> None:
+        self.location = location
+        self._engine = engine
+        self._key = key
+        self._verified = View()
+
+    @property
+    def checkpoint_key(self) -> bytes:
+        """The key for checkpoints and draws of runs under this ledger; 32 bytes derived from the root key."""
+        return subkey(self._key.root, "checkpoint")
+
+    def source_digest(self, chunks: Iterable[bytes]) -> str:
+        """HMAC-SHA256 of the concatenated chunks under a key derived from the root, hex: equal for equal bytes only."""
+        digest = hmac.new(subkey(self._key.root, "source"), digestmod=hashlib.sha256)
+        for chunk in chunks:
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def _reading(self) -> AbstractContextManager[Journal]:
+        return transaction(self._engine, self.location, self._key, writing=False)
+
+    def _writing(self) -> AbstractContextManager[Journal]:
+        return transaction(self._engine, self.location, self._key, writing=True)
+
+    def _view(self, journal: Journal) -> View:
+        """The whole ledger inside the transaction of `journal`, before anything is appended to it."""
+        self._verified = journal.view(self._verified)
+        return self._verified
+
+    def _all_events(self) -> tuple[Event, ...]:
+        with self._reading() as journal:
+            return journal.all_events()
+
+    def _now(self) -> View:
+        with self._reading() as journal:
+            return self._view(journal)
+
+    def _known(self, release_id: str) -> ReleaseRecord:
+        with self._reading() as journal:
+            return release_in(journal, release_id)
+
+
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)

@@ -1,0 +1,100 @@
+"""Connections to the ledger's database: durable, one writer at a time, and alive for one transaction only."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from marginweave.schemas.errors import BudgetError
+from marginweave.tasks.budget.ledger.location import LedgerLocation
+
+_BUSY_SECONDS = 60
+_CONNECT_SECONDS = 10
+# Every writer appends behind the newest row of the one chain, so one lock serves all accounts: "marginwe" in ASCII.
+_CHAIN_LOCK = 0x6D617267696E7765
+
+
+def engine_for(location: LedgerLocation) -> Engine:
+    """An engine for the existing ledger at `location`; it may cross a fork."""
+    return sqlite_engine(location) if isinstance(location, Path) else postgres_engine(location.url)
+
+
+def sqlite_engine(location: Path) -> Engine:
+    """An engine for the existing file at `location`: synchronous=FULL, foreign keys, IMMEDIATE writers."""
+    address = f"{location.absolute().as_uri()}?mode=rw"  # rw: never creates
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: Any) -> None:
+        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if _is_writing(connection) else "BEGIN")
+
+    return engine
+
+
+def postgres_engine(url: URL) -> Engine:
+    """An engine for the database at `url`: writers hold one advisory lock to the end, readers see one snapshot.
+
+    A writer reads after it has the lock, and READ COMMITTED lets it see what the writer before it has committed. A commit
+    returns when the server has it on disk, whatever the database's default is.
+    """
+    given = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
+    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=given)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        if not _is_writing(connection):
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            return
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED READ WRITE")
+        connection.exec_driver_sql(
+            "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_BUSY_SECONDS}s'")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CHAIN_LOCK})")
+
+    return engine
+
+
+@contextmanager
+def connected(engine: Engine, location: LedgerLocation, *, writing: bool) -> Iterator[Connection]:
+    """One transaction, committed at the end of the block and undone by an exception in it.
+
+    Raises:
+        BudgetError: the database cannot be read or written (missing, busy, damaged, read-only, disk full).
+    """
+    try:
+        with engine.connect() as plain:
+            connection = plain.execution_options(writing=writing)
+            with connection.begin():
+                yield connection
+    except DBAPIError as error:
+        raise BudgetError(f"the ledger {location} cannot be used: {_words(error, engine.url)}") from None
+
+
+def _is_writing(connection: Connection) -> bool:
+    return bool(connection.get_execution_options().get("writing", False))
+
+
+def _words(error: DBAPIError, url: URL) -> str:
+    """The database's first line on what is wrong, without a password, wherever in the URL that stands."""
+    lines = str(error.orig).splitlines()
+    text = lines[0] if lines else type(error.orig).__name__
+    for secret in (url.password, *(url.query.get(name) for name in ("password", "sslpassword"))):
+        text = text.replace(str(secret), "***") if secret else text
+    return text

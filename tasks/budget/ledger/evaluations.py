@@ -1,0 +1,50 @@
+"""Internal evaluations in the ledger: who looks at the sensitive table is written down."""
+
+from __future__ import annotations
+
+from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.ledger import Event, EventKind
+from marginweave.tasks.budget.ledger.checks import release_in
+from marginweave.tasks.budget.ledger.core import LedgerCore, now
+from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR
+
+
+class Evaluations(LedgerCore):
+    """The methods of the ledger on internal evaluations."""
+
+    def record_internal_evaluation(self, dataset: str, release_id: str, *, actor: str = LEDGER_ACTOR) -> None:
+        """Book that somebody compared a release of this account with the sensitive table.
+
+        Raises:
+            BudgetError: no such release in this account.
+        """
+        with self._writing() as journal:
+            record = release_in(journal, release_id)
+            if record.dataset != dataset:
+                raise BudgetError(f"release {release_id} is not of account {dataset}")
+            journal.append(
+                Event(
+                    kind=EventKind.EVALUATED_INTERNALLY,
+                    actor=actor,
+                    created=now(),
+                    account=dataset,
+                    release=release_id,
+                )
+            )
+
+    def internally_evaluated(self, dataset: str, before: str | None) -> bool:
+        """Whether an internal evaluation of the account precedes the reservation of release `before` (None: precedes now).
+
+        Raises:
+            BudgetError: no release `before` in this account.
+        """
+        evaluated = False
+        for event in self._all_events():
+            if event.account != dataset:
+                continue
+            if before is not None and event.release == before and event.kind == EventKind.RESERVED:
+                return evaluated
+            evaluated = evaluated or event.kind == EventKind.EVALUATED_INTERNALLY
+        if before is not None:
+            raise BudgetError(f"account {dataset} has no release {before}")
+        return evaluated

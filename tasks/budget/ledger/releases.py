@@ -1,0 +1,138 @@
+"""Releases in the ledger: reserved, refused, published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.ledger import SPARE_PREFIX, Event, EventKind, ReleaseRecord, State
+from marginweave.tasks.budget.ledger.admission import Request, check_identity, refusal, reserved_statement
+from marginweave.tasks.budget.ledger.books import release_body, release_of
+from marginweave.tasks.budget.ledger.checks import account_in, check_plan, release_in
+from marginweave.tasks.budget.ledger.core import LedgerCore, now
+from marginweave.tasks.budget.ledger.location import opening_command
+from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR, check_lease
+
+
+class Releases(LedgerCore):
+    """The methods of the ledger on releases."""
+
+    def releases(self, dataset: str) -> tuple[ReleaseRecord, ...]:
+        """The releases of one account, in order of reservation.
+
+        Raises:
+            BudgetError: no such account.
+        """
+        view = self._now()
+        account_in(view.accounts, dataset, opening_command(dataset))
+        return tuple(record for record in view.releases.values() if record.dataset == dataset)
+
+    def release(self, release_id: str) -> ReleaseRecord | None:
+        """The release of this id, or None if it was never reserved."""
+        with self._reading() as journal:
+            return release_of(journal.release_events(release_id))
+
+    def reserve(
+        self,
+        *,
+        dataset: str,
+        release_id: str,
+        run: str,
+        plan: BudgetPlan,
+        plan_digest: str,
+        source_digest: str,
+        unit: str,
+        actor: str,
+    ) -> ReleaseRecord:
+        """Charge the whole plan before anything is drawn, or return the release that this id already stands for.
+
+        One RESERVED row for the release and one for each draw and spare. A refusal is written down, too, and depends on
+        the plan, the ledger and the keyed digest of the source only.
+
+        Raises:
+            BudgetError: no account; another unit or neighbors; the source has another account; over the cap.
+            InputError: the id was reserved with another dataset, plan or source; a plan without draws.
+        """
+        check_plan(plan)
+        request = Request(
+            release=release_id,
+            dataset=dataset,
+            cost=plan.reserved_cost,
+            statement=reserved_statement(plan),
+            unit=unit,
+            neighbors=plan.neighbors,
+            plan_digest=plan_digest,
+            source_digest=source_digest,
+        )
+        body = release_body(plan, run=run, plan_digest=plan_digest, source_digest=source_digest, unit=unit)
+        with self._writing() as journal:
+            view = self._view(journal)
+            account = account_in(view.accounts, dataset, opening_command(dataset, plan.epsilon, plan.delta))
+            releases = view.releases
+            if release_id in releases:
+                check_identity(request, releases[release_id])
+                return releases[release_id]
+            refused = refusal(request, account, tuple(releases.values()))
+            if refused is None:
+                journal.append_all(_bookings(request, plan, body, actor))
+            else:
+                body = {**body, "reason": refused.reason}
+                journal.append(
+                    Event(
+                        kind=EventKind.REFUSED,
+                        actor=actor,
+                        created=now(),
+                        account=dataset,
+                        release=release_id,
+                        body=body,
+                    )
+                )
+        if refused is not None:  # outside the transaction, which keeps the refusal
+            raise BudgetError(refused.message)
+        return self._known(release_id)
+
+    def finish(self, release_id: str, lease: str, outputs: Mapping[str, str], *, actor: str = LEDGER_ACTOR) -> None:
+        """Book the publication of `outputs` (released file → SHA-256); the same outputs again are booked once.
+
+        Raises:
+            BudgetError: no such release, a lease that is not the current one, or a draw that is neither committed, returned
+                nor lost.
+        """
+        with self._writing() as journal:
+            record = release_in(journal, release_id)
+            check_lease(record, lease)
+            pending = [draw.name for draw in record.draws if draw.state in {State.RESERVED, State.DRAWN}]
+            if pending:
+                raise BudgetError(
+                    f"release {release_id} is not finished: {', '.join(pending)} must be committed or given back"
+                )
+            if dict(outputs) != record.outputs:
+                body = {"outputs": dict(outputs)}
+                journal.append(
+                    Event(
+                        kind=EventKind.PUBLISHED,
+                        actor=actor,
+                        created=now(),
+                        account=record.dataset,
+                        release=release_id,
+                        body=body,
+                    )
+                )
+
+
+def _bookings(request: Request, plan: BudgetPlan, body: Mapping[str, Any], actor: str) -> list[Event]:
+    """The RESERVED rows of a release: its own, and one for each draw and spare."""
+    first = Event(
+        kind=EventKind.RESERVED,
+        actor=actor,
+        created=now(),
+        account=request.dataset,
+        release=request.release,
+        body=body,
+    )
+    spares = [(f"{SPARE_PREFIX}{number}", plan.spare_cost) for number in range(1, plan.spares + 1)]
+    draws = [*((draw.name, draw.cost) for draw in plan.draws), *spares]
+    return [first, *(replace(first, draw=name, cost=cost, body={}) for name, cost in draws)]

@@ -1,0 +1,243 @@
+"""The rules of the ledger, applied to its rows again, one after the other: what the writer should have refused is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Context, Decimal
+from typing import Any
+
+from marginweave.schemas.budget import Cost
+from marginweave.schemas.errors import AuditError
+from marginweave.schemas.ledger import (
+    SPARE_PREFIX,
+    TRANSITIONS,
+    Account,
+    DrawRecord,
+    Event,
+    EventKind,
+    ReleaseRecord,
+    State,
+)
+from marginweave.tasks.budget.composition import account_epsilon
+from marginweave.tasks.budget.ledger.books import accounts_of, release_of
+
+_EXACT = Context(prec=400)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PENDING = frozenset({State.RESERVED, State.DRAWN})
+
+
+@dataclass
+class Replay:
+    """Accounts and releases as the rows up to now leave them; `step` takes the next row."""
+
+    accounts: dict[str, Account] = field(default_factory=dict)
+    releases: dict[str, ReleaseRecord] = field(default_factory=dict)
+    opened: dict[str, int] = field(default_factory=dict)
+    # What was planned for the draws of a reservation whose rows are still to come.
+    _expected: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+    _leases: set[tuple[str, str]] = field(default_factory=set)
+    _spent: dict[str, tuple[Cost, Decimal, Decimal]] = field(default_factory=dict)
+
+    def step(self, seq: int, event: Event) -> None:
+        """Take row number `seq`.
+
+        Raises:
+            AuditError: the row says what no ledger would have written.
+        """
+        try:
+            self._take(seq, event)
+        except AuditError as error:
+            raise AuditError(f"row {seq} of the ledger: {error}") from None
+        except (KeyError, ValueError, TypeError, ArithmeticError, AttributeError):
+            raise AuditError(f"row {seq} of the ledger: {event.kind} with a body that no ledger writes") from None
+
+    def finish(self) -> None:
+        """Refuse an end in the middle of a reservation.
+
+        Raises:
+            AuditError: rows of the newest reservation are missing.
+        """
+        for release, names in self._expected.items():
+            raise AuditError(f"the ledger ends before release {release} is reserved whole: {', '.join(sorted(names))}")
+
+    def _take(self, seq: int, event: Event) -> None:
+        _expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
+        reserving = event.kind == EventKind.RESERVED and event.draw is not None and event.release in self._expected
+        _expect(reserving or not self._expected, "it stands in the middle of a reservation")
+        if event.kind == EventKind.OPENED:
+            self.opened[event.account or ""] = seq
+        self._steps()[event.kind](event)
+
+    def _steps(self) -> Mapping[EventKind, Callable[[Event], None]]:
+        return {
+            EventKind.LEDGER_CREATED: self._nothing,
+            EventKind.KEY_ROTATED: self._nothing,
+            EventKind.OPENED: self._open,
+            EventKind.CAP_CHANGED: self._cap,
+            EventKind.ALIASED: self._alias,
+            EventKind.REFUSED: self._refuse,
+            EventKind.RESERVED: self._reserve,
+            EventKind.DRAWN: self._move,
+            EventKind.COMMITTED: self._move,
+            EventKind.RETURNED: self._move,
+            EventKind.CHARGED_LOST: self._move,
+            EventKind.LEASED: self._lease,
+            EventKind.PUBLISHED: self._publish,
+            EventKind.EVALUATED_INTERNALLY: self._evaluate,
+        }
+
+    def _nothing(self, event: Event) -> None:
+        """Nothing to check but its place."""
+
+    def _open(self, event: Event) -> None:
+        _expect(event.account not in self.accounts, f"account {event.account} is open already")
+        self.accounts.update(accounts_of([event]))
+        account = self._account(event)
+        _expect(account.epsilon > 0 and 0 < account.delta < 1, "the cap is no (epsilon, delta)")
+
+    def _cap(self, event: Event) -> None:
+        epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
+        _expect(epsilon > 0 and 0 < delta < 1, "the cap is no (epsilon, delta)")
+        account = self._account(event)
+        self.accounts[account.dataset] = replace(account, epsilon=epsilon, delta=delta)
+
+    def _alias(self, event: Event) -> None:
+        account, other = self._account(event), event.body["other"]
+        _expect(other in self.accounts and other != account.dataset, f"account {other} is not open")
+        self.accounts[account.dataset] = replace(account, aliases=account.aliases | {other})
+
+    def _refuse(self, event: Event) -> None:
+        self._account(event)
+
+    def _reserve(self, event: Event) -> None:
+        if event.draw is not None:
+            self._reserve_draw(event)
+            return
+        account, record = self._account(event), release_of([event])
+        if record is None:
+            raise AuditError("it reserves nothing")
+        _expect(record.release not in self.releases, f"release {record.release} was reserved before")
+        _expect(
+            (record.unit, record.neighbors) == (account.unit, account.neighbors),
+            "unit or neighbors differ from the account's",
+        )
+        for other in self.releases.values():
+            same = other.source_digest == record.source_digest
+            allowed = {account.dataset, *account.aliases}
+            _expect(not same or other.dataset in allowed, f"its source was released under account {other.dataset}")
+        spares = range(1, event.body.get("spares", 0) + 1)
+        planned = [draw["name"] for draw in event.body["draws"]]
+        self._expected[record.release] = {draw["name"]: draw for draw in event.body["draws"]} | {
+            f"{SPARE_PREFIX}{number}": {} for number in spares
+        }
+        _expect(len(set(planned)) == len(planned) > 0, "its plan has no draws, or one twice")
+        self.releases[record.release] = record
+
+    def _reserve_draw(self, event: Event) -> None:
+        record, name, cost = self._release(event), event.draw or "", event.cost
+        expected = self._expected.get(record.release, {})
+        _expect(name in expected, f"draw {name} is not in the plan, or was reserved before")
+        if cost is None or min(cost.mu2, cost.rho, cost.delta) < 0:
+            raise AuditError(f"draw {name} has no cost")
+        plan = expected.pop(name)
+        draw = DrawRecord(
+            release=record.release,
+            name=name,
+            state=State.RESERVED,
+            cost=cost,
+            mechanism=plan.get("mechanism", ""),
+            length=plan.get("length", 0),
+            parameter=plan.get("parameter"),
+        )
+        self.releases[record.release] = replace(record, draws=(*record.draws, draw))
+        if not expected:
+            del self._expected[record.release]
+            self._charge(self.releases[record.release])
+
+    def _charge(self, record: ReleaseRecord) -> None:
+        """The account's total with a new release in it, against its cap at this point in time."""
+        account = self.accounts[record.dataset]
+        cost, epsilon, delta = self._spent.get(account.dataset, (Cost(), Decimal(0), Decimal(0)))
+        cost += record.charged
+        epsilon, delta = _EXACT.add(epsilon, record.statement[0]), _EXACT.add(delta, record.statement[1])
+        self._spent[account.dataset] = cost, epsilon, delta
+        total, _ = account_epsilon([cost], [(epsilon, delta)], account.delta)
+        _expect(
+            total <= float(account.epsilon), f"with release {record.release}, account {account.dataset} is over its cap"
+        )
+
+    def _move(self, event: Event) -> None:
+        record, target = self._release(event), State(event.kind.value)
+        draw = record.draw(event.draw or "")
+        if draw is None:
+            raise AuditError(f"draw {event.draw} was never reserved")
+        _expect(event.cost is None, f"draw {draw.name} is charged twice")
+        _expect((draw.state, target) in TRANSITIONS, f"draw {draw.name} is {draw.state}; it cannot become {target}")
+        if target == State.DRAWN:
+            _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
+            _expect(record.lease in {None, event.lease}, f"draw {draw.name} is begun by an attempt that was taken over")
+            lost = record.standing(event.body["replaces"]) if draw.is_spare else None
+            _expect(
+                not draw.is_spare or (lost is not None and lost.state == State.CHARGED_LOST),
+                f"{draw.name} replaces no lost draw",
+            )
+        elif target != State.RETURNED:
+            by = event.body.get("by", event.lease)
+            _expect(event.lease == draw.lease, f"draw {draw.name} was begun under another lease")
+            _expect(record.lease in {None, by}, f"draw {draw.name} is ended by an attempt that was taken over")
+        if target == State.COMMITTED:
+            _expect(
+                _DIGEST.fullmatch(event.digest or "") is not None, f"draw {draw.name} is committed without a digest"
+            )
+        moved = replace(
+            draw,
+            state=target,
+            lease=event.lease,
+            digest=event.digest,
+            replaces=event.body.get("replaces", draw.replaces),
+        )
+        draws = tuple(moved if present.name == draw.name else present for present in record.draws)
+        self.releases[record.release] = replace(record, draws=draws)
+        if target == State.RETURNED:
+            self._recount(record.dataset)
+
+    def _recount(self, dataset: str) -> None:
+        own = [record for record in self.releases.values() if record.dataset == dataset]
+        epsilon = delta = Decimal(0)
+        for record in own:
+            epsilon, delta = _EXACT.add(epsilon, record.statement[0]), _EXACT.add(delta, record.statement[1])
+        self._spent[dataset] = sum((record.charged for record in own), Cost()), epsilon, delta
+
+    def _lease(self, event: Event) -> None:
+        record, lease = self._release(event), event.lease or ""
+        _expect(not record.outputs, f"release {record.release} is published; it takes no lease")
+        _expect(lease != "" and (record.release, lease) not in self._leases, "a lease is taken twice")
+        self._leases.add((record.release, lease))
+        self.releases[record.release] = replace(record, lease=lease)
+
+    def _publish(self, event: Event) -> None:
+        record, outputs = self._release(event), dict(event.body["outputs"])
+        pending = [draw.name for draw in record.draws if draw.state in _PENDING]
+        _expect(not pending, f"release {record.release} is published with draws unsettled: {', '.join(pending)}")
+        _expect(all(_DIGEST.fullmatch(digest) for digest in outputs.values()), "a released file has no digest")
+        self.releases[record.release] = replace(record, outputs=outputs, published=event.created)
+
+    def _evaluate(self, event: Event) -> None:
+        self._release(event)
+
+    def _account(self, event: Event) -> Account:
+        _expect(event.account in self.accounts, f"account {event.account} is not open")
+        return self.accounts[event.account or ""]
+
+    def _release(self, event: Event) -> ReleaseRecord:
+        _expect(event.release in self.releases, f"release {event.release} was never reserved")
+        record = self.releases[event.release or ""]
+        _expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
+        return record
+
+
+def _expect(holds: bool, fault: str) -> None:
+    if not holds:
+        raise AuditError(fault)

@@ -1,0 +1,119 @@
+"""Milliseconds of one reservation, draw and commit on SQLite: python -m tests.benchmarks.ledger [FOLDER].
+
+Beside it stands a bare insert with an fsync of its own in the same folder and the same run: the three are three transactions,
+so three such inserts are the least that they can cost. `open` and `first look` are paid once a process: the second reads and
+verifies every row. FOLDER decides which disk is measured.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
+from marginweave.schemas.ledger import Account, Event, EventKind
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger.books import release_body
+from marginweave.tasks.budget.ledger.core import now
+
+REPEATS = 30
+NAMES = ("count", *(f"{what}-{k}" for k in (1, 2, 3) for what in ("percentile", "level")))
+COST = Cost(mu2=amount(1e-6), rho=amount(5e-7), delta=amount(0.0))
+PLAN = BudgetPlan(
+    epsilon=0.001,
+    delta=1e-12,
+    neighbors="add-remove",
+    accountant="gdp",
+    delta_threshold=0.0,
+    spent_epsilon=0.001,
+    draws=tuple(
+        PlannedDraw(name=name, mechanism="rounded-gaussian", length=1, parameter=10.0, cost=COST) for name in NAMES
+    ),
+)
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    """How long `work` takes."""
+    start = time.perf_counter()
+    work()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def fill(ledger: Ledger, releases: int) -> None:
+    """Finished releases, written in one transaction: the rows are those that `reserve`, the draws and `finish` write."""
+    body = release_body(PLAN, run="r", plan_digest="p", source_digest="s", unit="row")
+    with ledger._writing() as journal:
+        for number in range(releases):
+            first = Event(
+                kind=EventKind.RESERVED, actor="a", created=now(), account="d", release=f"old-{number}", body=body
+            )
+            journal.append(first)
+            for name in NAMES:
+                journal.append(replace(first, draw=name, cost=COST, body={}))
+            journal.append(replace(first, kind=EventKind.LEASED, lease="l", body={}))
+            for name in NAMES:
+                for kind in (EventKind.DRAWN, EventKind.COMMITTED):
+                    journal.append(replace(first, draw=name, kind=kind, lease="l", digest="00" * 32, body={}))
+            journal.append(replace(first, kind=EventKind.PUBLISHED, body={"outputs": {"privacy.json": "00" * 32}}))
+
+
+def one_release(ledger: Ledger, name: str) -> tuple[float, float, float]:
+    """Reserve, begin and commit one draw of a fresh release."""
+    request = {"plan": PLAN, "plan_digest": "p", "source_digest": "s", "unit": "row", "actor": "a"}
+    reserve = milliseconds(lambda: ledger.reserve(dataset="d", release_id=name, run=name, **request))  # type: ignore[arg-type]
+    ledger.take_lease(name, "l")
+    begin = milliseconds(lambda: ledger.begin_draw(name, "count", "l"))
+    commit = milliseconds(lambda: ledger.commit_draw(name, "count", "l", "00" * 32, tainted=False))
+    return reserve, begin, commit
+
+
+def bare_database(folder: Path) -> sqlite3.Connection:
+    """A database of the same kind with one table."""
+    connection = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
+    for statement in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "CREATE TABLE IF NOT EXISTS t (body TEXT)"):
+        connection.execute(statement)
+    return connection
+
+
+def measure(folder: Path, releases: int) -> None:
+    """One line of the table."""
+    location = folder / str(releases) / "ledger.sqlite"
+    made = Ledger.create(location, environment={})
+    made.open_account(
+        Account(dataset="d", epsilon=Decimal(100), delta=Decimal("1e-5"), unit="row", neighbors="add-remove"), actor="a"
+    )
+    fill(made, releases)
+    rows = made.verify()
+    opening = milliseconds(lambda: Ledger.open(location, environment={}))
+    ledger = Ledger.open(location, environment={})
+    first = milliseconds(lambda: ledger.account_total("d"))
+    times, bare = [], []
+    with closing(bare_database(folder)) as connection:
+        for number in range(REPEATS):  # in turn, so that both meet the same disk
+            bare.append(milliseconds(lambda: connection.execute("INSERT INTO t VALUES (?)", ("x" * 400,))))
+            times.append(one_release(ledger, f"new-{number}"))
+    reserve, begin, commit = (statistics.median(column) for column in zip(*times, strict=True))
+    totals = [sum(each) for each in times]
+    values = (statistics.median(bare), reserve, begin, commit, statistics.median(totals), max(totals), opening, first)
+    print(f"{releases:>8}{rows:>8}" + "".join(f"{value:>12.2f}" for value in values))  # noqa: T201 - a benchmark prints
+
+
+def main() -> None:
+    """Print the table; medians, in ms."""
+    names = ("bare insert", "reserve", "begin", "commit", "all three", "worst", "open", "first look")
+    print(f"{'releases':>8}{'rows':>8}" + "".join(f"{name:>12}" for name in names))  # noqa: T201
+    with TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as folder:
+        for releases in (0, 100, 1000):
+            measure(Path(folder), releases)
+
+
+if __name__ == "__main__":
+    main()

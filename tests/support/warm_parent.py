@@ -1,0 +1,259 @@
+"""A process that has everything imported and compiled, and forks one child an order: a run that may be killed anywhere.
+
+Orders are JSON lines on standard input, answers JSON lines on standard output. A child runs the real flow, through Prefect or
+by calling the stages' functions directly, and kills itself at a named transition or is killed after some time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from marginweave.flows import release
+from marginweave.schemas.errors import MarginweaveError
+from marginweave.tasks import references
+from marginweave.tasks.aggregate import task as aggregate
+from marginweave.tasks.aggregate.payloads import unpack_aggregates
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.checkpoint import draws, files
+from marginweave.tasks.checkpoint.codecs import unpack_table
+from marginweave.tasks.checkpoint.files import StagedFile
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.store import Store
+from marginweave.tasks.publish.tables import counts_table, csv_bytes
+
+flow_module = sys.modules["marginweave.flows.release"]
+DOORS = (
+    "validate", "preprocess", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
+    "normalize_counts", "synthesize", "decode", "evaluate", "publish",
+)  # fmt: skip
+LEASE = re.compile(r"\.[0-9a-f]{32}")
+LEDGER = ("reserve", "take_lease", "begin_draw", "commit_draw", "lose_draw", "give_back", "finish")
+# transition → where the call is that makes it
+POINTS: dict[str, tuple[Any, str]] = {
+    **{name: (Ledger, name) for name in LEDGER},
+    "draw level": (aggregate, "draw_level"),
+    "draw number": (aggregate, "add_noise"),
+    "draw percentile": (aggregate, "select_percentile"),
+    "reconcile": (draws, "reconcile_draw"),
+    "destroy": (draws.DrawStore, "destroy"),
+    "checkpoint": (Store, "put"),
+    "file written": (StagedFile, "write"),
+    "file named": (os, "link"),
+    "file replaced": (Path, "replace"),
+    "file removed": (Path, "unlink"),
+    "fsync": (os, "fsync"),
+    "manifest": (RunFolder, "write_manifest"),
+    "folders": (RunFolder, "create"),
+    "purge": (RunFolder, "purge_private"),
+    "folder removed": (shutil, "rmtree"),
+}
+
+
+def main() -> None:
+    """Warm up, then serve orders."""
+    warm = json.loads(sys.stdin.readline())
+    os.environ["MARGINWEAVE_LEDGER"] = warm["ledger"]
+    calls: Counter[str] = Counter()
+    originals = {point: getattr(*place) for point, place in POINTS.items()}
+    for point, (owner, name) in POINTS.items():
+        setattr(owner, name, _counting(calls, point, originals[point]))
+    run_by_doors(warm)
+    for point, (owner, name) in POINTS.items():
+        setattr(owner, name, originals[point])
+    _answer({"calls": calls})
+    for line in sys.stdin:
+        _answer(_serve(json.loads(line)))
+
+
+def _serve(order: dict[str, Any]) -> dict[str, Any]:
+    if "continue" in order:
+        os.kill(order["continue"], signal.SIGCONT)
+        pid = order["continue"]
+    else:
+        pid = os.fork()
+        if pid == 0:
+            _child(order)
+    if "after" in order:
+        time.sleep(order["after"])
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        return {"stopped": pid}
+    message = Path(order["log"]).read_text() if Path(order["log"]).exists() else ""
+    return {"code": os.waitstatus_to_exitcode(status), "message": message}
+
+
+def _child(order: dict[str, Any]) -> None:
+    code = 97
+    try:
+        with Path(order["log"]).open("w") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            os.environ["MARGINWEAVE_LEDGER"] = order["ledger"]
+            code = _run(order)
+    except MarginweaveError as error:
+        Path(order["log"]).write_text(str(error))
+        code = error.exit_code
+    except BaseException as error:
+        Path(order["log"]).write_text(f"{type(error).__name__}: {error}")
+    finally:
+        os._exit(code)
+
+
+def _run(order: dict[str, Any]) -> int:
+    _log_makes(order["makes"])
+    if "version" in order:
+        references.code_version = lambda: order["version"]  # type: ignore[assignment]
+    if order.get("no_lock"):  # as on another machine, where the lock of the file system does not reach
+        flow_module.run_lock = lambda _: nullcontext()  # type: ignore[attr-defined]
+    if "point" in order:
+        _kill_at(*order["point"])
+    if "fault" in order:
+        _break_disk_at(*order["fault"])
+    if order.get("recompute"):
+        return 0 if recompute(Path(order["home"]), order["run"]) else 98
+    if order["through"] == "prefect":
+        release(order["config"], order["run"], None, order["home"])
+    else:
+        run_by_doors(order)
+    return 0
+
+
+def run_by_doors(order: dict[str, Any]) -> None:
+    """The flow with the functions of its stages, without Prefect."""
+    names = (*DOORS, "show_in_prefect")
+    originals = {name: getattr(flow_module, name) for name in names}
+    for name in DOORS:
+        setattr(flow_module, name, originals[name].fn)
+    flow_module.show_in_prefect = lambda _: None  # type: ignore[attr-defined]
+    try:
+        release.fn(order["config"], order["run"], None, order["home"])
+    finally:
+        for name in names:
+            setattr(flow_module, name, originals[name])
+
+
+def recompute(home: Path, run: str) -> bool:
+    """Whether the published tables follow from the committed draws that a finished run has kept."""
+    folder = RunFolder.at(home, run)
+    shutil.rmtree(folder.derived)
+    folder.derived.mkdir()
+    reference = references.RunReference(folder=folder, source="", ledger_file=None, lease="none")
+    public = reference.derived
+    collected = aggregate.collect_draws.fn(reference)
+    normalized = flow_module.normalize_counts.fn(public, collected)
+    synthesized = flow_module.synthesize.fn(public, normalized)
+    decoded = flow_module.decode.fn(public, synthesized, normalized, None)
+    counts = csv_bytes(counts_table(unpack_aggregates(public.load(normalized))))
+    records = csv_bytes(unpack_table(public.load(decoded)))
+    return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))
+
+
+def _log_makes(path: str) -> None:
+    """Write a line for every draw of noise that is begun, whatever becomes of it."""
+    run_draw = aggregate.run_draw
+
+    def logging(ledger: Any, store: Any, release_id: str, name: str, lease: str, make: Any, **more: Any) -> bytes:
+        def told() -> Any:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.write(descriptor, f"{name} {lease}\n".encode())
+            os.close(descriptor)
+            return make()
+
+        return run_draw(ledger, store, release_id, name, lease, told, **more)
+
+    aggregate.run_draw = logging  # type: ignore[assignment]
+
+
+def _kill_at(point: str, side: str, number: int, how: str = "kill") -> None:
+    owner, name = POINTS[point]
+    original = getattr(owner, name)
+    seen = Counter[str]()
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        seen[point] += 1
+        mine = seen[point] == number
+        if mine and side == "before":
+            os.kill(os.getpid(), signal.SIGSTOP if how == "stop" else signal.SIGKILL)
+        result = original(*arguments, **named)
+        if mine and side == "after":
+            os.kill(os.getpid(), signal.SIGSTOP if how == "stop" else signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)
+
+
+def _break_disk_at(kind: str, moment: int | list[str], place: str) -> None:
+    """Break the disk under `place`: right after a number of draws is charged, or before the first file not in a list."""
+    seen = Counter[str]()
+    if isinstance(moment, int):
+        original = Ledger.begin_draw
+
+        def charged(*arguments: Any, **named: Any) -> None:
+            original(*arguments, **named)
+            seen["calls"] += 1
+            if seen["calls"] == moment:
+                FAULTS[kind](place)
+
+        Ledger.begin_draw = charged  # type: ignore[method-assign]
+        return
+    staged_file = files.staged_file
+
+    def begun(path: Path, *arguments: Any, **named: Any) -> Any:
+        if LEASE.sub("", path.name) not in moment and not seen["calls"]:
+            seen["calls"] += 1
+            FAULTS[kind](place)
+        return staged_file(path, *arguments, **named)
+
+    files.staged_file = draws.staged_file = begun  # type: ignore[assignment]
+
+
+def _fill(place: str) -> None:
+    with suppress(OSError), (Path(place) / "ballast").open("ab", buffering=0) as ballast:
+        for size in (1 << 16, 1 << 12, 1):
+            with suppress(OSError):
+                while ballast.write(b"x" * size):
+                    pass
+
+
+def _make_read_only(place: str) -> None:
+    subprocess.run(["mount", "--bind", place, place], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
+
+
+FAULTS: dict[str, Callable[[str], None]] = {
+    "full": _fill,
+    "read-only": _make_read_only,
+    "forbidden": lambda place: Path(place).chmod(0o500),
+    "size limit": lambda _: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY)),
+}
+
+
+def _counting(calls: Counter[str], point: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        calls[point] += 1
+        return original(*arguments, **named)
+
+    return call
+
+
+def _answer(content: dict[str, Any]) -> None:
+    sys.__stdout__.write(json.dumps(content) + "\n")  # type: ignore[union-attr]
+    sys.__stdout__.flush()  # type: ignore[union-attr]
+
+
+if __name__ == "__main__":
+    main()

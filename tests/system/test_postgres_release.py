@@ -1,0 +1,71 @@
+"""A release whose ledger is in PostgreSQL, through the real command line, by a role that may only read and append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgres import Server, postgres_server
+from tests.system.conftest import CommandLine
+from tests.system.test_release import only_run, opened, people
+
+pytestmark = pytest.mark.system
+PASSWORD = "hidden-word"
+
+
+@pytest.fixture(scope="module")
+def database_server() -> Iterator[Server]:
+    with postgres_server() as started:
+        yield started
+
+
+@pytest.fixture
+def writer(alone: CommandLine, database_server: Server, tmp_path: Path) -> CommandLine:
+    """A command line with a server of its own, whose ledger's tables another role has made."""
+    owner = database_server.database()
+    url = database_server.role(owner).replace(":@", f":{PASSWORD}@")
+    cli = CommandLine(
+        alone.home,
+        {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "keys" / "ledger.key")},
+    )
+    name = url.partition("://")[2].partition(":")[0]
+    as_owner = CommandLine(cli.home, {**cli.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
+    made = as_owner("ledger", "upgrade", "--writer", name)
+    assert made.returncode == 0, made.stderr
+    assert "have version" in made.stdout
+    return cli
+
+
+def test_a_release_through_postgresql(writer: CommandLine, tmp_path: Path) -> None:
+    """Opened, released, again for free, shown; and the password is in no word and no file, Prefect's database included."""
+    configuration = people(tmp_path)
+    opened(writer)
+    first = writer("run", configuration)
+    assert first.returncode == 0, first.stderr
+    again = writer("run", configuration)
+    assert again.returncode == 0, again.stderr
+    shown = writer("ledger", "show", "people")
+    assert shown.returncode == 0, shown.stderr
+    assert "COMMITTED" in shown.stdout
+    verified = writer("ledger", "verify")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    for process in (first, again, shown, verified):
+        assert PASSWORD not in process.stdout + process.stderr
+    assert only_run(writer).is_dir()
+    for file in (path for path in writer.home.rglob("*") if path.is_file()):
+        assert PASSWORD.encode() not in file.read_bytes(), file
+
+
+def test_a_ledger_that_is_gone_stops_the_run(writer: CommandLine, tmp_path: Path) -> None:
+    """Exit 3 before anything is drawn, without the password."""
+    opened(writer)
+    away = CommandLine(
+        writer.home, {**writer.environment, "MARGINWEAVE_LEDGER": f"postgresql://writer:{PASSWORD}@127.0.0.1:9/ledger"}
+    )
+    stopped = away("run", people(tmp_path))
+    assert stopped.returncode == 3, stopped.stderr
+    assert "the ledger postgresql://127.0.0.1:9/ledger cannot be used" in " ".join(stopped.stderr.split())
+    assert PASSWORD not in stopped.stdout + stopped.stderr
+    assert list((writer.home / "runs").rglob("manifest.json")) == []

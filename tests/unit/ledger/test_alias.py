@@ -1,0 +1,72 @@
+"""One source has one account, unless somebody decides otherwise and signs for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger.audit import audit_ledger
+from marginweave.tasks.budget.ledger.key import load_key
+
+
+@pytest.fixture
+def twins(ledger, account) -> Ledger:
+    """A second account."""
+    ledger.open_account(replace(account, dataset="twin"), actor="steward")
+    return ledger
+
+
+def test_an_alias_admits_the_source_and_stays_in_the_ledger(twins, reserve, location) -> None:
+    """Refused before, reserved after; the decision is an event with its reason, booked once."""
+    reserve()
+    with pytest.raises(BudgetError, match="marginweave ledger alias twin affairs"):
+        reserve("second", dataset="twin")
+    for _ in range(2):
+        twins.alias("twin", "affairs", "board decision 14", actor="steward")
+    assert reserve("third", dataset="twin").dataset == "twin"
+    found = audit_ledger(location, load_key(location, {}, ""))
+    assert found.accounts["twin"].aliases == {"affairs"}
+    assert [e.body for e in found.events if e.kind == "ALIASED"] == [
+        {"other": "affairs", "reason": "board decision 14"}
+    ]
+
+
+def test_an_alias_has_one_direction_and_two_names(twins, reserve, account) -> None:
+    """What may be released under `twin` says nothing of the way back, nor of a third account."""
+    twins.open_account(replace(account, dataset="third"), actor="steward")
+    twins.alias("twin", "affairs", "because", actor="steward")
+    reserve("first", dataset="twin")
+    with pytest.raises(BudgetError, match="released under account twin"):
+        reserve("second", dataset="affairs")
+    with pytest.raises(BudgetError, match="released under account twin"):
+        reserve("fourth", dataset="third")
+
+
+def test_a_source_under_two_accounts_needs_both_aliases(twins, reserve, account) -> None:
+    """With one of two accounts decided, the other still refuses."""
+    twins.open_account(replace(account, dataset="third"), actor="steward")
+    reserve()
+    twins.alias("twin", "affairs", "because", actor="steward")
+    reserve("second", dataset="twin")
+    twins.alias("third", "twin", "because", actor="steward")
+    with pytest.raises(BudgetError, match="released under account affairs"):
+        reserve("fourth", dataset="third")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "other", "reason", "error"),
+    [
+        ("twin", "nobody", "because", BudgetError),
+        ("nobody", "twin", "because", BudgetError),
+        ("twin", "twin", "because", InputError),
+        ("twin", "affairs", "  ", InputError),
+    ],
+)
+def test_what_is_no_decision_is_refused(twins, dataset, other, reason, error) -> None:
+    rows = twins.verify()
+    with pytest.raises(error):
+        twins.alias(dataset, other, reason, actor="steward")
+    assert twins.verify() == rows

@@ -1,0 +1,289 @@
+"""The ledger in PostgreSQL keeps every promise of the file, under a role that may only read and append."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
+
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.schemas.ledger import Account, State
+from marginweave.tasks.budget.ledger import Ledger, creation, engines, ledger_location, opening_command, upgrade
+from tests.support.postgres import Server
+
+pytestmark = pytest.mark.system
+
+Environment = dict[str, str]
+
+
+def _create(environment: Environment, account: Account) -> Ledger:
+    made = Ledger.create(ledger_location(environment), environment=environment)
+    made.open_account(account, actor="steward")
+    return made
+
+
+def _reserve(ledger: Ledger, plan: BudgetPlan, release: str = "first") -> Any:
+    digests = {"plan_digest": "plan-digest", "source_digest": "source-digest"}
+    return ledger.reserve(
+        dataset="affairs", release_id=release, run=release, plan=plan, unit="row", actor="steward", **digests
+    )
+
+
+def _release(ledger: Ledger, plan: BudgetPlan) -> None:
+    """A whole release: two draws committed, one given back, published, evaluated."""
+    _reserve(ledger, plan)
+    ledger.take_lease("first", "lease")
+    for name in ("count", "level-1"):
+        ledger.begin_draw("first", name, "lease")
+        ledger.commit_draw("first", name, "lease", "digest", tainted=False)
+    ledger.give_back("first", ["level-2"])
+    ledger.finish("first", "lease", {"privacy.json": "ab"})
+    ledger.record_internal_evaluation("affairs", "first")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Environment:
+    """An environment that names a database nobody reaches."""
+    return {"MARGINWEAVE_LEDGER": "postgresql://h/d", "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "key")}
+
+
+@pytest.fixture
+def writer(server: Server, database: Environment) -> Environment:
+    """The environment of a role with INSERT and SELECT, on tables that their owner made."""
+    url = server.role(database["MARGINWEAVE_LEDGER"])
+    owner = {**database, "MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_OWNER": database["MARGINWEAVE_LEDGER"]}
+    upgrade(ledger_location(owner), owner, writer=url.partition("://")[2].partition("@")[0].partition(":")[0])
+    return {**database, "MARGINWEAVE_LEDGER": url}
+
+
+def test_a_release_is_the_same_in_both_databases(database, ledger, account, plan) -> None:
+    """Kinds, draws, costs and totals of the same history do not depend on where it is kept."""
+    other = _create(database, account)
+    for each in (ledger, other):
+        _release(each, plan(mu2=0.01))
+        with pytest.raises(BudgetError, match="this release asks for"):
+            _reserve(each, plan(mu2=5.0), "second")
+    assert other.account_total("affairs") == ledger.account_total("affairs")
+    assert other.verify() == ledger.verify()
+    ours, theirs = other._all_events(), ledger._all_events()
+    assert [(e.kind, e.draw, e.cost, e.lease, e.digest) for e in ours] == [
+        (e.kind, e.draw, e.cost, e.lease, e.digest) for e in theirs
+    ]
+
+
+def test_reading_and_appending_suffice(writer, account, plan) -> None:
+    """A role with INSERT and SELECT opens the ledger and an account, and runs a whole release."""
+    _release(_create(writer, account), plan())
+    again = Ledger.open(ledger_location(writer), environment=writer)
+    record = again.release("first")
+    assert record is not None
+    assert [draw.state for draw in record.draws] == [State.COMMITTED, State.COMMITTED, State.RETURNED]
+    assert again.verify() > 8
+
+
+FORBIDDEN = (
+    "UPDATE events SET actor = 'nobody'",
+    "DELETE FROM events",
+    "TRUNCATE events CASCADE",
+    "UPDATE accounts SET opened = 1",
+    "DELETE FROM accounts",
+    "TRUNCATE accounts CASCADE",
+    "INSERT INTO accounts VALUES ('affairs', 9) ON CONFLICT (dataset) DO UPDATE SET opened = 9",
+)
+
+
+OUT_OF_REACH = (
+    *FORBIDDEN,
+    "ALTER TABLE events DISABLE TRIGGER ALL",
+    "DROP TRIGGER events_append_only ON events",
+    "DROP TABLE events",
+    "SET session_replication_role = replica",
+    "CREATE OR REPLACE FUNCTION ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$",
+    "UPDATE alembic_version SET version_num = '0000'",
+)
+
+
+def test_the_role_can_change_nothing(server, writer, account) -> None:
+    """Rows, triggers and rights are out of its reach."""
+    ledger = _create(writer, account)
+    for statement in OUT_OF_REACH:
+        with pytest.raises(Exception, match=r"permission denied|must be owner"):
+            server.run(writer["MARGINWEAVE_LEDGER"], statement, "SELECT 1/0")
+    assert ledger.verify() == 2
+
+
+def test_the_role_cannot_give_itself_rights(server, writer, account) -> None:
+    """A GRANT of rights that it does not have grants nothing."""
+    _create(writer, account)
+    with pytest.raises(Exception, match="permission denied"):
+        server.run(writer["MARGINWEAVE_LEDGER"], "GRANT UPDATE ON events TO PUBLIC", "UPDATE events SET actor = 'me'")
+
+
+def test_triggers_stop_the_owner_too(server, database, account) -> None:
+    """Even a superuser must disarm the triggers before a row can be changed, in replication as well."""
+    ledger = _create(database, account)
+    for before in ("SELECT 1", "SET session_replication_role = replica"):
+        for statement in FORBIDDEN:
+            with pytest.raises(Exception, match="append-only"):
+                server.run(database["MARGINWEAVE_LEDGER"], before, statement)
+    assert ledger.verify() == 2
+
+
+def test_a_row_changed_by_the_superuser_is_found(server, database, account, plan) -> None:
+    """Behind disarmed triggers the chain still tells."""
+    ledger = _create(database, account)
+    _reserve(ledger, plan())
+    url = database["MARGINWEAVE_LEDGER"]
+    server.run(url, "ALTER TABLE events DISABLE TRIGGER ALL", "UPDATE events SET mu2 = '0' WHERE draw = 'count'")
+    with pytest.raises(BudgetError, match="was changed"):
+        Ledger.open(ledger_location(database), environment=database).verify()
+
+
+def test_the_key_is_in_its_own_file_and_not_in_the_database(server, database, account) -> None:
+    """Mode 0600 in a folder 0700; nothing in the database holds it."""
+    _create(database, account)
+    place = Path(database["MARGINWEAVE_LEDGER_KEY_FILE"])
+    assert place.stat().st_mode & 0o777 == 0o600
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+    rows = server.run(
+        database["MARGINWEAVE_LEDGER"], "SELECT * FROM events", "SELECT to_jsonb(events)::text FROM events"
+    )
+    assert place.read_text().strip() not in str(rows)
+
+
+def test_key_of_the_environment_needs_no_file(database, account) -> None:
+    """With MARGINWEAVE_LEDGER_KEY no file and no folder is made, and another key does not open the ledger."""
+    _create({**database, "MARGINWEAVE_LEDGER_KEY": "ab" * 32}, account)
+    assert not Path(database["MARGINWEAVE_LEDGER_KEY_FILE"]).parent.exists()
+    with pytest.raises(BudgetError, match="wrong key"):
+        Ledger.open(ledger_location(database), environment={"MARGINWEAVE_LEDGER_KEY": "cd" * 32})
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["no tables", "empty tables"])
+def test_no_ledger_names_the_command_and_makes_nothing(server, database, made) -> None:
+    """An empty database is no ledger; opening it for a release makes neither tables nor key."""
+    if made:
+        upgrade(ledger_location(database), database)
+    with pytest.raises(BudgetError) as error:
+        Ledger.open(ledger_location(database), environment=database, command=opening_command("affairs", 1.0, 1e-6))
+    assert str(error.value).endswith("marginweave ledger open affairs --epsilon 1.0 --delta 1e-06")
+    assert not Path(database["MARGINWEAVE_LEDGER_KEY_FILE"]).exists()
+
+
+def test_lost_key_and_lost_database_close_the_ledger(server, database, account, tmp_path) -> None:
+    """Neither half is made anew: a key without rows is a lost history, rows without a key cannot be trusted."""
+    _create(database, account)
+    key = Path(database["MARGINWEAVE_LEDGER_KEY_FILE"])
+    fresh = {**database, "MARGINWEAVE_LEDGER": server.database()}
+    with pytest.raises(BudgetError, match="has no ledger"):
+        Ledger.create(ledger_location(fresh), environment=fresh)
+    key.rename(tmp_path / "kept")
+    for call in (Ledger.open, Ledger.create):
+        with pytest.raises(BudgetError, match="key is neither in"):
+            call(ledger_location(database), environment=database)
+    assert not key.exists()
+
+
+@pytest.mark.parametrize("stop", ["make_key_file", "load_key", "_sync", "Journal.append", "Path.rename"])
+def test_interrupted_creation_is_done_again(database, account, monkeypatch, stop) -> None:
+    """Whatever step of the creation is the last, the next one ends with a sound ledger and one key."""
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    name, _, method = stop.partition(".")
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(creation, name) if method else creation, method or name, crash)
+        with pytest.raises(KeyboardInterrupt):
+            Ledger.create(ledger_location(database), environment=database)
+    assert _create(database, account).verify() == 2
+    key = Path(database["MARGINWEAVE_LEDGER_KEY_FILE"])
+    assert list(key.parent.iterdir()) == [key]
+
+
+def test_a_second_machine_with_a_key_of_its_own_is_refused(database, account, tmp_path) -> None:
+    """A ledger has one key: another machine needs a copy of it, and is not given a new one."""
+    _create(database, account)
+    other = {**database, "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "elsewhere" / "postgresql.key")}
+    with pytest.raises(BudgetError, match="restore it"):
+        Ledger.create(ledger_location(other), environment=other)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["steward:{}@{}/db", "steward@{1}/db?password={0}", "steward@{1}/db?sslpassword={0}"])
+def test_the_password_is_never_said(elsewhere, url) -> None:
+    """Neither where the ledger is nor why it cannot be used has the password, in words, repr or a traceback."""
+    secret = "hidden-word"
+    server = "127.0.0.1:9"
+    location = ledger_location({**elsewhere, "MARGINWEAVE_LEDGER": f"postgresql://{url.format(secret, server)}"})
+    assert secret not in f"{location} {location!r}"
+    assert str(location) == f"postgresql://{server}/db"
+    with pytest.raises(BudgetError, match=f"the ledger postgresql://{server}/db cannot be used") as error:
+        Ledger.open(location, environment=elsewhere)
+    assert secret not in "".join(traceback.format_exception(error.value))
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:hidden@h/d", "postgresql://u@h/d?password=hidden"])
+def test_an_error_that_quotes_the_password_is_shortened(url) -> None:
+    """A driver that repeats what it was given does not get through."""
+    given = DBAPIError("SELECT 1", {}, ValueError("invalid port: hidden\nmore"))
+    assert engines._words(given, make_url(url)) == "invalid port: ***"
+
+
+@pytest.mark.parametrize("variable", ["MARGINWEAVE_LEDGER", "MARGINWEAVE_LEDGER_OWNER"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://u:hidden@h/d",
+        "postgresql://u:hidden@h:port/d",
+        "postgresql://u:hidden@h",
+        "postgresql+asyncpg://u:hidden@h/d",
+    ],
+)
+def test_malformed_urls_are_bad_input_and_not_repeated(elsewhere, variable, url) -> None:
+    """What is no URL of a PostgreSQL database is refused without saying more than its scheme."""
+    environment = {**elsewhere, variable: url}
+    with pytest.raises(InputError, match=rf"{variable} .*must be") as error:
+        upgrade(ledger_location(environment), environment)
+    assert "hidden" not in "".join(traceback.format_exception(error.value))
+
+
+def test_key_file_must_be_absolute(elsewhere) -> None:
+    """The working directory has no say in where the key is."""
+    with pytest.raises(InputError, match=r"MARGINWEAVE_LEDGER_KEY_FILE \(key\) must be an absolute path"):
+        ledger_location({**elsewhere, "MARGINWEAVE_LEDGER_KEY_FILE": "key"})
+
+
+def test_writers_wait_for_each_other_and_not_for_ever(server, database, account, monkeypatch) -> None:
+    """Nobody appends while another holds the chain, and who waits too long says so; readers do not wait."""
+    monkeypatch.setattr(engines, "_BUSY_SECONDS", 1)
+    ledger = _create(database, account)
+    start = time.monotonic()
+    with ledger._writing():
+        assert ledger.account_total("affairs").releases == 0
+        with pytest.raises(BudgetError, match="lock timeout"):
+            ledger.change_cap("affairs", 2.0, 1e-6, "impatience", "steward")
+    assert time.monotonic() - start < 6
+    ledger.change_cap("affairs", 2.0, 1e-6, "in turn", "steward")
+
+
+def test_commits_are_on_disk_whatever_the_default_is(server, database, account) -> None:
+    """A database that answers before it has written is told to wait for the disk."""
+    ledger = _create(database, account)
+    name = ledger.location.url.database  # type: ignore[union-attr]
+    server.run(database["MARGINWEAVE_LEDGER"], f"ALTER DATABASE {name} SET synchronous_commit = off")
+    with ledger._writing() as journal:
+        assert journal.connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+
+
+def test_readers_cannot_write(database, account) -> None:
+    """A transaction for reading is read-only in the database itself."""
+    ledger = _create(database, account)
+    with pytest.raises(BudgetError, match="read-only"), ledger._reading() as journal:
+        journal.append(ledger._all_events()[0])

@@ -1,0 +1,300 @@
+"""`audit_ledger` finds whatever was changed in the ledger; `audit_files` what was changed in the files it answers for."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.errors import AuditError, InputError
+from marginweave.schemas.ledger import Event, EventKind
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger.anchor import Anchor
+from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.budget.ledger.core import now
+from marginweave.tasks.budget.ledger.key import key_file, load_key
+from marginweave.tasks.budget.ledger.keyring import Keyring
+
+COLUMNS = (
+    *("account", "release", "draw", "kind", "mu2", "rho", "delta", "lease", "digest", "body", "actor", "created"),
+    *("prev_hash", "row_hash", "mac"),
+)
+Audit = Callable[..., AuditedLedger]
+
+
+@pytest.fixture
+def booked(ledger, reserve) -> Ledger:
+    """Two releases, one finished, a rotated key, a refusal: every kind of row but an alias."""
+    reserve()
+    ledger.take_lease("first", "lease")
+    for name in ("count", "level-1"):
+        ledger.begin_draw("first", name, "lease")
+        ledger.commit_draw("first", name, "lease", "ab" * 32, tainted=False)
+    ledger.give_back("first", ["level-2"])
+    ledger.rotate_key("test", actor="steward", environment={})
+    ledger.finish("first", "lease", {"release/a.csv": "cd" * 32})
+    ledger.record_internal_evaluation("affairs", "first")
+    ledger.change_cap("affairs", 2.0, 1e-6, "test", "steward")
+    reserve("second")
+    ledger.take_lease("second", "other")
+    ledger.begin_draw("second", "count", "other")
+    ledger.lose_draw("second", "count", "other")
+    return ledger
+
+
+@pytest.fixture
+def audit(location) -> Audit:
+    def call(place: Path = location, anchor: Anchor | None = None) -> AuditedLedger:
+        return audit_ledger(place, load_key(place, {}, ""), anchor)
+
+    return call
+
+
+def _change(location: Path, *statements: str, parameters: tuple[object, ...] = ()) -> None:
+    """Statements on the tables as somebody would run them who owns the file: without triggers, and with them again."""
+    connection = sqlite3.connect(location)
+    triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for name, _ in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
+    for statement in statements:
+        connection.execute(statement, parameters)
+    for _, sql in triggers:
+        connection.execute(sql)
+    connection.commit()
+    connection.close()
+
+
+def test_an_untouched_ledger_holds(booked, audit, location) -> None:
+    """Every row is there and sealed, and the audit reads the same releases as the ledger."""
+    found = audit()
+    assert len(found.rows) == booked.verify()
+    assert found.unchecked == 0
+    assert found.accounts["affairs"] == booked.account_total("affairs").account
+    for record in booked.releases("affairs"):
+        assert found.releases[record.release].charged == record.charged
+        assert found.releases[record.release].statement == record.statement
+        assert found.releases[record.release].draws == record.draws
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(data=st.data())
+def test_any_flipped_byte_of_any_row_is_found(booked, audit, location, tmp_path_factory, data) -> None:
+    """One changed byte in one stored field of one row, text or not, is found and its row (or the next) is named."""
+    place = tmp_path_factory.mktemp("flipped") / location.name
+    shutil.copytree(location.parent, place.parent, dirs_exist_ok=True)
+    with sqlite3.connect(place) as connection:
+        seq = data.draw(st.integers(1, booked.verify()), label="row")
+        filled = [c for c in COLUMNS if connection.execute(f"SELECT {c} FROM events WHERE seq = {seq}").fetchone()[0]]
+        column = data.draw(st.sampled_from(filled), label="column")
+        text = connection.execute(f"SELECT {column} FROM events WHERE seq = {seq}").fetchone()[0].encode()
+    position = data.draw(st.integers(0, len(text) - 1), label="position")
+    mask = data.draw(st.integers(1, 255), label="mask")
+    changed = bytes(b ^ mask if i == position else b for i, b in enumerate(text))
+    update = f"UPDATE events SET {column} = CAST(? AS TEXT) WHERE seq = {seq}"
+    _change(place, update, parameters=(changed,))
+    with pytest.raises(AuditError, match=rf"row {seq}\b|row {seq + 1}\b"):
+        audit(place)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(data=st.data())
+def test_any_flipped_byte_of_the_file_in_a_row_is_found(booked, audit, location, tmp_path_factory, data) -> None:
+    """One changed byte of the database file where a row stands, its index entries included, is found."""
+    place = tmp_path_factory.mktemp("flipped") / location.name
+    shutil.copytree(location.parent, place.parent, dirs_exist_ok=True)
+    with sqlite3.connect(place) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        fields = connection.execute(
+            "SELECT body, row_hash, prev_hash, mac, kind || '', created FROM events ORDER BY seq"
+        ).fetchall()
+    connection.close()
+    content = bytearray(place.read_bytes())
+    text = data.draw(st.sampled_from(fields), label="row")[data.draw(st.sampled_from([0, 1, 2, 3, 5]), label="field")]
+    places = [i for i in range(len(content)) if content.startswith(text.encode(), i)]
+    at = data.draw(st.sampled_from(places), label="place") + data.draw(st.integers(0, len(text) - 1), label="offset")
+    content[at] ^= data.draw(st.integers(1, 255), label="mask")
+    place.write_bytes(content)
+    with pytest.raises(AuditError):
+        audit(place)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(data=st.data())
+def test_removed_swapped_and_inserted_rows_are_found(booked, audit, location, tmp_path_factory, data) -> None:
+    """Rows that are taken out, exchanged or copied to another place, renumbered or not, break the chain."""
+    place = tmp_path_factory.mktemp("moved") / location.name
+    shutil.copytree(location.parent, place.parent, dirs_exist_ok=True)
+    newest = booked.verify()
+    one = data.draw(st.integers(1, newest - 1), label="one")
+    other = data.draw(st.integers(one + 1, newest), label="other")
+    action = data.draw(st.sampled_from(["remove", "renumber", "swap", "insert"]), label="action")
+    copied = ", ".join(c if c not in {"prev_hash", "row_hash"} else f"{c} || '0'" for c in COLUMNS)
+    statements = {
+        "remove": [f"DELETE FROM events WHERE seq = {one}"],
+        "renumber": [
+            f"DELETE FROM events WHERE seq = {one}",
+            f"UPDATE events SET seq = -seq WHERE seq > {one}",
+            "UPDATE events SET seq = -seq - 1 WHERE seq < 0",
+        ],
+        "swap": [
+            f"UPDATE events SET seq = -1 WHERE seq = {one}",
+            f"UPDATE events SET seq = {one} WHERE seq = {other}",
+            f"UPDATE events SET seq = {other} WHERE seq = -1",
+        ],
+        "insert": [
+            f"UPDATE events SET seq = -seq WHERE seq > {one}",
+            "UPDATE events SET seq = 1 - seq WHERE seq < 0",
+            f"INSERT INTO events (seq, {', '.join(COLUMNS)}) SELECT {one + 1}, {copied} FROM events WHERE seq = {one}",
+        ],
+    }
+    _change(place, *statements[action])
+    with pytest.raises(AuditError, match="row"):
+        audit(place)
+
+
+def test_rows_taken_from_the_end_are_found_against_an_anchor(booked, audit, location, reserve) -> None:
+    """The chain alone cannot show what was cut off; the anchored row can, and so can a history that was replaced."""
+    anchor = audit().anchor
+    assert Anchor.from_json(anchor.to_json()) == anchor
+    audit(anchor=anchor)
+    _change(location, f"DELETE FROM events WHERE seq = {anchor.seq}")
+    audit()
+    with pytest.raises(AuditError, match=f"ends at row {anchor.seq - 1}, before the anchored row {anchor.seq}"):
+        audit(anchor=anchor)
+    Ledger.open(location).change_cap("affairs", 2.0, 1e-6, "another history", "steward")
+    with pytest.raises(AuditError, match=f"row {anchor.seq} .* anchored"):
+        audit(anchor=anchor)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"format":1,"seq":0,"hash":"' + "a" * 64 + '"}', '{"format":1,"seq":true}']
+)
+def test_something_else_is_no_anchor(text) -> None:
+    with pytest.raises(InputError, match="ledger anchor"):
+        Anchor.from_json(text)
+
+
+def test_a_reservation_cut_in_half_is_found(booked, audit, location, reserve) -> None:
+    """A release without all rows of its plan is no state that a ledger can be in."""
+    reserve("third", plan=_small(booked))
+    _change(location, f"DELETE FROM events WHERE seq = {booked.verify()}")
+    with pytest.raises(AuditError, match="ends before release third is reserved whole: level-1"):
+        audit()
+
+
+def test_removed_guards_and_accounts_are_found(booked, audit, location) -> None:
+    """A dropped trigger, and an account that no row opened."""
+    with sqlite3.connect(location) as connection:
+        connection.execute("INSERT INTO accounts (dataset, opened) VALUES ('ghost', 99)")
+    with pytest.raises(AuditError, match="table of accounts"):
+        audit()
+    with sqlite3.connect(location) as connection:
+        connection.execute("DROP TRIGGER events_no_update")
+    with pytest.raises(AuditError, match="not append-only any more: events_no_update"):
+        audit()
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        (
+            {"kind": EventKind.COMMITTED, "draw": "level-1", "lease": "other"},
+            "level-1 is RESERVED; it cannot become COMMITTED",
+        ),
+        ({"kind": EventKind.RETURNED, "draw": "count"}, "count is CHARGED_LOST; it cannot become RETURNED"),
+        ({"kind": EventKind.DRAWN, "draw": "level-1", "lease": "zombie"}, "an attempt that was taken over"),
+        ({"kind": EventKind.DRAWN, "draw": "level-1"}, "without a lease"),
+        ({"kind": EventKind.DRAWN, "draw": "level-9", "lease": "other"}, "level-9 was never reserved"),
+        ({"kind": EventKind.PUBLISHED, "body": {"outputs": {}}}, "draws unsettled: level-1, level-2"),
+        ({"kind": EventKind.PUBLISHED, "body": {}}, "a body that no ledger writes"),
+        ({"kind": EventKind.LEASED, "lease": "other"}, "a lease is taken twice"),
+        ({"kind": EventKind.LEDGER_CREATED, "release": None, "account": None}, "the first row, and no other"),
+        ({"kind": EventKind.OPENED, "release": None}, "is open already"),
+        ({"kind": EventKind.EVALUATED_INTERNALLY, "release": "third"}, "release third was never reserved"),
+        ({"kind": EventKind.ALIASED, "release": None, "body": {"other": "nobody"}}, "nobody is not open"),
+        ({"kind": EventKind.KEY_ROTATED, "release": None, "body": {"new": "0" * 16}}, "which was not in use"),
+    ],
+)
+def test_sealed_rows_that_break_a_rule_are_found(booked, audit, changes, fault) -> None:
+    """A row that somebody with the key writes past the rules is named with the rule."""
+    facts = {"account": "affairs", "release": "second", "actor": "steward", "created": now(), **changes}
+    with booked._writing() as journal:
+        journal.append(Event(**facts))
+    with pytest.raises(AuditError, match=f"row {booked_rows(booked)} of the ledger.*{fault}"):
+        audit()
+
+
+def test_a_total_over_its_cap_is_found_at_its_row(booked, audit, reserve, plan, monkeypatch) -> None:
+    """A release that was admitted over the cap is found, also where the cap was raised afterwards."""
+    monkeypatch.setattr("marginweave.tasks.budget.ledger.releases.refusal", lambda *_: None)
+    reserve("third", plan=plan(epsilon=3.0, mu2=4.0))
+    row = booked_rows(booked)
+    booked.change_cap("affairs", 90.0, 1e-6, "hide it", "steward")
+    with pytest.raises(AuditError, match=f"row {row} .*account affairs is over its cap"):
+        audit()
+
+
+def test_a_cap_that_is_lowered_later_is_no_fault(booked, audit) -> None:
+    """What was within the cap when it was reserved stays right."""
+    booked.change_cap("affairs", 0.1, 1e-6, "no more", "steward")
+    assert audit().accounts["affairs"].epsilon < 1
+
+
+def test_a_lost_draw_and_its_spare_are_legal(ledger, reserve, plan, audit) -> None:
+    """A spare that replaces a lost draw is followed, and counted as the ledger counts it."""
+    reserve(plan=replace(plan(epsilon=0.4), spares=1))
+    ledger.take_lease("first", "one")
+    ledger.begin_draw("first", "count", "one")
+    ledger.take_lease("first", "two")
+    ledger.lose_draw("first", "count", "two")
+    ledger.begin_draw("first", "spare-1", "two", replaces="count")
+    ledger.take_lease("first", "three")
+    ledger.commit_draw("first", "spare-1", "three", "ab" * 32, tainted=False)
+    assert audit().releases["first"] == ledger.release("first")
+
+
+def test_without_the_key_the_chain_is_checked_all_the_same(booked, audit, location) -> None:
+    """No row's seal is checked, and a change is found by the hashes alone."""
+    key_file(location).unlink()
+    found = audit_ledger(location, Keyring(()))
+    assert found.unchecked == len(found.rows)
+    _change(location, "UPDATE events SET actor = 'nobody' WHERE seq = 5")
+    with pytest.raises(AuditError, match=r"row 5 .* changed"):
+        audit_ledger(location, Keyring(()))
+
+
+def booked_rows(ledger: Ledger) -> int:
+    """Rows in the ledger, whatever they say."""
+    with sqlite3.connect(ledger.location) as connection:
+        return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
+
+
+def _small(ledger: Ledger):
+    from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
+
+    cost = Cost(mu2=amount(0.001), rho=amount(0.0005), delta=amount(0.0))
+    draws = tuple(
+        PlannedDraw(name=name, mechanism="rounded-gaussian", length=i, parameter=10.0, cost=cost)
+        for i, name in enumerate(("count", "level-1"))
+    )
+    return BudgetPlan(
+        epsilon=0.2,
+        delta=1e-6,
+        neighbors="add-remove",
+        accountant="gdp",
+        delta_threshold=0.0,
+        spent_epsilon=0.2,
+        draws=draws,
+    )

@@ -1,0 +1,39 @@
+"""Input and output stages wait out a fault of the machine; nothing else is ever tried again."""
+
+from __future__ import annotations
+
+import pytest
+from prefect.states import Failed
+from prefect.tasks import Task
+
+from marginweave.schemas.errors import BudgetError, InputError, MachineError, StageError
+from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
+from marginweave.tasks.budget.task import reserve_budget
+from marginweave.tasks.door import BACK_OFF_SECONDS, quiet
+from marginweave.tasks.publish.task import publish
+from marginweave.tasks.validate.task import validate
+
+
+@pytest.mark.parametrize("door", [count_records, aggregate_level, collect_draws, reserve_budget])
+def test_stages_that_draw_or_charge_are_never_retried(door: Task[..., object]) -> None:
+    assert door.retries == 0
+
+
+@pytest.mark.parametrize("door", [validate, publish])
+def test_only_a_fault_of_the_machine_is_retried(door: Task[..., object]) -> None:
+    assert door.retries == len(BACK_OFF_SECONDS)
+    assert door.retry_condition_fn is not None
+    for error in (MachineError("x"), StageError("x"), InputError("x"), BudgetError("x"), ValueError("x")):
+        retried = door.retry_condition_fn(door, None, Failed(data=error))  # type: ignore[arg-type]
+        assert retried is isinstance(error, MachineError)
+
+
+@pytest.mark.parametrize(("error", "kind"), [(OSError(28, "full"), MachineError), (ValueError("x"), StageError)])
+def test_a_foreign_error_is_the_machines_if_the_system_says_so(error: Exception, kind: type[Exception]) -> None:
+    @quiet("publish")
+    def fails() -> None:
+        raise error
+
+    with pytest.raises(StageError) as caught:
+        fails()
+    assert type(caught.value) is kind
