@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.flows.bookkeeping import run_lock
-from marginweave.flows.preparation import begun_with, ledger_of
+from marginweave.flows.preparation import begun_with, check_outputs, ledger_of
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import State
 from marginweave.schemas.manifest import Manifest, RunState
@@ -23,10 +23,12 @@ def finished_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
 
     Raises:
         InputError: there is no such run, or it is not finished.
+        StageError: its released files were changed.
     """
     folder, manifest = existing_run(home, run)
     if manifest.state != RunState.FINISHED:
         raise InputError(f"run {run} is not finished; go on with it: marginweave resume {run}")
+    check_outputs(folder, manifest)
     return folder, manifest
 
 
@@ -95,7 +97,7 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
     Raises:
         InputError: no finished run, or another source than the release was made from.
     """
-    from marginweave.tasks.evaluate.internal import INTERNAL_EVALUATION, compare_internally
+    from marginweave.tasks.evaluate.internal import compare_internally
 
     folder, _ = finished_run(home, run)
     named = begun_with(home, run)[1] if source is None else str(Path(source).resolve())
@@ -103,7 +105,7 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
         folder=folder, source=named, ledger_location=ledger_of(folder, home), lease=uuid.uuid4().hex
     )
     compare_internally.fn(reference)
-    return folder.internal / INTERNAL_EVALUATION
+    return folder.internal_evaluation
 
 
 def list_runs(home: Path) -> list[tuple[str, Manifest | None, bool]]:
@@ -136,5 +138,8 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
             record = ledger.release(manifest.release)
             if record is not None:
                 ledger.give_back(manifest.release, [d.name for d in record.draws if d.state == State.RESERVED])
+                for draw in record.draws:
+                    if draw.state == State.DRAWN:
+                        ledger.lose_draw(manifest.release, draw.name, draw.lease or "")
             folder.write_manifest(manifest.with_state(RunState.FAILED))
         folder.purge_private()

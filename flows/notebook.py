@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.flows.environment import home_directory, service_directory
+from marginweave.flows.environment import home_directory
 from marginweave.flows.preparation import read_request
 from marginweave.flows.session import prefect_session
 from marginweave.schemas.columns import NumberColumn
 from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, OperatorError
 from marginweave.schemas.load import load_configuration, parse_configuration
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
+from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.decode.decode import decode_records
 from marginweave.tasks.publish.reader import PublishedRelease
 
@@ -51,17 +52,22 @@ class Synthesizer:
             InputError: the frame lacks a declared column, or breaks a declared rule.
             BudgetError: there is no ledger or account, or not enough budget.
         """
-        place = service_directory(self._home) / "frames"
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        name = secrets.token_hex(8)
-        source, config = place / f"{name}.parquet", place / f"{name}.yaml"
+        folder = RunFolder.at(self._home, run or self.configuration.default_run)
+        content = _parquet(frame, self.configuration)
+        folder.create()
+        source, config = folder.private / "frame.parquet", folder.internal / "configuration.yaml"
+        replace_file(source, content, PRIVATE_MODE)
+        replace_file(config, self.configuration.model_dump_json(exclude_none=True).encode(), PRIVATE_MODE)
         try:
-            _write_private(source, _parquet(frame, self.configuration))
-            _write_private(config, self.configuration.model_dump_json(exclude_none=True).encode())
-            self._release = PublishedRelease.read(self._run(config, source, run))
+            self._release = PublishedRelease.read(self._run(config, source, folder.run))
+        except OperatorError as stop:
+            reason = stop.detail
+        else:
+            reason = None
         finally:
             source.unlink(missing_ok=True)
-            config.unlink(missing_ok=True)
+        if reason is not None:
+            raise InputError(reason)
         return self
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pd.DataFrame:
@@ -111,12 +117,15 @@ def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
     for name, column in configuration.columns.items():
         series = frame[name]
         numeric = isinstance(column, NumberColumn) and series.dtype.kind in "iuf"
-        arrays[name] = pa.array(series if numeric else series.astype("string"), from_pandas=True)
+        try:
+            arrays[name] = pa.array(series if numeric else series.astype("string"), from_pandas=True)
+        except (ValueError, TypeError, pa.ArrowException):
+            unusable = name  # the library's text quotes the value
+            break
+    else:
+        unusable = None
+    if unusable is not None:
+        raise InputError(f"the frame has the column {unusable!r} with values that are neither text nor number")
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(arrays), sink)
     return bytes(sink.getvalue())
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)

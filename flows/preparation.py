@@ -72,7 +72,7 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
     return Request(
         path=path.resolve(),
         configuration=configuration,
-        folder=RunFolder.at(home, run or f"{configuration.dataset}-{configuration.digest[:8]}"),
+        folder=RunFolder.at(home, run or configuration.default_run),
         source=named,
         ledger_location=example_ledger_location(home) if example else ledger_location(os.environ),
         suites=(suites[0], suites[1]),
@@ -82,6 +82,8 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
 def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     """The run that a request stands for: a new one, one to go on with, or a finished one.
 
+    A run that was purged before it was finished cannot go on: what it had drawn is gone.
+
     Raises:
         InputError: the source is broken, or the name stands for another configuration or other source bytes.
         BudgetError: there is no ledger, key or account; nothing is created.
@@ -90,6 +92,10 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     present = request.folder.read_manifest()
     if present is not None:
         _check_same_configuration(request, present)
+        if present.state == RunState.FAILED:
+            raise InputError(
+                f"run {present.run} was purged before it was finished; give the new release a name with --run"
+            )
     check_source(request.source, request.configuration.names)
     ledger = open_ledger(request)
     digest = ledger.source_digest(source_chunks(request.source))
@@ -111,7 +117,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         suites=request.suites,
     )
     if present.state == RunState.FINISHED:
-        _check_outputs(request.folder, present)
+        check_outputs(request.folder, present)
         if request.folder.private.exists() and not request.configuration.publish.keep_private:
             request.folder.purge_private()  # the run ended between its last word and its purge
     return reference, present.state
@@ -230,7 +236,17 @@ def _differences(before: object, now: object, place: str) -> list[str]:
     return [] if before == now else [place]
 
 
-def _check_outputs(folder: RunFolder, manifest: Manifest) -> None:
+def internal_evaluation_due(reference: RunReference) -> bool:
+    """Whether the configuration asks for an internal evaluation that has not been made."""
+    return reference.configuration.evaluate.internal and not reference.folder.internal_evaluation.exists()
+
+
+def check_outputs(folder: RunFolder, manifest: Manifest) -> None:
+    """Refuse a release whose files are not those that were published.
+
+    Raises:
+        StageError: a file is missing or was changed.
+    """
     for file, digest in manifest.outputs.items():
         content = read_file(folder.path / file)
         if content is None or hashlib.sha256(content).hexdigest() != digest:

@@ -192,6 +192,11 @@ class Configuration(BaseModel):
         """How the budget is divided: by shares unless SDS's printed split is asked for."""
         return self.aggregate.split or ("sds" if self.privacy.accountant == "sds" else "shares")
 
+    @property
+    def default_run(self) -> str:
+        """Name of the run that this configuration stands for."""
+        return f"{self.dataset}-{self.digest[:8]}"
+
     def canonical(self) -> str:
         """The whole configuration as canonical JSON: defaults filled in, keys sorted (except columns: their order counts)."""
         dumped: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)

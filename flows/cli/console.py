@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn, ParamSpec, TypeVar
 import typer
 from rich.console import Console
 
-from marginweave.schemas.errors import EXIT_FAILED, MarginweaveError, place_of
+from marginweave.schemas.errors import EXIT_FAILED, MarginweaveError, OperatorError, place_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +33,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
+        except OperatorError as error:
+            fail(error.detail, error.exit_code)
         except MarginweaveError as error:
             fail(str(error), error.exit_code)
         except KeyboardInterrupt:

@@ -50,14 +50,14 @@ def resume(run_name: RunName, home: Home = None) -> None:
 def execute(request: Request, config: Path, source: str | None, home: Path) -> None:
     """Run the flow unless its release is finished, and say where everything is."""
     from marginweave.flows.bookkeeping import run_lock
-    from marginweave.flows.preparation import prepare_run
+    from marginweave.flows.preparation import internal_evaluation_due, prepare_run
     from marginweave.flows.progress import reporting
     from marginweave.schemas.manifest import RunState
 
     with run_lock(request.folder):
         reference, state = prepare_run(request)
     fresh = state != RunState.FINISHED
-    if fresh:
+    if fresh or internal_evaluation_due(reference):
         with reporting(out):
             from marginweave.flows.session import prefect_session
 

@@ -35,6 +35,14 @@ _ROW_WISE = (
     "expect_table_columns_to_match_set",
 )
 
+_ROW_WISE_KEYS = frozenset(
+    {
+        *("column", "column_A", "column_B", "column_set", "column_list", "exact_match"),
+        *("value_set", "value_pairs_set", "min_value", "max_value", "strict_min", "strict_max", "value", "or_equal"),
+        *("regex", "regex_list", "match_on", "type_", "type_list", "ignore_row_if"),
+    }
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectationResult:
@@ -59,10 +67,10 @@ def read_suite(path: Path, *, raw_input: bool) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"expectation suite ({path}) must be the JSON of a Great Expectations suite") from None
     for expectation in expectations:
-        if raw_input and (expectation["type"] not in _ROW_WISE or "mostly" in expectation["kwargs"]):
+        if raw_input and (expectation["type"] not in _ROW_WISE or set(expectation["kwargs"]) - _ROW_WISE_KEYS):
             raise InputError(
                 f"expectation suite ({path}): {expectation['type']} is refused on raw input; what it tells is a statistic "
-                "of private rows. Only expectations on single rows, without 'mostly', are allowed"
+                "of private rows. Only expectations on every single row are allowed, without 'mostly' or a row condition"
             )
     return expectations
 
