@@ -58,16 +58,15 @@ class Synthesizer:
         source, config = folder.private / "frame.parquet", folder.internal / "configuration.yaml"
         replace_file(source, content, PRIVATE_MODE)
         replace_file(config, self.configuration.model_dump_json(exclude_none=True).encode(), PRIVATE_MODE)
+        stopped: OperatorError | None = None
         try:
             self._release = PublishedRelease.read(self._run(config, source, folder.run))
         except OperatorError as stop:
-            reason = stop.detail
-        else:
-            reason = None
+            stopped = stop
         finally:
             source.unlink(missing_ok=True)
-        if reason is not None:
-            raise InputError(reason)
+        if stopped is not None:
+            raise InputError(stopped.detail)
         return self
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pd.DataFrame:

@@ -225,7 +225,7 @@ def _parquet_schema(source: str, part: Path) -> pa.Schema:
 
 
 def _read_parquet(source: str, parts: Sequence[bytes]) -> pa.Table:
-    tables = []
+    tables: list[pa.Table] = []
     for part in parts:
         try:
             table = pq.ParquetFile(pa.BufferReader(part)).read()
