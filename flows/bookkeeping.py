@@ -14,7 +14,7 @@ from marginweave.flows.progress import reporter
 from marginweave.schemas.errors import OperatorError, StageError
 from marginweave.schemas.ledger import State
 from marginweave.schemas.manifest import RunState, StageEntry
-from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, StageResult, code_version
 
@@ -30,14 +30,27 @@ def run_lock(folder: RunFolder) -> Iterator[None]:
         StageError: another process has the run.
     """
     folder.check_links()
-    folder.path.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+    with at_place(folder.path, "created"):
+        folder.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
     with os.fdopen(descriptor) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise StageError(f"run {folder.run} is in progress in another process") from None
         yield
+
+
+def in_progress(folder: RunFolder) -> bool:
+    """Whether another process holds the run."""
+    try:
+        with (folder.path / ".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 @contextmanager

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -14,16 +15,13 @@ from marginweave.flows.environment import home_directory
 from marginweave.flows.preparation import read_request
 from marginweave.flows.session import prefect_session
 from marginweave.schemas.columns import NumberColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration import MAX_RECORDS, Configuration
 from marginweave.schemas.errors import InputError, OperatorError
 from marginweave.schemas.load import load_configuration, parse_configuration
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.decode.decode import decode_records
 from marginweave.tasks.publish.reader import PublishedRelease
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Synthesizer:
@@ -46,14 +44,17 @@ class Synthesizer:
     def fit(self, frame: pd.DataFrame, run: str | None = None) -> Self:
         """Release `frame`: the whole flow, with a Prefect server of its own.
 
+        The run is called `<dataset>-<hash of the configuration>-frame` unless `run` names it: a release of its own, charged
+        even where a file with the same rows was released before.
+
         DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
 
         Raises:
             InputError: the frame lacks a declared column, or breaks a declared rule.
             BudgetError: there is no ledger or account, or not enough budget.
         """
-        folder = RunFolder.at(self._home, run or self.configuration.default_run)
         content = _parquet(frame, self.configuration)
+        folder = RunFolder.at(self._home, run or f"{self.configuration.default_run}-frame")
         folder.create()
         source, config = folder.private / "frame.parquet", folder.internal / "configuration.yaml"
         replace_file(source, content, PRIVATE_MODE)
@@ -78,8 +79,8 @@ class Synthesizer:
         from marginweave.tasks.synthesize.synthesize import synthesize_records  # numba
 
         release = self.release
-        if n is not None and n < 0:
-            raise InputError(f"n ({n}) must not be negative")
+        if n is not None and not 0 <= n <= MAX_RECORDS:
+            raise InputError(f"n ({n}) must lie in [0, {MAX_RECORDS}]")
         settings = release.configuration.synthesize
         changes = {key: value for key, value in (("records", n), ("seed", seed)) if value is not None}
         settings = settings.model_copy(update=changes)
@@ -109,6 +110,11 @@ class Synthesizer:
 
 def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
     """The declared columns as Parquet: numbers as they are, everything else as text."""
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError("fit takes a pandas DataFrame")
+    repeated = [name for name in configuration.names if list(frame.columns).count(name) > 1]
+    if repeated:
+        raise InputError(f"the frame has the column {', '.join(map(repr, repeated))} more than once")
     absent = [name for name in configuration.names if name not in frame.columns]
     if absent:
         raise InputError(f"the frame lacks the declared column {', '.join(map(repr, absent))}")

@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from marginweave.schemas.configuration import EXAMPLE_PREFIX, Configuration
-from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import Account
 from marginweave.schemas.load import load_configuration
 from marginweave.schemas.manifest import Manifest, RunState
@@ -61,8 +61,10 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
     _check_size(configuration)
     below = path.resolve().parent
     named = configuration.source if source is None else source
+    if not named.strip() or run == "":
+        raise InputError("--run and --source must not be empty")
     if not named.startswith(EXAMPLE_PREFIX):
-        named = str((below / named) if source is None else Path(named).resolve())
+        named = str((below / named) if source is None else Path(named).absolute())
     expectations = configuration.expectations
     suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
     for suite, raw_input in zip(suites, (True, False), strict=True):
@@ -96,8 +98,8 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
             raise InputError(
                 f"run {present.run} was purged before it was finished; give the new release a name with --run"
             )
-    check_source(request.source, request.configuration.names)
-    ledger = open_ledger(request)
+    ledger = check_request(request)
+    _check_continuity(request.folder, present, ledger)
     digest = ledger.source_digest(source_chunks(request.source))
     if present is None:
         present = _new_manifest(request, digest)
@@ -107,7 +109,8 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         request.folder.write_manifest(present)
     elif present.source_digest != digest:
         raise InputError(
-            f"run {present.run} was made from other source bytes; give the new release a name of its own with --run"
+            f"run {present.run} was made from other source bytes, or under another ledger; "
+            "give the new release a name of its own with --run"
         )
     reference = RunReference(
         folder=request.folder,
@@ -131,10 +134,15 @@ def begun_with(home: Path, run: str) -> tuple[Path, str]:
     """
     path = RunFolder.at(home, run).internal / _REQUEST
     content = read_file(path)
+    if content is None and RunFolder.at(home, run).manifest_file.exists():
+        raise InputError(f"run {run} has lost {path.name}; go on with it by `marginweave run CONFIG --run {run}`")
     if content is None:
         raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
-    request = json.loads(content)
-    return Path(request["configuration"]), str(request["source"])
+    try:
+        request = json.loads(content)
+        return Path(request["configuration"]), str(request["source"])
+    except (ValueError, KeyError, TypeError):
+        raise StageError(f"{path} is damaged; go on with the run by `marginweave run CONFIG --run {run}`") from None
 
 
 def ledger_of(folder: RunFolder, home: Path) -> Path:
@@ -149,6 +157,42 @@ def _remember(request: Request) -> None:
     write_once(request.folder.internal / _REQUEST, json.dumps(content).encode())
 
 
+def check_request(request: Request) -> Ledger:
+    """What can be refused before a run leaves any trace: the source, and a ledger that is not there; returns the ledger.
+
+    Raises:
+        InputError, BudgetError: as `prepare_run`.
+    """
+    check_source(request.source, request.configuration.names)
+    return open_ledger(request)
+
+
+def _check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger) -> None:
+    """Refuse a run whose parts do not belong together: going on would charge for what was drawn already.
+
+    Raises:
+        StageError: draws without their manifest, or a run without its key.
+        BudgetError: a finished run that the ledger does not know, as after the restore of an old copy.
+    """
+    release = ledger.release(present.release) if present is not None else None
+    drawn = folder.draws.is_dir() and any(folder.draws.iterdir())
+    if drawn and release is None:
+        raise StageError(
+            f"run {folder.run} has draws, but its manifest is missing or is not that of a release in the ledger; "
+            "restore manifest.json, or give a new release a name with --run"
+        )
+    if present is None:
+        return
+    if present.state == RunState.RUNNING and not (folder.private / "key").is_file():
+        raise StageError(
+            f"run {folder.run} has lost private/key and cannot go on; give a new release a name with --run"
+        )
+    if present.state == RunState.FINISHED and (release is None or dict(release.outputs) != present.outputs):
+        raise BudgetError(
+            f"run {folder.run} is finished, but the ledger does not know its release as it is: is this an older copy of it?"
+        )
+
+
 def open_ledger(request: Request) -> Ledger:
     """The ledger with the dataset's account; for an example both are made where they are missing.
 
@@ -160,7 +204,7 @@ def open_ledger(request: Request) -> Ledger:
     if not request.is_example:
         command = opening_command(configuration.dataset, privacy.epsilon, privacy.delta)
         ledger = Ledger.open(request.ledger_location, command=command)
-        ledger.account_total(configuration.dataset)
+        ledger.forecast(configuration.dataset, plan_budget(configuration))  # refuses where there is no account
         return ledger
     ledger = Ledger.create(request.ledger_location)
     if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):

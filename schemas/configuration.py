@@ -17,6 +17,7 @@ from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, Positive, 
 NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 EXAMPLE_PREFIX = "example:"
+MAX_RECORDS = 10**8
 
 
 def check_name(text: str) -> str:
@@ -50,8 +51,8 @@ def _records(value: Any) -> int | str:
         records = to_whole(value)
     except ValueError:
         raise ValueError("must be count, exhaust or a whole number") from None
-    if records < 0:
-        raise ValueError("must not be negative")
+    if not 0 <= records <= MAX_RECORDS:
+        raise ValueError(f"must lie in [0, {MAX_RECORDS}]")
     return records
 
 
@@ -77,6 +78,13 @@ class SynthesisSettings(BaseModel):
     @classmethod
     def _percentile(cls, value: float) -> float:
         if not 0 < value <= 100:
+            raise ValueError("must lie in (0, 100]")
+        return value
+
+    @field_validator("scale")
+    @classmethod
+    def _scale(cls, value: float) -> float:
+        if value > 100:
             raise ValueError("must lie in (0, 100]")
         return value
 

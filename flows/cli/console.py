@@ -23,7 +23,8 @@ Home = Annotated[
 ]
 Source = Annotated[str | None, typer.Option("--source", help="The table, instead of the one the configuration names.")]
 
-out = Console(highlight=False, soft_wrap=True)
+# Without markup: a path may hold square brackets.
+out = Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:

@@ -56,7 +56,9 @@ def open_account(
     )
     location = ledger_location(os.environ)
     Ledger.create(location).open_account(account, actor=getpass.getuser())
-    out.print(f"Account {dataset} is open: epsilon {account.epsilon} at delta {account.delta}, in {location}")
+    out.print(
+        f"Account {dataset} is open: epsilon {float(account.epsilon):g} at delta {float(account.delta):g}, in {location}"
+    )
     out.print("Keep a copy of the ledger's key in another place: without it no release can be made.")
 
 
@@ -110,19 +112,19 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
     out.print(_line(total))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
     for release in ledger.releases(dataset):
-        out.print(f"\n[bold]{release.run}[/bold] release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC")
-        out.print(f"planned epsilon {release.epsilon:g} at delta {release.delta:g}")
+        out.print(f"\n{release.run} release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC")
+        out.print(f"planned epsilon {float(release.epsilon):g} at delta {float(release.delta):g}")
         table = Table("draw", "state", "mu²", "rho", "delta", box=None, pad_edge=False)
         for draw in release.draws:
             cost = draw.cost
-            table.add_row(draw.name, draw.state, f"{cost.mu2:.6f}", f"{cost.rho:.6f}", f"{cost.delta:.2g}")
+            table.add_row(draw.name, draw.state, f"{cost.mu2:.6f}", f"{cost.rho:.6f}", f"{float(cost.delta):.2g}")
         out.print(table)
 
 
 def _line(total: AccountTotal) -> str:
     cap_ = total.account
     return (
-        f"[bold]{cap_.dataset}[/bold]: epsilon {total.epsilon:.4g} of {cap_.epsilon:g} spent at delta {cap_.delta:g}, "
+        f"{cap_.dataset}: epsilon {total.epsilon:.4g} of {float(cap_.epsilon):g} spent at delta {float(cap_.delta):g}, "
         f"{total.releases} release(s)"
     )
 

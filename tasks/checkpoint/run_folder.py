@@ -129,6 +129,17 @@ class RunFolder:
         Raises:
             StageError: the disk refuses.
         """
+        self.remove_private()
+        manifest = self.read_manifest()
+        if manifest is not None:
+            self.write_manifest(manifest.purged(datetime.now(UTC)))
+
+    def remove_private(self) -> None:
+        """Remove `private/` and `derived/`, whatever the manifest says.
+
+        Raises:
+            StageError: the disk refuses.
+        """
         for folder in (self.private, self.derived):
             with at_place(folder, "removed"):
                 if folder.is_symlink():
@@ -138,6 +149,3 @@ class RunFolder:
         with at_place(self.path, "synced"):
             if self.path.is_dir():
                 sync_folder(self.path)
-        manifest = self.read_manifest()
-        if manifest is not None:
-            self.write_manifest(manifest.purged(datetime.now(UTC)))

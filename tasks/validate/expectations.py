@@ -82,6 +82,16 @@ def check_suite(path: Path, frame: pd.DataFrame, *, raw_input: bool) -> tuple[Ex
         InputError: see `read_suite`.
     """
     expectations = read_suite(path, raw_input=raw_input)
+    try:
+        outcome = _validate(expectations, frame)
+    except Exception as error:
+        fault = type(error).__name__
+    else:
+        return tuple(_result(result) for result in outcome.results)
+    raise InputError(f"expectation suite ({path}) cannot be run by Great Expectations ({fault})")
+
+
+def _validate(expectations: list[dict[str, Any]], frame: pd.DataFrame) -> Any:
     import great_expectations as gx  # 3 to 6 s
     from great_expectations.core.expectation_suite import ExpectationSuite
     from great_expectations.data_context.types.base import (
@@ -102,17 +112,12 @@ def check_suite(path: Path, frame: pd.DataFrame, *, raw_input: bool) -> tuple[Ex
         .add_batch_definition_whole_dataframe("all")
     )
     suite = ExpectationSuite(name="suite", expectations=expectations)
-    outcome = batch.get_batch({"dataframe": frame}).validate(suite, result_format="BOOLEAN_ONLY")
-    results = []
-    for result in outcome.results:
-        config = result.expectation_config
-        kwargs = config.kwargs if config is not None else {}
-        column = kwargs.get("column") or kwargs.get("column_A") or "table"
-        results.append(
-            ExpectationResult(
-                expectation=config.type if config is not None else "unknown",
-                column=str(column),
-                success=bool(result.success),
-            )
-        )
-    return tuple(results)
+    return batch.get_batch({"dataframe": frame}).validate(suite, result_format="BOOLEAN_ONLY")
+
+
+def _result(result: Any) -> ExpectationResult:
+    config = result.expectation_config
+    kwargs = config.kwargs if config is not None else {}
+    column = kwargs.get("column") or kwargs.get("column_A") or "table"
+    kind = config.type if config is not None else "unknown"
+    return ExpectationResult(expectation=kind, column=str(column), success=bool(result.success))

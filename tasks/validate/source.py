@@ -25,6 +25,7 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 20
 _SMALL = 1 << 26
 _BLOCK = 1 << 26  # a row must fit a block
+csv.field_size_limit(_BLOCK)
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,11 @@ def _check_columns(present: Sequence[str], columns: Sequence[str]) -> None:
     missing = [name for name in columns if name not in present]
     if missing:
         names = ", ".join(repr(name) for name in missing)
-        raise InputError(f"source lacks the declared column {names}; does its first line hold the column names?")
+        plural = "s" if len(missing) > 1 else ""
+        raise InputError(
+            f"source lacks the declared column{plural} {names}; its first line must hold the column names, "
+            "separated by commas in .csv and tabs in .tsv"
+        )
     repeated = [name for name in columns if list(present).count(name) > 1]
     if repeated:
         raise InputError(f"source has the column {', '.join(map(repr, repeated))} more than once")

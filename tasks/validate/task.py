@@ -39,4 +39,5 @@ def validate(reference: RunReference) -> StageResult:
                 raise InputError(f"validate: the source does not meet the suite of expectations: {rules}")
         return pack_table(raw)
 
-    return reference.checkpoint("validate", [reference.manifest.source_digest], compute)
+    files = [file for file in reference.suites[:1] if file is not None]
+    return reference.checkpoint("validate", [reference.manifest.source_digest], compute, files)

@@ -58,7 +58,11 @@ class Ledger:
             InputError: MARGINWEAVE_LEDGER_KEY is malformed.
         """
         command = command or opening_command()
-        if not location.is_file():
+        try:
+            exists = location.is_file()
+        except OSError as error:
+            raise BudgetError(f"the ledger at {location} cannot be read: {error.strerror}") from None
+        if not exists:
             raise BudgetError(f"there is no ledger at {location}; open an account: {command}")
         key = load_key(location, environment, command)
         ledger = cls(location=location, engine=sqlite_engine(location), key=key)

@@ -32,7 +32,7 @@ def write(path: Path, content: bytes) -> str:
     [
         (b"", "has no header"),
         (b"\n1,2\n", "has no header"),
-        (b"xq7marker,5\n1,2\n", "lacks the declared column 'a', 'b'"),
+        (b"xq7marker,5\n1,2\n", "lacks the declared columns 'a', 'b'"),
         (b"a,xq7marker\n1,2\n", "lacks the declared column 'b'"),
         (b"a,b,a\n1,2,3\n", "has the column 'a' more than once"),
         (b"a,b\n1,2\n3,xq7marker,4\n", "another number of fields"),
