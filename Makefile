@@ -2,7 +2,7 @@
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3))
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 SETUP := pyproject.toml setup.py constraints.txt
 
 .PHONY: help run test test-unit test-long lint bench clean
@@ -30,7 +30,7 @@ lint: $(VENV)/.ready-lint ## style, types (on an installed wheel) and the import
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
-	@rm -rf build && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target build/site .
+	@rm -rf build && $(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --target build/site .
 	@MYPYPATH=build/site $(BIN)/mypy -p marginweave.flows -p marginweave.tasks -p marginweave.schemas
 
 clean: ## remove the environment and everything built

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows.bookkeeping import run_lock
-from marginweave.flows.preparation import begun_with, ledger_file_of, ledger_of
-from marginweave.schemas.errors import InputError
+from marginweave.flows.bookkeeping import in_progress, run_lock
+from marginweave.flows.preparation import begun_with, check_outputs, ledger_file_of, ledger_of
+from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.ledger import State
 from marginweave.schemas.manifest import Manifest, RunState
 from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.checkpoint.files import replace_file
+from marginweave.tasks.checkpoint.files import at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference
 
@@ -23,10 +24,12 @@ def finished_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
 
     Raises:
         InputError: there is no such run, or it is not finished.
+        StageError: its released files were changed.
     """
     folder, manifest = existing_run(home, run)
     if manifest.state != RunState.FINISHED:
         raise InputError(f"run {run} is not finished; go on with it: marginweave resume {run}")
+    check_outputs(folder, manifest)
     return folder, manifest
 
 
@@ -60,8 +63,8 @@ def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | N
     changes = {key: value for key, value in (("records", records), ("seed", seed)) if value is not None}
     settings = settings.model_copy(update=changes)
     place = to or folder.release / f"synthesis-{settings.seed}"
-    if place.exists() and any(place.iterdir()):
-        raise InputError(f"{place} is not empty; choose another folder with --to, or another --seed")
+    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+        raise InputError(f"{place} is not an empty folder; choose another folder with --to, or another --seed")
     codes = synthesize_records(published.aggregates, settings, published.configuration.optional)
     table = decode_records(codes, published.aggregates.domain, published.configuration.columns, settings.seed)
     looked = Ledger.open(ledger_of(folder, home)).internally_evaluated(manifest.dataset, None)
@@ -71,7 +74,8 @@ def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | N
         "synthesis": settings.model_dump(mode="json"),
         "selected_after_internal_evaluation": selected,
     }
-    place.mkdir(parents=True, exist_ok=True)
+    with at_place(place, "created"):
+        place.mkdir(parents=True, exist_ok=True)
     replace_file(place / "synthetic.parquet", parquet_bytes(table))
     replace_file(place / "synthetic.csv", csv_bytes(table))
     replace_file(place / "privacy.json", (json.dumps(statement, indent=2, ensure_ascii=False) + "\n").encode())
@@ -95,7 +99,7 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
     Raises:
         InputError: no finished run, or another source than the release was made from.
     """
-    from marginweave.tasks.evaluate.internal import INTERNAL_EVALUATION, compare_internally
+    from marginweave.tasks.evaluate.internal import compare_internally
 
     folder, _ = finished_run(home, run)
     named = begun_with(home, run)[1] if source is None else str(Path(source).resolve())
@@ -103,18 +107,43 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
         folder=folder, source=named, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex
     )
     compare_internally.fn(reference)
-    return folder.internal / INTERNAL_EVALUATION
+    return folder.internal_evaluation
 
 
-def list_runs(home: Path) -> list[tuple[str, Manifest | None, bool]]:
-    """Name, manifest, and whether private files are there, of every run below `home`, by name."""
-    found = []
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """One line of `marginweave runs`."""
+
+    name: str
+    dataset: str
+    state: str
+    begun: str
+    holds_private: bool
+
+
+def list_runs(home: Path) -> list[RunSummary]:
+    """Every run below `home`, by name; one that is damaged is listed as such."""
     place = home / "runs"
-    for path in sorted(place.iterdir()) if place.is_dir() else ():
-        if path.is_dir():
-            folder = RunFolder(path)
-            found.append((path.name, folder.read_manifest(), folder.private.exists()))
-    return found
+    with at_place(place, "listed"):
+        paths = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+    return [_summary(RunFolder(path)) for path in paths]
+
+
+def _summary(folder: RunFolder) -> RunSummary:
+    dataset, begun = "", ""
+    try:
+        manifest = folder.read_manifest()
+    except StageError:
+        state = "damaged"
+    else:
+        if manifest is None:
+            state = "not begun"
+        else:
+            dataset, begun = manifest.dataset, f"{manifest.created:%Y-%m-%d %H:%M}"
+            state = {RunState.FINISHED: "finished", RunState.FAILED: "purged"}.get(manifest.state, "unfinished")
+    if state != "finished" and in_progress(folder):
+        state = "in progress"
+    return RunSummary(name=folder.run, dataset=dataset, state=state, begun=begun, holds_private=folder.private.exists())
 
 
 def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
@@ -124,6 +153,11 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
         InputError: no such run, or an unfinished one without `unfinished`.
         StageError: the run is in progress.
     """
+    folder = RunFolder.at(home, run)
+    if _summary(folder).state == "damaged" and unfinished:
+        with run_lock(folder):
+            folder.remove_private()
+        return
     folder, manifest = existing_run(home, run)
     with run_lock(folder):
         if manifest.state != RunState.FINISHED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 
 from marginweave.flows.progress import reporter
-from marginweave.schemas.errors import StageError
+from marginweave.schemas.errors import OperatorError, StageError
 from marginweave.schemas.ledger import State
 from marginweave.schemas.manifest import RunState, StageEntry
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, StageResult, code_version
 
@@ -27,13 +29,39 @@ def run_lock(folder: RunFolder) -> Iterator[None]:
     Raises:
         StageError: another process has the run.
     """
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with (folder.path / ".lock").open("a") as lock:
+    folder.check_links()
+    with at_place(folder.path, "created"):
+        folder.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+    with os.fdopen(descriptor) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise StageError(f"run {folder.run} is in progress in another process") from None
         yield
+
+
+def in_progress(folder: RunFolder) -> bool:
+    """Whether another process holds the run."""
+    try:
+        with (folder.path / ".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+@contextmanager
+def told_to_operator(folder: RunFolder) -> Iterator[None]:
+    """Leave the reason of a data-dependent stop in `internal/`: a worker's operator has no terminal to read it on."""
+    try:
+        yield
+    except OperatorError as stop:
+        if folder.internal.is_dir():
+            replace_file(folder.internal / "stopped.txt", f"{stop.detail}\n".encode(), PRIVATE_MODE)
+        raise
 
 
 @dataclass(frozen=True)

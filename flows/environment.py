@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
+from marginweave.schemas.errors import InputError
+
 # Usage analytics go to other machines; a run talks to loopback only.
 ANALYTICS_OFF = {
     "DO_NOT_TRACK": "1",
@@ -24,7 +26,10 @@ QUIET = {
 def home_directory(option: Path | None, environment: Mapping[str, str]) -> Path:
     """Where `runs/` lives: `--home`, else MARGINWEAVE_HOME, else the working directory."""
     named = option or environment.get("MARGINWEAVE_HOME")
-    return Path(named or ".").expanduser().resolve()
+    try:
+        return Path(named or ".").expanduser().resolve()
+    except (RuntimeError, OSError):
+        raise InputError(f"home ({named}) cannot be found") from None
 
 
 def service_directory(home: Path) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from marginweave.flows.preparation import Request
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger import Ledger, opening_command
 from marginweave.tasks.budget.mechanisms import deviation
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
@@ -64,13 +64,15 @@ def ledger_forecast(request: Request) -> list[str]:
     if request.is_example:
         return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
     try:
-        ledger = Ledger.open(request.ledger_location)
-        total = ledger.account_total(dataset)
+        privacy = configuration.privacy
+        command = opening_command(dataset, privacy.epsilon, privacy.delta)
+        ledger = Ledger.open(request.ledger_location, command=command)
         after, fits = ledger.forecast(dataset, plan_budget(configuration))
+        total = ledger.account_total(dataset)
     except BudgetError as refusal:
         return [f"Ledger: {refusal}"]
     verdict = "it fits" if fits else "it will be refused"
-    spent = f"epsilon {total.epsilon:.4g} of {total.account.epsilon:g} at delta {total.account.delta:g}"
+    spent = f"epsilon {total.epsilon:.4g} of {float(total.account.epsilon):g} at delta {float(total.account.delta):g}"
     spares = configuration.privacy.redraws
     room = f" (with room for {spares} lost draw(s), given back if not needed)" if spares else ""
     return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}{room}: {verdict}"]

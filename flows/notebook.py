@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.flows.environment import home_directory, service_directory
+from marginweave.flows.environment import home_directory
 from marginweave.flows.preparation import read_request
 from marginweave.flows.session import prefect_session
 from marginweave.schemas.columns import NumberColumn
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.configuration import MAX_RECORDS, Configuration
+from marginweave.schemas.errors import InputError, OperatorError
 from marginweave.schemas.load import load_configuration, parse_configuration
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
+from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.decode.decode import decode_records
 from marginweave.tasks.publish.reader import PublishedRelease
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Synthesizer:
@@ -45,23 +44,30 @@ class Synthesizer:
     def fit(self, frame: pd.DataFrame, run: str | None = None) -> Self:
         """Release `frame`: the whole flow, with a Prefect server of its own.
 
+        The run is called `<dataset>-<hash of the configuration>-frame` unless `run` names it: a release of its own, charged
+        even where a file with the same rows was released before.
+
         DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
 
         Raises:
             InputError: the frame lacks a declared column, or breaks a declared rule.
             BudgetError: there is no ledger or account, or not enough budget.
         """
-        place = service_directory(self._home) / "frames"
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        name = secrets.token_hex(8)
-        source, config = place / f"{name}.parquet", place / f"{name}.yaml"
+        content = _parquet(frame, self.configuration)
+        folder = RunFolder.at(self._home, run or f"{self.configuration.default_run}-frame")
+        folder.create()
+        source, config = folder.private / "frame.parquet", folder.internal / "configuration.yaml"
+        replace_file(source, content, PRIVATE_MODE)
+        replace_file(config, self.configuration.model_dump_json(exclude_none=True).encode(), PRIVATE_MODE)
+        stopped: OperatorError | None = None
         try:
-            _write_private(source, _parquet(frame, self.configuration))
-            _write_private(config, self.configuration.model_dump_json(exclude_none=True).encode())
-            self._release = PublishedRelease.read(self._run(config, source, run))
+            self._release = PublishedRelease.read(self._run(config, source, folder.run))
+        except OperatorError as stop:
+            stopped = stop
         finally:
             source.unlink(missing_ok=True)
-            config.unlink(missing_ok=True)
+        if stopped is not None:
+            raise InputError(stopped.detail)
         return self
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pd.DataFrame:
@@ -73,8 +79,8 @@ class Synthesizer:
         from marginweave.tasks.synthesize.synthesize import synthesize_records  # numba
 
         release = self.release
-        if n is not None and n < 0:
-            raise InputError(f"n ({n}) must not be negative")
+        if n is not None and not 0 <= n <= MAX_RECORDS:
+            raise InputError(f"n ({n}) must lie in [0, {MAX_RECORDS}]")
         settings = release.configuration.synthesize
         changes = {key: value for key, value in (("records", n), ("seed", seed)) if value is not None}
         settings = settings.model_copy(update=changes)
@@ -104,6 +110,11 @@ class Synthesizer:
 
 def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
     """The declared columns as Parquet: numbers as they are, everything else as text."""
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError("fit takes a pandas DataFrame")
+    repeated = [name for name in configuration.names if list(frame.columns).count(name) > 1]
+    if repeated:
+        raise InputError(f"the frame has the column {', '.join(map(repr, repeated))} more than once")
     absent = [name for name in configuration.names if name not in frame.columns]
     if absent:
         raise InputError(f"the frame lacks the declared column {', '.join(map(repr, absent))}")
@@ -111,12 +122,15 @@ def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
     for name, column in configuration.columns.items():
         series = frame[name]
         numeric = isinstance(column, NumberColumn) and series.dtype.kind in "iuf"
-        arrays[name] = pa.array(series if numeric else series.astype("string"), from_pandas=True)
+        try:
+            arrays[name] = pa.array(series if numeric else series.astype("string"), from_pandas=True)
+        except (ValueError, TypeError, pa.ArrowException):
+            unusable = name  # the library's text quotes the value
+            break
+    else:
+        unusable = None
+    if unusable is not None:
+        raise InputError(f"the frame has the column {unusable!r} with values that are neither text nor number")
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(arrays), sink)
     return bytes(sink.getvalue())
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)

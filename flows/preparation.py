@@ -72,8 +72,10 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
     _check_size(configuration)
     below = path.resolve().parent
     named = configuration.source if source is None else source
+    if not named.strip() or run == "":
+        raise InputError("--run and --source must not be empty")
     if not named.startswith(EXAMPLE_PREFIX):
-        named = str((below / named) if source is None else Path(named).resolve())
+        named = str((below / named) if source is None else Path(named).absolute())
     expectations = configuration.expectations
     suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
     for suite, raw_input in zip(suites, (True, False), strict=True):
@@ -82,7 +84,7 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
     return Request(
         path=path.resolve(),
         configuration=configuration,
-        folder=RunFolder.at(home, run or f"{configuration.dataset}-{configuration.digest[:8]}"),
+        folder=RunFolder.at(home, run or configuration.default_run),
         source=named,
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
         suites=(suites[0], suites[1]),
@@ -92,6 +94,8 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
 def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     """The run that a request stands for: a new one, one to go on with, or a finished one.
 
+    A run that was purged before it was finished cannot go on: what it had drawn is gone.
+
     Raises:
         InputError: the source is broken, or the name stands for another configuration or other source bytes.
         BudgetError: there is no ledger, key or account; nothing is created.
@@ -100,10 +104,14 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     present = request.folder.read_manifest()
     if present is not None:
         _check_same_configuration(request, present)
-    check_source(request.source, request.configuration.names)
-    ledger = open_ledger(request)
+        if present.state == RunState.FAILED:
+            raise InputError(
+                f"run {present.run} was purged before it was finished; give the new release a name with --run"
+            )
+    ledger = check_request(request)
     if not request.is_example:
         _check_history(request, ledger)
+    _check_continuity(request.folder, present, ledger)
     digest = ledger.source_digest(source_chunks(request.source))
     if present is None:
         present = _new_manifest(request, digest)
@@ -113,11 +121,8 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         request.folder.write_manifest(present)
     elif present.source_digest != digest:
         raise InputError(
-            f"run {present.run} was made from other source bytes; give the new release a name of its own with --run"
-        )
-    elif present.state == RunState.FAILED:
-        raise InputError(
-            f"run {present.run} was purged before it was finished; give the new release a name of its own with --run"
+            f"run {present.run} was made from other source bytes, or under another ledger; "
+            "give the new release a name of its own with --run"
         )
     elif present.state == RunState.RUNNING:
         present = _published_before_its_end(request.folder, present, ledger)
@@ -129,7 +134,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         suites=request.suites,
     )
     if present.state == RunState.FINISHED:
-        _check_outputs(request.folder, present)
+        check_outputs(request.folder, present)
         unpurged = any(entry.purged is None for entry in present.stages.values())
         if unpurged and not request.configuration.publish.keep_private:
             request.folder.purge_private()  # the run ended between its last word and the end of its purge
@@ -156,7 +161,7 @@ def _published_before_its_end(folder: RunFolder, present: Manifest, ledger: Ledg
     if record is None or not record.outputs:
         return present
     finished = present.with_outputs(dict(record.outputs)).with_state(RunState.FINISHED)
-    _check_outputs(folder, finished)
+    check_outputs(folder, finished)
     folder.write_manifest(finished)
     return finished
 
@@ -169,10 +174,15 @@ def begun_with(home: Path, run: str) -> tuple[Path, str]:
     """
     path = RunFolder.at(home, run).internal / _REQUEST
     content = read_file(path)
+    if content is None and RunFolder.at(home, run).manifest_file.exists():
+        raise InputError(f"run {run} has lost {path.name}; go on with it by `marginweave run CONFIG --run {run}`")
     if content is None:
         raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
-    request = json.loads(content)
-    return Path(request["configuration"]), str(request["source"])
+    try:
+        request = json.loads(content)
+        return Path(request["configuration"]), str(request["source"])
+    except (ValueError, KeyError, TypeError):
+        raise StageError(f"{path} is damaged; go on with the run by `marginweave run CONFIG --run {run}`") from None
 
 
 def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:
@@ -192,6 +202,42 @@ def _remember(request: Request) -> None:
     replace_file(request.folder.internal / _REQUEST, json.dumps(content).encode(), PRIVATE_MODE)
 
 
+def check_request(request: Request) -> Ledger:
+    """What can be refused before a run leaves any trace: the source, and a ledger that is not there; returns the ledger.
+
+    Raises:
+        InputError, BudgetError: as `prepare_run`.
+    """
+    check_source(request.source, request.configuration.names)
+    return open_ledger(request)
+
+
+def _check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger) -> None:
+    """Refuse a run whose parts do not belong together: going on would charge for what was drawn already.
+
+    Raises:
+        StageError: draws without their manifest, or a run without its key.
+        BudgetError: a finished run that the ledger does not know, as after the restore of an old copy.
+    """
+    release = ledger.release(present.release) if present is not None else None
+    drawn = folder.draws.is_dir() and any(folder.draws.iterdir())
+    if drawn and release is None:
+        raise StageError(
+            f"run {folder.run} has draws, but its manifest is missing or is not that of a release in the ledger; "
+            "restore manifest.json, or give a new release a name with --run"
+        )
+    if present is None:
+        return
+    if present.state == RunState.RUNNING and not (folder.private / "key").is_file():
+        raise StageError(
+            f"run {folder.run} has lost private/key and cannot go on; give a new release a name with --run"
+        )
+    if present.state == RunState.FINISHED and (release is None or dict(release.outputs) != present.outputs):
+        raise BudgetError(
+            f"run {folder.run} is finished, but the ledger does not know its release as it is: is this an older copy of it?"
+        )
+
+
 def open_ledger(request: Request) -> Ledger:
     """The ledger with the dataset's account; for an example both are made where they are missing.
 
@@ -203,7 +249,7 @@ def open_ledger(request: Request) -> Ledger:
     if not request.is_example:
         command = opening_command(configuration.dataset, privacy.epsilon, privacy.delta)
         ledger = Ledger.open(request.ledger_location, command=command)
-        ledger.account_total(configuration.dataset)
+        ledger.forecast(configuration.dataset, plan_budget(configuration))  # refuses where there is no account
         return ledger
     ledger = Ledger.create(request.ledger_location)
     if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):
@@ -279,7 +325,17 @@ def _differences(before: object, now: object, place: str) -> list[str]:
     return [] if before == now else [place]
 
 
-def _check_outputs(folder: RunFolder, manifest: Manifest) -> None:
+def internal_evaluation_due(reference: RunReference) -> bool:
+    """Whether the configuration asks for an internal evaluation that has not been made."""
+    return reference.configuration.evaluate.internal and not reference.folder.internal_evaluation.exists()
+
+
+def check_outputs(folder: RunFolder, manifest: Manifest) -> None:
+    """Refuse a release whose files are not those that were published.
+
+    Raises:
+        StageError: a file is missing or was changed.
+    """
     for file, digest in manifest.outputs.items():
         content = read_file(folder.path / file)
         if content is None or hashlib.sha256(content).hexdigest() != digest:

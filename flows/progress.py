@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.text import Text
 
 
 class Reporter(Protocol):
@@ -54,8 +55,9 @@ class LineReporter(SilentReporter):
     def finished(self, stage: str, charged: tuple[str, ...]) -> None:
         """Print the stage and its charges."""
         line = {"event": "stage", "stage": stage, "charged": list(charged)}
-        self._stream.write(json.dumps(line) + "\n")
-        self._stream.flush()
+        with suppress(OSError):  # nobody listens any more: no reason to stop a release
+            self._stream.write(json.dumps(line) + "\n")
+            self._stream.flush()
 
 
 class TerminalReporter:
@@ -83,8 +85,8 @@ class TerminalReporter:
 
     def finished(self, stage: str, charged: tuple[str, ...]) -> None:
         """Leave a line behind and go on."""
-        spent = f" [dim]charged {', '.join(charged)}[/dim]" if charged else ""
-        self._progress.console.print(f"[green]✓[/green] {stage}{spent}")
+        spent = f" charged {', '.join(charged)}" if charged else ""
+        self._progress.console.print(Text.assemble(("✓", "green"), f" {stage}", (spent, "dim")))
         self._progress.advance(self._bar)
 
     def end(self) -> None:

@@ -13,14 +13,22 @@ from pathlib import Path
 from prefect import flow
 from prefect.runtime import flow_run
 
-from marginweave.flows.bookkeeping import Bookkeeper, account_statement, release_facts, run_lock, settle
+from marginweave.flows.bookkeeping import (
+    Bookkeeper,
+    account_statement,
+    release_facts,
+    run_lock,
+    settle,
+    told_to_operator,
+)
 from marginweave.flows.environment import home_directory
 from marginweave.flows.mirror import show_in_prefect
-from marginweave.flows.preparation import prepare_run, read_request
+from marginweave.flows.preparation import internal_evaluation_due, prepare_run, read_request
 from marginweave.schemas.manifest import RunState
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
 from marginweave.tasks.budget.task import reserve_budget
 from marginweave.tasks.decode.task import decode
+from marginweave.tasks.door import quiet
 from marginweave.tasks.encode.task import encode
 from marginweave.tasks.evaluate.internal import compare_internally
 from marginweave.tasks.evaluate.task import evaluate
@@ -57,10 +65,12 @@ def release(configuration: str, run: str | None = None, source: str | None = Non
     """
     place = home_directory(Path(home) if home else None, os.environ)
     request = read_request(Path(configuration), run=run, source=source, home=place)
-    with run_lock(request.folder):
-        private, state = prepare_run(request)
+    with run_lock(request.folder), told_to_operator(request.folder):
+        private, state = quiet("prepare")(prepare_run)(request)
         if state != RunState.FINISHED:
             _release(private)
+        if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only
+            compare_internally(private)
     return str(request.folder.release)
 
 
@@ -68,7 +78,7 @@ def _release(private: RunReference) -> None:
     """The stages, in order."""
     configuration = private.configuration
     lengths = range(1, configuration.reporting_length + 1)
-    book = Bookkeeper(private.folder, stages=11 + len(lengths) + configuration.evaluate.internal)
+    book = Bookkeeper(private.folder, stages=11 + len(lengths))
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
@@ -92,5 +102,3 @@ def _release(private: RunReference) -> None:
     outputs = book.step("publish", publish, public, private.folder.release, private.plan, parts, account, facts)
     book.finish(private, outputs)
     show_in_prefect(private)
-    if configuration.evaluate.internal:  # reads a release that is fixed, and writes to internal/ only
-        book.step("evaluate internally", compare_internally, private)

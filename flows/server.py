@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from marginweave.schemas.errors import StageError
+from marginweave.tasks.checkpoint.files import at_place
 
 _PR_SET_PDEATHSIG = 1
 _START_SECONDS = 120.0
@@ -34,11 +35,13 @@ def prefect_server(log: Path) -> Iterator[str]:
     if named:
         yield named
         return
-    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True, mode=0o700)
+    place = Path(os.environ["PREFECT_HOME"])
     port = _free_port()
     url = f"http://127.0.0.1:{port}/api"
-    with log.open("ab") as output:
-        server = _start(port, output.fileno())
+    with at_place(place, "created"):
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with log.open("ab") as output:
+            server = _start(port, output.fileno())
     try:
         _wait(server, f"{url}/health")
         os.environ["PREFECT_API_URL"] = url

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from marginweave.flows.environment import prepare_environment
 from marginweave.flows.server import prefect_server
+from marginweave.schemas.errors import StageError
 
 
 @contextmanager
@@ -22,10 +23,22 @@ def prefect_session(home: Path, log_folder: Path) -> Iterator[None]:
     log_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with prefect_server(log_folder / "prefect-server.log") as url:
         # Imported here: before, it would have read its settings from an environment that was not ready.
+        from prefect.events.worker import EventsWorker
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         with temporary_settings({PREFECT_API_URL: url}), _log_to(log_folder / "prefect.log"):
-            yield
+            try:
+                yield
+            except RuntimeError as error:
+                unreachable = "API" in str(error)
+                if not unreachable:
+                    raise
+            else:
+                unreachable = False
+            finally:
+                EventsWorker.drain_all()  # a worker left over would look for this server in the next session
+        if unreachable:
+            raise StageError("the Prefect API does not answer; is PREFECT_API_URL right?")
 
 
 @contextmanager

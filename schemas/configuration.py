@@ -18,6 +18,7 @@ NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 EXAMPLE_PREFIX = "example:"
 MAX_REDRAWS = 3
+MAX_RECORDS = 10**8
 
 
 def check_name(text: str) -> str:
@@ -62,8 +63,8 @@ def _records(value: Any) -> int | str:
         records = to_whole(value)
     except ValueError:
         raise ValueError("must be count, exhaust or a whole number") from None
-    if records < 0:
-        raise ValueError("must not be negative")
+    if not 0 <= records <= MAX_RECORDS:
+        raise ValueError(f"must lie in [0, {MAX_RECORDS}]")
     return records
 
 
@@ -89,6 +90,13 @@ class SynthesisSettings(BaseModel):
     @classmethod
     def _percentile(cls, value: float) -> float:
         if not 0 < value <= 100:
+            raise ValueError("must lie in (0, 100]")
+        return value
+
+    @field_validator("scale")
+    @classmethod
+    def _scale(cls, value: float) -> float:
+        if value > 100:
             raise ValueError("must lie in (0, 100]")
         return value
 
@@ -203,6 +211,11 @@ class Configuration(BaseModel):
     def split(self) -> Literal["shares", "sds"]:
         """How the budget is divided: by shares unless SDS's printed split is asked for."""
         return self.aggregate.split or ("sds" if self.privacy.accountant == "sds" else "shares")
+
+    @property
+    def default_run(self) -> str:
+        """Name of the run that this configuration stands for."""
+        return f"{self.dataset}-{self.digest[:8]}"
 
     def canonical(self) -> str:
         """The whole configuration as canonical JSON: defaults filled in, keys sorted (except columns: their order counts)."""

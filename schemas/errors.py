@@ -24,6 +24,14 @@ class InputError(MarginweaveError):
     exit_code = EXIT_BAD_INPUT
 
 
+class OperatorError(InputError):
+    """A stop that depends on the data: the text that Prefect stores is constant, `detail` is for the operator's eyes."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("the source was refused before the first draw; the reason is told to the operator only")
+        self.detail = detail
+
+
 class BudgetError(MarginweaveError):
     """The ledger refuses: no ledger, key or account, not enough budget, or a charge that was lost."""
 

@@ -55,7 +55,9 @@ def parse_configuration(raw: dict[str, Any]) -> Configuration:
     try:
         return Configuration.model_validate(raw)
     except ValidationError as error:
-        messages = [_message(dict(item)) for item in error.errors(include_url=False)]
+        # An unknown key first: it is often the misspelt one that is missed elsewhere.
+        found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
+        messages = [_message(dict(item)) for item in found]
     unique = list(dict.fromkeys(messages))
     more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
     raise InputError(unique[0] + more)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from marginweave.schemas.errors import InputError
 
 # Below these keys every scalar is the text that was written: no, N, 01, 12:30 and 1_000 survive.
 TEXT_KEYS = frozenset({"values", "missing", "dataset", "source", "input", "output"})
+
+# An alias can repeat a list of aliases of lists; nobody writes as many values.
+_MOST_NODES = 1_000_000
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -50,23 +55,27 @@ def parse_yaml(text: str, name: str = "configuration") -> dict[str, Any]:
         raise InputError(f"{name} is empty")
     if not isinstance(node, yaml.MappingNode):
         raise InputError(f"{name} must be a mapping of keys to values")
-    value: dict[str, Any] = _construct(node, name, False, ())
+    value: dict[str, Any] = _construct(node, name, False, (), itertools.count())
     return value
 
 
-def _construct(node: yaml.Node, name: str, as_text: bool, above: tuple[int, ...]) -> Any:
+def _construct(node: yaml.Node, name: str, as_text: bool, above: tuple[int, ...], made: Iterator[int]) -> Any:
+    if next(made) > _MOST_NODES:
+        raise InputError(f"{name} has more than {_MOST_NODES} values")
     if id(node) in above:
         raise InputError(f"{name}, line {node.start_mark.line + 1}: an alias refers to itself")
     above = (*above, id(node))
     if isinstance(node, yaml.SequenceNode):
-        return [_construct(item, name, as_text, above) for item in node.value]
+        return [_construct(item, name, as_text, above, made) for item in node.value]
     if isinstance(node, yaml.MappingNode):
-        return _construct_mapping(node, name, as_text, above)
+        return _construct_mapping(node, name, as_text, above, made)
     quoted = getattr(node, "style", None) is not None
     return node.value if as_text or quoted else _scalar(node.value)
 
 
-def _construct_mapping(node: yaml.MappingNode, name: str, as_text: bool, above: tuple[int, ...]) -> dict[str, Any]:
+def _construct_mapping(
+    node: yaml.MappingNode, name: str, as_text: bool, above: tuple[int, ...], made: Iterator[int]
+) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key_node, value_node in node.value:
         where = f"{name}, line {key_node.start_mark.line + 1}"
@@ -75,7 +84,7 @@ def _construct_mapping(node: yaml.MappingNode, name: str, as_text: bool, above: 
         key = key_node.value
         if key in mapping:
             raise InputError(f"{where}: the key {key!r} stands twice")
-        mapping[key] = _construct(value_node, name, as_text or key in TEXT_KEYS, above)
+        mapping[key] = _construct(value_node, name, as_text or key in TEXT_KEYS, above, made)
     return mapping
 
 

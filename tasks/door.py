@@ -11,7 +11,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.tasks import Task
 
-from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
+from marginweave.schemas.errors import (
+    InputError,
+    MachineError,
+    MarginweaveError,
+    OperatorError,
+    StageError,
+    place_of,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,20 +58,26 @@ def _is_machine_fault(_task: object, _run: object, state: State[Any]) -> bool:
 
 
 def quiet(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Replace every exception that is not ours by a StageError that names its type and place: texts of libraries quote data."""
+    """Let no exception pass whose text depends on the data: Prefect stores and logs it.
+
+    What a library raised becomes a StageError that names its type and place; a broken rule of the input becomes an
+    OperatorError, whose reason only the operator is shown.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return function(*args, **kwargs)
+            except InputError as error:
+                replacement: MarginweaveError = OperatorError(str(error))
             except MarginweaveError:
                 raise
             except Exception as error:
-                message = f"{stage} failed: {type(error).__name__} at {place_of(error)}"
                 kind = MachineError if isinstance(error, OSError) else StageError
+                replacement = kind(f"{stage} failed: {type(error).__name__} at {place_of(error)}")
             # Outside the handler, so that the original is not even the context of what Prefect stores and logs.
-            raise kind(message)
+            raise replacement
 
         return call
 

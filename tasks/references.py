@@ -17,6 +17,7 @@ from marginweave.schemas.manifest import Manifest
 from marginweave.tasks.budget.ledger import Ledger, ledger_location
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store, address
 
@@ -57,9 +58,11 @@ class DerivedReference:
         """The store of derived checkpoints; its seal guards against damage, so a public key will do."""
         return Store(self.place, hashlib.sha256(self.canonical.encode()).digest())
 
-    def checkpoint(self, stage: str, inputs: Sequence[StageResult], compute: Callable[[], bytes]) -> StageResult:
-        """The checkpoint of `stage`, computed if it is not there."""
-        slice_ = {"configuration": self.configuration.digest}
+    def checkpoint(
+        self, stage: str, inputs: Sequence[StageResult], compute: Callable[[], bytes], files: Sequence[Path] = ()
+    ) -> StageResult:
+        """The checkpoint of `stage`, computed if it is not there; `files` are public files that it reads."""
+        slice_ = {"configuration": self.configuration.digest, "files": [_file_digest(file) for file in files]}
         return _checkpoint(
             self.store, stage, address(stage, code_version(), slice_, [i.digest for i in inputs]), compute
         )
@@ -115,13 +118,16 @@ class RunReference:
         """Draws of noise."""
         return DrawStore(self.folder, self.ledger.checkpoint_key)
 
-    def checkpoint(self, stage: str, inputs: Sequence[str], compute: Callable[[], bytes]) -> StageResult:
+    def checkpoint(
+        self, stage: str, inputs: Sequence[str], compute: Callable[[], bytes], files: Sequence[Path] = ()
+    ) -> StageResult:
         """The checkpoint of a deterministic stage on private rows, computed if it is not there.
 
-        Its address has the code version, the parts of the configuration that rows pass through, and the keyed digests of
-        its `inputs`.
+        Its address has the code version, the parts of the configuration that rows pass through, the public `files` that it
+        reads, and the keyed digests of its `inputs`.
         """
         rows = self.configuration.model_dump(mode="json", include={"missing", "columns", "expectations"})
+        rows["files"] = [_file_digest(file) for file in files]
         return _checkpoint(self.store, stage, address(stage, code_version(), rows, inputs), compute)
 
     def load(self, result: StageResult) -> bytes:
@@ -146,6 +152,13 @@ def _checkpoint(store: Store, stage: str, key: str, compute: Callable[[], bytes]
     digest = store.put(stage, key, payload)
     place = store.place(stage, key)
     return StageResult(stage=stage, address=key, file=f"{place.parent.name}/{place.name}", digest=digest)
+
+
+def _file_digest(file: Path) -> str:
+    content = read_file(file)
+    if content is None:
+        raise StageError(f"{file} does not exist any more")
+    return hashlib.sha256(content).hexdigest()
 
 
 def _load(store: Store, result: StageResult) -> bytes:

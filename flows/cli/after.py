@@ -16,12 +16,14 @@ from marginweave.flows.cli.console import Home, RunName, Source, command, out
 @command
 def synthesize(
     run_name: RunName,
-    records: Annotated[int | None, typer.Option(min=0, help="How many records [default: as configured].")] = None,
+    records: Annotated[
+        int | None, typer.Option(min=0, max=10**8, help="How many records [default: as configured].")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Public seed of the new records [default: as configured].")
     ] = None,
     to: Annotated[
-        Path | None, typer.Option(help="Folder to write to [default: release/synthesis-<seed> of the run].")
+        Path | None, typer.Option(help="Folder to write to [default: release/synthesis-SEED of the run].")
     ] = None,
     home: Home = None,
 ) -> None:
@@ -83,12 +85,8 @@ def runs(home: Home = None) -> None:
     from marginweave.flows.environment import home_directory
 
     table = Table("run", "dataset", "state", "begun", "private files", box=None, pad_edge=False)
-    for name, manifest, holds_private in list_runs(home_directory(home, os.environ)):
-        if manifest is None:
-            table.add_row(name, "", "not begun", "", "yes" if holds_private else "no")
-        else:
-            begun = f"{manifest.created:%Y-%m-%d %H:%M}"
-            table.add_row(name, manifest.dataset, manifest.state, begun, "yes" if holds_private else "no")
+    for run in list_runs(home_directory(home, os.environ)):
+        table.add_row(run.name, run.dataset, run.state, run.begun, "yes" if run.holds_private else "no")
     out.print(table)
 
 

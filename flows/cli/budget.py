@@ -29,7 +29,7 @@ def plan(config: Config, source: Source = None, home: Home = None) -> None:
     table = Table("draw", "noise", "share of budget", "typical error", "kept from", box=None, pad_edge=False)
     for row in rows:
         table.add_row(row.name, row.noise, f"{100 * row.share:.1f} %", row.error, row.threshold)
-    out.print(f"[bold]{configuration.dataset}[/bold]: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, "
+    out.print(f"{configuration.dataset}: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, "
               f"one {privacy.unit}, {privacy.neighbors}, accountant {privacy.accountant}")  # fmt: skip
     out.print(table)
     out.print(f"All draws together: epsilon {spent:.6g} at delta {privacy.delta:g}")

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn, ParamSpec, TypeVar
 import typer
 from rich.console import Console
 
-from marginweave.schemas.errors import EXIT_FAILED, MarginweaveError, place_of
+from marginweave.schemas.errors import EXIT_FAILED, MarginweaveError, OperatorError, place_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +23,8 @@ Home = Annotated[
 ]
 Source = Annotated[str | None, typer.Option("--source", help="The table, instead of the one the configuration names.")]
 
-out = Console(highlight=False, soft_wrap=True)
+# Without markup: a path may hold square brackets.
+out = Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:
@@ -33,6 +34,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
+        except OperatorError as error:
+            fail(error.detail, error.exit_code)
         except MarginweaveError as error:
             fail(str(error), error.exit_code)
         except KeyboardInterrupt:

@@ -56,7 +56,9 @@ def open_account(
     )
     location = ledger_location(os.environ)
     Ledger.create(location).open_account(account, actor=getpass.getuser())
-    out.print(f"Account {dataset} is open: epsilon {account.epsilon} at delta {account.delta}, in {location}")
+    out.print(
+        f"Account {dataset} is open: epsilon {float(account.epsilon):g} at delta {float(account.delta):g}, in {location}"
+    )
     out.print("Keep a copy of the ledger's key in another place: without it no release can be made.")
 
 
@@ -141,7 +143,7 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
             out.print("")
             out.print(table)
     for release in releases:
-        out.print(f"\n[bold]{release.run}[/bold] release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC")
+        out.print(f"\n{release.run} release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC")
         out.print(by_draw(release))
 
 
@@ -177,7 +179,7 @@ def _line(total: AccountTotal) -> str:
 
     cap_ = total.account
     return (
-        f"[bold]{cap_.dataset}[/bold]: epsilon {rounded_up(total.epsilon)} of {float(cap_.epsilon):g} spent at delta "
+        f"{cap_.dataset}: epsilon {rounded_up(total.epsilon)} of {float(cap_.epsilon):g} spent at delta "
         f"{scientific(cap_.delta)}, "
         f"{total.releases} release(s)"
     )

@@ -14,7 +14,9 @@ from marginweave.flows.cli.console import Config, Home, RunName, Source, command
 if TYPE_CHECKING:
     from marginweave.flows.preparation import Request
 
-_Run = Annotated[str | None, typer.Option("--run", help="Name of the run [default: <dataset>-<hash of CONFIG>].")]
+_Run = Annotated[
+    str | None, typer.Option("--run", help="Name of the run; DATASET-HASH of the configuration if not given.")
+]
 
 
 @command
@@ -50,14 +52,15 @@ def resume(run_name: RunName, home: Home = None) -> None:
 def execute(request: Request, config: Path, source: str | None, home: Path) -> None:
     """Run the flow unless its release is finished, and say where everything is."""
     from marginweave.flows.bookkeeping import run_lock
-    from marginweave.flows.preparation import prepare_run
+    from marginweave.flows.preparation import check_request, internal_evaluation_due, prepare_run
     from marginweave.flows.progress import reporting
     from marginweave.schemas.manifest import RunState
 
+    check_request(request)
     with run_lock(request.folder):
         reference, state = prepare_run(request)
     fresh = state != RunState.FINISHED
-    if fresh:
+    if fresh or internal_evaluation_due(reference):
         with reporting(out):
             from marginweave.flows.session import prefect_session
 
@@ -77,13 +80,13 @@ def _summarize(request: Request, account: dict[str, object], *, fresh: bool) -> 
         line = {"event": "finished", "release": str(shown), "charged_now": fresh, "account": account}
         out.file.write(json.dumps(line) + "\n")
         return
-    out.print(f"\n[bold]{'Released' if fresh else 'Already released, nothing charged'}:[/bold] {shown}")
+    out.print(f"\n{'Released' if fresh else 'Already released, nothing charged'}: {shown}", style="bold")
     out.print("  aggregates.csv   counts of attribute combinations (also .parquet)")
     out.print("  synthetic.csv    synthetic records (also .parquet)")
     out.print("  report.html      what this is and how good it is; evaluation.json has the numbers")
     out.print("  privacy.json     the guarantee, its mechanisms and assumptions")
-    out.print(f"[bold]Guarantee:[/bold] epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit}")
+    out.print(f"Guarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit}")
     out.print(
-        f"[bold]Account {account['dataset']}:[/bold] epsilon {account['epsilon']:.4g} of {account['cap_epsilon']:g} spent "
+        f"Account {account['dataset']}: epsilon {account['epsilon']:.4g} of {account['cap_epsilon']:g} spent "
         f"at delta {account['delta']:g}, {account['releases']} release(s)"
     )

@@ -23,7 +23,7 @@ from marginweave.schemas.errors import StageError
 Mask = NDArray[np.bool_]
 
 # One set of columns is held as a dense array; beyond this the plan is refused with the sizes, which are public.
-MAX_CELLS = 1 << 28
+MAX_CELLS = 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)

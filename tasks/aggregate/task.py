@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Level
+from marginweave.schemas.aggregates import Level, LevelNoise
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger import DrawRecord, State
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram, contributions
@@ -29,7 +29,7 @@ from marginweave.tasks.aggregate.payloads import (
     unpack_number,
 )
 from marginweave.tasks.aggregate.released import collect, recode, released_values, to_released
-from marginweave.tasks.budget.mechanisms import add_noise, deviation, select_percentile
+from marginweave.tasks.budget.mechanisms import add_noise, deviation, prepare_noise, select_percentile
 from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.checkpoint.draws import SMALL, run_draw, standing_draw
 from marginweave.tasks.door import stage_task
@@ -44,11 +44,11 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
 
     DP: mu-GDP with mu = 1 / sigma under add-remove (sensitivity 1).
     """
+    records = np.array([unpack_encoded(reference.load(encoded)).records], np.int64)
+    prepare_noise(_count_deviation(reference))
 
     def make() -> tuple[bytes, bool]:
-        records = unpack_encoded(reference.load(encoded)).records
-        noisy = add_noise(np.array([records], np.int64), _count_deviation(reference))
-        return pack_number(int(noisy[0])), False
+        return pack_number(int(add_noise(records, _count_deviation(reference))[0])), False
 
     return _draw(reference, "count", make)[1]
 
@@ -88,8 +88,12 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     words = KeyedBits(key=reference.key_file.read_bytes(), purpose=name)
     bounded = bounded_counts(table.codes, candidates, held, bound, words)
 
+    # All that can fail without noise is done before the charge.
+    noise = level_noise(mechanism, candidates)
+    prepare_noise(mechanism.deviation)
+
     def make() -> tuple[bytes, bool]:
-        return pack_level(_released(draw_level(bounded, candidates, mechanism), table, candidates, mechanism)), False
+        return pack_level(_released(draw_level(bounded, candidates, mechanism), table, noise, mechanism)), False
 
     room = level_bytes(candidates, [table.labels[j] for j in sorted(mechanism.private_columns)])
     result = _draw(reference, name, make, size=room)[1]
@@ -174,12 +178,12 @@ def _contribution_bound(reference: RunReference, length: int, held: NDArray[np.i
     return unpack_number(_draw(reference, name, make)[0]), (name,)
 
 
-def _released(level: Level, table: EncodedTable, candidates: CandidateSet, mechanism: LevelMechanism) -> DrawnLevel:
+def _released(level: Level, table: EncodedTable, noise: LevelNoise, mechanism: LevelMechanism) -> DrawnLevel:
     """A drawn level over the released domain: names of private values leave only if they reached their threshold."""
     released = released_values(level, table, sorted(mechanism.private_columns))
     if released:
         level = to_released(level, table, released)
-    return DrawnLevel(level=level, noise=level_noise(mechanism, candidates), released=released)
+    return DrawnLevel(level=level, noise=noise, released=released)
 
 
 def _count_deviation(reference: RunReference) -> Fraction:

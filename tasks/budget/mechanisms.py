@@ -40,6 +40,14 @@ def deviation(multiplier: float, contribution_bound: int, neighbors: Neighbors) 
     return Fraction(steps, _DEVIATION_STEP)
 
 
+def prepare_noise(deviation: Fraction) -> None:
+    """Build the table of `deviation` ahead of a draw, so that little that can fail happens after its charge.
+
+    Raises InputError for a deviation that has no table.
+    """
+    noise_table(deviation)
+
+
 def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits | None = None) -> NDArray[np.int64]:
     """Counts plus independent rounded Gaussian noise of standard deviation `deviation`.
 

@@ -67,6 +67,11 @@ class RunFolder:
         return self.path / "internal"
 
     @property
+    def internal_evaluation(self) -> Path:
+        """The comparison with the sensitive table."""
+        return self.internal / "evaluation.json"
+
+    @property
     def release(self) -> Path:
         """What may leave."""
         return self.path / "release"
@@ -77,15 +82,24 @@ class RunFolder:
         Raises:
             StageError: the disk refuses, or a link stands where a folder should.
         """
+        self.check_links()
         with at_place(self.path, "created"):
             self.path.mkdir(parents=True, exist_ok=True)
             self.release.mkdir(exist_ok=True)
             for folder in (self.private, self.draws, self.derived, self.internal):
-                if folder.is_symlink():
-                    raise StageError(f"{folder} must be a folder, not a link")
                 folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
                 folder.chmod(_OWNER_ONLY)
             sync_folder(self.path)
+
+    def check_links(self) -> None:
+        """Refuse a run whose folders are links: what is private, or released, would land elsewhere.
+
+        Raises:
+            StageError: the run, or a folder of it, is a link.
+        """
+        for folder in (self.path, self.release, self.private, self.draws, self.derived, self.internal):
+            if folder.is_symlink():
+                raise StageError(f"{folder} must be a folder, not a link")
 
     def read_manifest(self) -> Manifest | None:
         """The manifest, or None where the run has none yet.
@@ -115,6 +129,17 @@ class RunFolder:
         Raises:
             StageError: the disk refuses.
         """
+        self.remove_private()
+        manifest = self.read_manifest()
+        if manifest is not None:
+            self.write_manifest(manifest.purged(datetime.now(UTC)))
+
+    def remove_private(self) -> None:
+        """Remove `private/` and `derived/`, whatever the manifest says.
+
+        Raises:
+            StageError: the disk refuses.
+        """
         for folder in (self.private, self.derived):
             with at_place(folder, "removed"):
                 if folder.is_symlink():
@@ -124,6 +149,3 @@ class RunFolder:
         with at_place(self.path, "synced"):
             if self.path.is_dir():
                 sync_folder(self.path)
-        manifest = self.read_manifest()
-        if manifest is not None:
-            self.write_manifest(manifest.purged(datetime.now(UTC)))

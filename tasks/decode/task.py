@@ -44,4 +44,5 @@ def decode(
             raise StageError(f"decode: the synthetic table does not meet the suite of expectations: {rules}")
         return pack_table(table)
 
-    return reference.checkpoint("decode", [synthesized, normalized], compute)
+    files = [] if suite is None else [suite]
+    return reference.checkpoint("decode", [synthesized, normalized], compute, files)

@@ -19,9 +19,7 @@ from marginweave.tasks.evaluate.metrics import evaluate_internal
 from marginweave.tasks.evaluate.task import evaluation_json
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.references import RunReference
-from marginweave.tasks.validate.source import read_source, source_chunks
-
-INTERNAL_EVALUATION = "evaluation.json"
+from marginweave.tasks.validate.source import load_source
 
 
 @stage_task("evaluate internally")
@@ -35,15 +33,15 @@ def compare_internally(reference: RunReference) -> None:
         InputError: the source is not the one the release was made from.
     """
     manifest, configuration = reference.manifest, reference.configuration
-    digest = reference.ledger.source_digest(source_chunks(reference.source))
-    if not hmac.compare_digest(digest, manifest.source_digest):
+    source = load_source(reference.source)
+    if not hmac.compare_digest(reference.ledger.source_digest(source.chunks()), manifest.source_digest):
         raise InputError(f"the source is not the one that run {manifest.run} was made from")
     reference.ledger.record_internal_evaluation(configuration.dataset, manifest.release)
-    sensitive = _encode(read_source(reference.source, configuration.names), configuration)
+    sensitive = _encode(source.table(configuration.names), configuration)
     records = _encode(pq.read_table(reference.folder.release / "synthetic.parquet"), configuration)
     domain, tables = _common_domain(sensitive, records, configuration.names)
     evaluation = evaluate_internal(tables[0], tables[1], domain)
-    replace_file(reference.folder.internal / INTERNAL_EVALUATION, evaluation_json(evaluation), PRIVATE_MODE)
+    replace_file(reference.folder.internal_evaluation, evaluation_json(evaluation), PRIVATE_MODE)
 
 
 def _encode(table: pa.Table, configuration: Configuration) -> EncodedTable:

@@ -57,6 +57,7 @@ def clean_number(values: pa.Array, column: NumberColumn, missing: tuple[str, ...
     """Texts or numbers to float64 within bounds; a text that is no number is missing (`outside: error` stopped before)."""
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
         numbers = _declared_missing(pc.cast(values, pa.float64(), safe=False), missing)
+        numbers = pc.if_else(pc.is_finite(numbers), numbers, None)
     else:
         distinct, indices = _distinct(values)
         absent = ValueMatcher(missing)
@@ -64,7 +65,7 @@ def clean_number(values: pa.Array, column: NumberColumn, missing: tuple[str, ...
         texts = pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, pa.scalar(None, pa.string()))
         numbers = pc.cast(texts, pa.float64()).take(pa.array(indices))
     array = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
-    array = np.clip(np.where(np.isfinite(array), array, np.nan), column.edges[0], column.edges[-1])
+    array = np.clip(array, column.edges[0], column.edges[-1])
     return pa.array(array, mask=np.isnan(array))
 
 
@@ -83,6 +84,8 @@ def _distinct(values: pa.Array) -> tuple[list[str], np.ndarray]:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if not pa.types.is_string(values.type):
+        if pa.types.is_floating(values.type):
+            values = pc.if_else(pc.is_nan(values), None, values)  # how frames write a gap
         values = pc.cast(values, pa.string())
     encoded = pc.fill_null(values, "").dictionary_encode()
     indices = encoded.indices.to_numpy(zero_copy_only=False)

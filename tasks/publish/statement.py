@@ -15,6 +15,7 @@ ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
     "One row is one person, as `unit` says; a person with several rows is protected less.",
     "The operating system's generator is unpredictable, and the machine, the ledger and the private folders are the curator's.",
+    "Budgets of later releases are not chosen from the noisy results of earlier ones.",
     "Everybody who may see several releases about the same people is told the account's total, not this release alone.",
 )
 DATA_DEPENDENT_STOPS = (

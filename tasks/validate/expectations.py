@@ -35,6 +35,14 @@ _ROW_WISE = (
     "expect_table_columns_to_match_set",
 )
 
+_ROW_WISE_KEYS = frozenset(
+    {
+        *("column", "column_A", "column_B", "column_set", "column_list", "exact_match"),
+        *("value_set", "value_pairs_set", "min_value", "max_value", "strict_min", "strict_max", "value", "or_equal"),
+        *("regex", "regex_list", "match_on", "type_", "type_list", "ignore_row_if"),
+    }
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectationResult:
@@ -59,10 +67,10 @@ def read_suite(path: Path, *, raw_input: bool) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"expectation suite ({path}) must be the JSON of a Great Expectations suite") from None
     for expectation in expectations:
-        if raw_input and (expectation["type"] not in _ROW_WISE or "mostly" in expectation["kwargs"]):
+        if raw_input and (expectation["type"] not in _ROW_WISE or set(expectation["kwargs"]) - _ROW_WISE_KEYS):
             raise InputError(
                 f"expectation suite ({path}): {expectation['type']} is refused on raw input; what it tells is a statistic "
-                "of private rows. Only expectations on single rows, without 'mostly', are allowed"
+                "of private rows. Only expectations on every single row are allowed, without 'mostly' or a row condition"
             )
     return expectations
 
@@ -74,6 +82,16 @@ def check_suite(path: Path, frame: pd.DataFrame, *, raw_input: bool) -> tuple[Ex
         InputError: see `read_suite`.
     """
     expectations = read_suite(path, raw_input=raw_input)
+    try:
+        outcome = _validate(expectations, frame)
+    except Exception as error:
+        fault = type(error).__name__
+    else:
+        return tuple(_result(result) for result in outcome.results)
+    raise InputError(f"expectation suite ({path}) cannot be run by Great Expectations ({fault})")
+
+
+def _validate(expectations: list[dict[str, Any]], frame: pd.DataFrame) -> Any:
     import great_expectations as gx  # 3 to 6 s
     from great_expectations.core.expectation_suite import ExpectationSuite
     from great_expectations.data_context.types.base import (
@@ -94,17 +112,12 @@ def check_suite(path: Path, frame: pd.DataFrame, *, raw_input: bool) -> tuple[Ex
         .add_batch_definition_whole_dataframe("all")
     )
     suite = ExpectationSuite(name="suite", expectations=expectations)
-    outcome = batch.get_batch({"dataframe": frame}).validate(suite, result_format="BOOLEAN_ONLY")
-    results = []
-    for result in outcome.results:
-        config = result.expectation_config
-        kwargs = config.kwargs if config is not None else {}
-        column = kwargs.get("column") or kwargs.get("column_A") or "table"
-        results.append(
-            ExpectationResult(
-                expectation=config.type if config is not None else "unknown",
-                column=str(column),
-                success=bool(result.success),
-            )
-        )
-    return tuple(results)
+    return batch.get_batch({"dataframe": frame}).validate(suite, result_format="BOOLEAN_ONLY")
+
+
+def _result(result: Any) -> ExpectationResult:
+    config = result.expectation_config
+    kwargs = config.kwargs if config is not None else {}
+    column = kwargs.get("column") or kwargs.get("column_A") or "table"
+    kind = config.type if config is not None else "unknown"
+    return ExpectationResult(expectation=kind, column=str(column), success=bool(result.success))

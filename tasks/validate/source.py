@@ -8,7 +8,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -21,45 +24,77 @@ from marginweave.tasks.validate.example import read_example
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 20
 _SMALL = 1 << 26
+_BLOCK = 1 << 26  # a row must fit a block
+csv.field_size_limit(_BLOCK)
 
 
-def read_source(source: str, columns: Sequence[str]) -> pa.Table:
-    """The declared `columns` of `source` in declared order; texts for CSV, native types for Parquet.
+@dataclass(frozen=True)
+class LoadedSource:
+    """All bytes of a source, read once: what is digested is what is parsed, even if the file changes meanwhile."""
 
-    `source` is a path or `example:NAME`. A header without rows gives a table of zero rows.
+    name: str
+    parts: tuple[bytes, ...]
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes for a keyed digest, as `source_chunks` gives them."""
+        for part in self.parts:
+            yield len(part).to_bytes(8, "big")
+            yield part
+
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        """The declared `columns` in declared order; texts for CSV, native types for Parquet.
+
+        A header without rows gives a table of zero rows.
+
+        Raises:
+            InputError: no header, a declared column that is lacking, repeated or of a type that cannot be used, bytes that
+                are not UTF-8, or a row with another number of fields than the header.
+        """
+        delimiter = _delimiter(self.name)
+        if delimiter:
+            return _read_text(self.name, self.parts[0], delimiter, columns)
+        if self.name.startswith(EXAMPLE_PREFIX):
+            return _select(pa.ipc.open_stream(self.parts[0]).read_all(), columns)
+        return _select(_read_parquet(self.name, self.parts), columns)
+
+
+def load_source(source: str) -> LoadedSource:
+    """Read a path, a folder of Parquet parts, or `example:NAME`.
 
     Raises:
-        InputError: the source is absent, unreadable, has no header, repeats or lacks a declared column, is not UTF-8, or
-            has a row with another number of fields than its header.
+        InputError: it is absent or unreadable.
     """
     if source.startswith(EXAMPLE_PREFIX):
-        return _select(read_example(source.removeprefix(EXAMPLE_PREFIX)), columns)
-    path = Path(source)
-    if path.suffix.lower() in DELIMITERS:
-        return _read_text(path, DELIMITERS[path.suffix.lower()], columns)
-    return _select(_read_parquet(path), columns)
+        table = read_example(source.removeprefix(EXAMPLE_PREFIX))
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return LoadedSource(source, (sink.getvalue(),))
+    with _reading(source):
+        return LoadedSource(source, tuple(part.read_bytes() for part in _parts(Path(source))))
 
 
 def check_source(source: str, columns: Sequence[str]) -> None:
     """Refuse a source before a run begins: at once what its header tells, and, unless it is large, all of it.
 
     Raises:
-        InputError: as `read_source`.
+        InputError: as `load_source` and `LoadedSource.table`.
     """
     _check_columns(source_columns(source), columns)
-    path = Path(source)
-    if path.suffix.lower() in DELIMITERS and path.stat().st_size <= _SMALL:
-        read_source(source, columns)
+    if not source.startswith(EXAMPLE_PREFIX) and sum(part.stat().st_size for part in _parts(Path(source))) <= _SMALL:
+        load_source(source).table(columns)
 
 
 def source_columns(source: str) -> tuple[str, ...]:
-    """Column names that the source has, in its own order; raises InputError as `read_source` does."""
+    """Column names that the source has, in its own order; raises InputError as `load_source` does."""
     if source.startswith(EXAMPLE_PREFIX):
         return tuple(read_example(source.removeprefix(EXAMPLE_PREFIX)).column_names)
-    path = Path(source)
-    if path.suffix.lower() in DELIMITERS:
-        return _header(path, DELIMITERS[path.suffix.lower()])
-    return tuple(_parquet_schema(path).names)
+    first = _parts(Path(source))[0]
+    delimiter = _delimiter(source)
+    if delimiter:
+        with _reading(source), first.open("rb") as file:
+            return _header(source, file, delimiter)
+    return tuple(_parquet_schema(source, first).names)
 
 
 def source_chunks(source: str) -> Iterator[bytes]:
@@ -68,21 +103,30 @@ def source_chunks(source: str) -> Iterator[bytes]:
     Every part is preceded by its length, so that moving bytes from one part to the next changes the digest.
     """
     if source.startswith(EXAMPLE_PREFIX):
-        table = read_example(source.removeprefix(EXAMPLE_PREFIX))
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        yield sink.getvalue()
+        yield from load_source(source).chunks()
         return
-    for part in _parts(Path(source)):
-        yield part.stat().st_size.to_bytes(8, "big")
-        with part.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                yield chunk
+    with _reading(source):
+        for part in _parts(Path(source)):
+            yield part.stat().st_size.to_bytes(8, "big")
+            with part.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    yield chunk
+
+
+def _delimiter(source: str) -> str | None:
+    return None if source.startswith(EXAMPLE_PREFIX) else DELIMITERS.get(Path(source).suffix.lower())
+
+
+@contextmanager
+def _reading(source: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"source ({source}) cannot be read: {error.strerror or 'input error'}") from None
 
 
 def _parts(path: Path) -> list[Path]:
-    try:
+    with _reading(str(path)):
         if path.is_dir():
             parts = sorted(p for p in path.iterdir() if p.suffix.lower() == ".parquet" and p.is_file())
             if not parts:
@@ -90,15 +134,19 @@ def _parts(path: Path) -> list[Path]:
             return parts
         if not path.exists():
             raise InputError(f"source ({path}) does not exist")
-        with path.open("rb"):
-            return [path]
-    except OSError as error:
-        raise InputError(f"source ({path}) cannot be read: {error.strerror}") from None
+        if not path.is_file():
+            raise InputError(f"source ({path}) must be a file or a folder of Parquet files")
+        return [path]
 
 
 def _select(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     _check_columns(table.column_names, columns)
-    return table.select(list(columns))
+    selected = table.select(list(columns))
+    for name, declared in zip(columns, selected.schema.types, strict=True):
+        kind = declared.value_type if pa.types.is_dictionary(declared) else declared
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            raise InputError(f"source has the column {name!r} with a type that is neither text nor number")
+    return selected
 
 
 def _check_columns(present: Sequence[str], columns: Sequence[str]) -> None:
@@ -106,39 +154,39 @@ def _check_columns(present: Sequence[str], columns: Sequence[str]) -> None:
     missing = [name for name in columns if name not in present]
     if missing:
         names = ", ".join(repr(name) for name in missing)
-        raise InputError(f"source lacks the declared column {names}; does its first line hold the column names?")
+        plural = "s" if len(missing) > 1 else ""
+        raise InputError(
+            f"source lacks the declared column{plural} {names}; its first line must hold the column names, "
+            "separated by commas in .csv and tabs in .tsv"
+        )
     repeated = [name for name in columns if list(present).count(name) > 1]
     if repeated:
         raise InputError(f"source has the column {', '.join(map(repr, repeated))} more than once")
 
 
-def _header(path: Path, delimiter: str) -> tuple[str, ...]:
-    _parts(path)
+def _header(source: str, file: BinaryIO, delimiter: str) -> tuple[str, ...]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next(csv.reader(file, delimiter=delimiter), None)
+        header = next(csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), delimiter=delimiter), None)
     except UnicodeDecodeError:
-        raise InputError(f"source ({path}) must be UTF-8") from None
+        raise InputError(f"source ({source}) must be UTF-8") from None
     except csv.Error:
-        raise InputError(f"source ({path}) has a header that is not {path.suffix[1:].upper()}") from None
-    except OSError as error:
-        raise InputError(f"source ({path}) cannot be read: {error.strerror}") from None
+        raise InputError(f"source ({source}) has a header that cannot be parsed") from None
     if not header:
-        raise InputError(f"source ({path}) has no header: its first line must hold the column names")
+        raise InputError(f"source ({source}) has no header: its first line must hold the column names")
     return tuple(name.strip() for name in header)
 
 
-def _read_text(path: Path, delimiter: str, columns: Sequence[str]) -> pa.Table:
-    header = _header(path, delimiter)
+def _read_text(source: str, data: bytes, delimiter: str, columns: Sequence[str]) -> pa.Table:
+    header = _header(source, io.BytesIO(data), delimiter)
     _check_columns(header, columns)
-    _check_quotes(path, delimiter)
+    _check_quotes(source, data, delimiter)
     # Positions as names: a repeated name among the ignored columns must not stop the run.
     positions = [str(i) for i in range(len(header))]
     wanted = [str(header.index(name)) for name in columns]
     try:
         table = pa_csv.read_csv(
-            path,
-            read_options=pa_csv.ReadOptions(column_names=positions, skip_rows=0),
+            pa.BufferReader(data),
+            read_options=pa_csv.ReadOptions(column_names=positions, block_size=max(_CHUNK, min(len(data), _BLOCK))),
             parse_options=pa_csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
             ),
@@ -146,25 +194,24 @@ def _read_text(path: Path, delimiter: str, columns: Sequence[str]) -> pa.Table:
                 column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted, strings_can_be_null=False
             ),
         )
-    except pa.ArrowInvalid as error:
-        raise InputError(f"source ({path}) {_reason(str(error))}") from None
-    except OSError as error:
-        raise InputError(f"source ({path}) cannot be read: {error.strerror or 'input error'}") from None
-    return table.slice(1).rename_columns(list(columns))
+    except pa.ArrowException as error:
+        reason = _reason(str(error))
+    else:
+        return table.slice(1).rename_columns(list(columns))
+    raise InputError(f"source ({source}) {reason}")
 
 
-def _check_quotes(path: Path, delimiter: str) -> None:
+def _check_quotes(source: str, data: bytes, delimiter: str) -> None:
     """Refuse a quote that stays open: pyarrow would take the rest of the file for one value, losing rows in silence."""
-    with path.open("rb") as file:
-        if sum(chunk.count(b'"') for chunk in iter(lambda: file.read(_CHUNK), b"")) % 2 == 0:
-            return
-    with path.open(encoding="utf-8", errors="replace", newline="") as text:
-        try:
-            for _ in csv.reader(text, delimiter=delimiter, strict=True):
-                pass
-        except csv.Error as error:
-            if "unexpected end" in str(error):
-                raise InputError(f"source ({path}) has a quote that is never closed") from None
+    if data.count(b'"') % 2 == 0:
+        return
+    text = io.TextIOWrapper(io.BytesIO(data), "utf-8", errors="replace", newline="")
+    try:
+        for _ in csv.reader(text, delimiter=delimiter, strict=True):
+            pass
+    except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise InputError(f"source ({source}) has a quote that is never closed") from None
 
 
 def _reason(message: str) -> str:
@@ -175,26 +222,24 @@ def _reason(message: str) -> str:
     return "cannot be parsed"
 
 
-def _parquet_schema(path: Path) -> pa.Schema:
-    first = _parts(path)[0]
+def _parquet_schema(source: str, part: Path) -> pa.Schema:
     try:
-        return pq.read_schema(first)
-    except (pa.ArrowInvalid, OSError):
-        raise InputError(f"source ({path}) is neither .csv, .tsv nor Parquet") from None
+        return pq.read_schema(part)
+    except (pa.ArrowException, OSError):
+        raise InputError(f"source ({source}) is neither .csv, .tsv nor Parquet") from None
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    schema = _parquet_schema(path)
-    tables = []
-    for part in _parts(path):
+def _read_parquet(source: str, parts: Sequence[bytes]) -> pa.Table:
+    tables: list[pa.Table] = []
+    for part in parts:
         try:
-            table = pq.ParquetFile(part).read()
-        except (pa.ArrowInvalid, OSError):
-            raise InputError(f"source ({path}) has a part that is not Parquet") from None
-        if table.schema.names != schema.names:
-            raise InputError(f"source ({path}) has parts with different columns")
+            table = pq.ParquetFile(pa.BufferReader(part)).read()
+        except (pa.ArrowException, OSError):
+            raise InputError(f"source ({source}) is neither .csv, .tsv nor Parquet") from None
+        if tables and table.schema.names != tables[0].schema.names:
+            raise InputError(f"source ({source}) has parts with different columns")
         tables.append(table)
     try:
         return pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise InputError(f"source ({path}) has parts whose column types do not fit together") from None
+    except pa.ArrowException:
+        raise InputError(f"source ({source}) has parts whose column types do not fit together") from None

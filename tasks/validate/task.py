@@ -8,7 +8,7 @@ from marginweave.tasks.checkpoint.codecs import pack_table
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.validate.expectations import check_suite
-from marginweave.tasks.validate.source import read_source
+from marginweave.tasks.validate.source import load_source
 
 
 @stage_task("validate", patient=True)
@@ -25,7 +25,10 @@ def validate(reference: RunReference) -> StageResult:
         import pandas as pd
 
         configuration = reference.configuration
-        raw = read_source(reference.source, configuration.names)
+        source = load_source(reference.source)
+        if reference.ledger.source_digest(source.chunks()) != reference.manifest.source_digest:
+            raise InputError("validate: the source was changed since the run began")
+        raw = source.table(configuration.names)
         frame = raw.to_pandas(types_mapper=pd.ArrowDtype)
         check_contract(input_schema(configuration), frame, "validate")
         suite = reference.suites[0]
@@ -36,4 +39,5 @@ def validate(reference: RunReference) -> StageResult:
                 raise InputError(f"validate: the source does not meet the suite of expectations: {rules}")
         return pack_table(raw)
 
-    return reference.checkpoint("validate", [reference.manifest.source_digest], compute)
+    files = [file for file in reference.suites[:1] if file is not None]
+    return reference.checkpoint("validate", [reference.manifest.source_digest], compute, files)

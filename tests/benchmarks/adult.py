@@ -39,6 +39,8 @@ DATA = Path(os.environ.get("MARGINWEAVE_TEST_DATA", Path(__file__).resolve().par
 
 def adult_configuration() -> Configuration:
     """adult_cat.csv with the public domain that stands beside it."""
+    if not (DATA / "adult").is_dir():
+        raise SystemExit("the adult table is not here; MARGINWEAVE_TEST_DATA names the folder of the test tables")
     domain = json.loads((DATA / "adult" / "adult_domain.json").read_text(encoding="utf-8"))
     columns = {n: {"type": "category", "values": [v for v in values if v]} for n, values in domain.items()}
     privacy = {"epsilon": 4.0, "delta": 1.9e-6, "unit": "row"}

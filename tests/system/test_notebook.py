@@ -51,7 +51,7 @@ def test_fit_and_sample(ledgered: CommandLine) -> None:
     assert len(model.sample()) == model.release.aggregates.record_count
     Synthesizer(raw()).fit(frame())
     assert "1 release(s)" in ledgered("ledger", "list").stdout
-    assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frames/*"))
+    assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frame.parquet"))
 
 
 def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:

@@ -305,3 +305,56 @@ def test_the_example_configurations(marginweave: CommandLine, example: str, tabl
     assert synthetic.column_names == list(configuration["columns"])
     assert len(synthetic.column_names) == columns
     assert abs(synthetic.num_rows - 7634) < 200
+
+
+def test_a_run_whose_parts_do_not_belong_together_goes_nowhere(marginweave: CommandLine, tmp_path: Path) -> None:
+    """Lost manifest, another release id, lost key, an older copy of the ledger: refused, and nothing is charged again."""
+    cli = opened(marginweave, 3)
+    expect = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["neither"]}}
+    (tmp_path / "out.json").write_text(json.dumps({"name": "people", "expectations": [expect]}))
+    path = people(tmp_path, 400, expectations__output="out.json")
+    older = contents(cli.home / "ledger")
+    assert cli("run", path, "--run", "torn").returncode == 1  # everything is drawn, nothing is published
+    run = cli.home / "runs" / "torn"
+    assert "unfinished" in cli("runs").stdout
+    manifest, key = (run / "manifest.json").read_bytes(), (run / "private" / "key").read_bytes()
+    (run / "manifest.json").unlink()
+    lost = cli("resume", "torn")
+    assert lost.returncode == 1
+    assert "its manifest is missing" in lost.stderr
+    changed = json.loads(manifest) | {"release": "11111111-1111-4111-8111-111111111111"}
+    (run / "manifest.json").write_text(json.dumps(changed))
+    assert cli("resume", "torn").returncode == 3  # a release that the ledger does not know
+    (run / "manifest.json").write_text("{")
+    assert "damaged" in cli("runs").stdout
+    (run / "manifest.json").write_bytes(manifest)
+    (run / "private" / "key").unlink()
+    assert "has lost private/key" in cli("resume", "torn").stderr
+    (run / "private" / "key").write_bytes(key)
+    expect["kwargs"]["value_set"] = ["f", "m"]
+    (tmp_path / "out.json").write_text(json.dumps({"name": "people", "expectations": [expect]}))
+    assert cli("resume", "torn").returncode == 0
+    assert "1 release(s)" in cli("ledger", "list").stdout
+    for file in (cli.home / "ledger").iterdir():
+        file.unlink()
+    for name, content in older.items():
+        (cli.home / "ledger" / name).write_bytes(content)
+        (cli.home / "ledger" / name).chmod(0o600)
+    rolled = cli("run", path, "--run", "torn")
+    assert rolled.returncode == 3
+    assert "old" in rolled.stderr
+
+
+def test_a_purged_run_never_goes_on(marginweave: CommandLine, tmp_path: Path) -> None:
+    cli = opened(marginweave, 3)
+    expect = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["neither"]}}
+    (tmp_path / "out.json").write_text(json.dumps({"name": "people", "expectations": [expect]}))
+    path = people(tmp_path, 400, expectations__output="out.json")
+    assert cli("run", path, "--run", "gone").returncode == 1
+    assert "is not finished" in cli("purge", "gone").stderr
+    assert cli("purge", "gone", "--unfinished").returncode == 0
+    assert not (cli.home / "runs" / "gone" / "private").exists()
+    assert "purged" in cli("runs").stdout
+    again = cli("resume", "gone")
+    assert again.returncode == 2
+    assert "was purged before it was finished" in again.stderr

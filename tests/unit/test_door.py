@@ -7,7 +7,7 @@ import traceback
 import pyarrow as pa
 import pytest
 
-from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
 from marginweave.tasks.door import quiet, stage_task
 from marginweave.tasks.preprocess.clean import clean_table
 from tests.support.configurations import configuration
@@ -35,12 +35,25 @@ def test_a_fault_is_named_by_type_and_place_alone() -> None:
     assert MARKER not in "".join(traceback.format_exception(quoted.value)).replace(f'f"cannot parse {MARKER}"', "")
 
 
-def test_an_error_of_ours_passes_as_it_is() -> None:
-    def refuse() -> None:
-        raise InputError("epsilon (-1.0) must be positive")
+def test_a_broken_rule_of_the_input_is_for_the_operator_only() -> None:
+    """What Prefect stores is a constant; the reason stands apart."""
 
-    with pytest.raises(InputError, match=r"epsilon \(-1.0\) must be positive"):
+    def refuse() -> None:
+        raise InputError(f"column {MARKER} breaks a rule")
+
+    with pytest.raises(OperatorError) as stopped:
         quiet("validate")(refuse)()
+    assert MARKER in stopped.value.detail
+    assert MARKER not in str(stopped.value) + repr(stopped.value.args)
+    assert stopped.value.__context__ is None
+
+
+def test_other_errors_of_ours_pass_as_they_are() -> None:
+    def refuse() -> None:
+        raise BudgetError("no account")
+
+    with pytest.raises(BudgetError, match="no account"):
+        quiet("budget")(refuse)()
 
 
 def test_a_door_neither_retries_nor_caches() -> None:

@@ -48,7 +48,11 @@ class Ledger(Accounts, Releases, Drawing, Evaluations, Decisions):
         command = command or opening_command()
         if isinstance(location, Path):
             check_local(location)
-            if not location.is_file():
+            try:
+                exists = location.is_file()
+            except OSError as error:
+                raise BudgetError(f"the ledger at {location} cannot be read: {error.strerror}") from None
+            if not exists:
                 raise BudgetError(f"there is no ledger at {location}; open an account: {command}")
         engine = engine_for(location)
         with connected(engine, location, writing=False) as connection:

@@ -57,7 +57,8 @@ def test_a_private_domain_is_sorted_and_trimmed() -> None:
 @pytest.mark.parametrize(
     ("text", "clean"),
     [("3", 3.0), (" 3.50 ", 3.5), ("+4", 4.0), ("-1", 0.0), ("99", 10.0), ("1e1", 10.0), (".5", 0.5), ("5.", 5.0),
-     ("x", None), ("", None), (None, None), ("nan", None), ("inf", None), ("1_0", None), ("-9", None), ("-9.0", None)],
+     ("x", None), ("", None), (None, None), ("nan", None), ("inf", None), ("1e400", 10.0),
+     ("-1e400", 0.0), ("1_0", None), ("-9", None), ("-9.0", None)],
 )  # fmt: skip
 def test_numbers_are_clamped_and_what_is_none_is_missing(text: str | None, clean: float | None) -> None:
     """Algorithm 1: x -> min(max(x, lower), upper), nulls preserved; -9 is declared missing here, in every spelling."""

@@ -49,6 +49,12 @@ REFUSED = [
     ({"columns__sex__type": "set"}, "columns.sex.type (set) must be category or number in this version"),
     ({"columns__sex__type": None}, "columns.sex.type is required"),
     ({"columns__sex__missing": ["f"]}, "columns.sex declares 'f' as a value and as missing"),
+    ({"synthesize__records": 1e30}, "synthesize.records (1e+30) must lie in [0, 100000000]"),
+    ({"synthesize__scale": 1e30}, "synthesize.scale (1e+30) must lie in (0, 100]"),
+    (
+        {"privacy__epsilon": None, "privacy__epsilom": 1},
+        "unknown key privacy.epsilom; did you mean epsilon? (and 1 more)",
+    ),
     ({"synthesize__records": "all"}, "synthesize.records (all) must be count, exhaust or a whole number"),
     ({"dataset": "../x"}, "dataset (../x) must be 1 to 64 letters"),
 ]

@@ -43,6 +43,11 @@ def test_column_names_are_texts() -> None:
         ("a: \x00", "not YAML"),
         ("[" * 3000, "nested too deeply"),
         ("a: 1\n---\nb: 2\n", "line 2"),
+        (
+            "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
+            + "".join(f"{n}: &{n} [{','.join(['*' + m] * 10)}]\n" for m, n in zip("abcdef", "bcdefg", strict=True)),
+            "more than 1000000 values",
+        ),
     ],
 )
 def test_slips_are_named(text: str, words: str) -> None:

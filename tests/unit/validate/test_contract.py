@@ -75,6 +75,7 @@ def test_a_suite_tells_success_and_nothing_else(tmp_path: Path, capfd: pytest.Ca
         {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "age"}},
         {"type": "expect_column_quantile_values_to_be_between", "kwargs": {"column": "age"}},
         {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["f"], "mostly": 0.9}},
+        {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "sex", "row_condition": "age == 41"}},
     ],
 )
 def test_statistics_of_the_raw_input_are_refused(tmp_path: Path, expectation: dict) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.validate.source import read_source, source_chunks, source_columns
+from marginweave.tasks.validate.source import LoadedSource, load_source, source_chunks, source_columns
 
 MARKER = "xq7marker"
+
+
+def read_source(source: str, columns: list[str]) -> pa.Table:
+    """Read a source as a run does."""
+    return load_source(source).table(columns)
 
 
 def write(path: Path, content: bytes) -> str:
@@ -26,7 +32,7 @@ def write(path: Path, content: bytes) -> str:
     [
         (b"", "has no header"),
         (b"\n1,2\n", "has no header"),
-        (b"xq7marker,5\n1,2\n", "lacks the declared column 'a', 'b'"),
+        (b"xq7marker,5\n1,2\n", "lacks the declared columns 'a', 'b'"),
         (b"a,xq7marker\n1,2\n", "lacks the declared column 'b'"),
         (b"a,b,a\n1,2,3\n", "has the column 'a' more than once"),
         (b"a,b\n1,2\n3,xq7marker,4\n", "another number of fields"),
@@ -94,6 +100,30 @@ def test_moving_bytes_between_parts_changes_the_chunks(tmp_path: Path) -> None:
         for number, part in enumerate(parts):
             (folder / f"{number}.parquet").write_bytes(part)
     assert b"".join(source_chunks(str(one))) != b"".join(source_chunks(str(other)))
+
+
+def test_what_is_digested_is_what_is_parsed(tmp_path: Path) -> None:
+    """A loaded source does not change with the file, and its chunks are those of the file it was loaded from."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n1,2\n")
+    loaded, before = load_source(str(path)), b"".join(source_chunks(str(path)))
+    path.write_bytes(b"a,b\n3,4\n5,6\n")
+    assert loaded.table(["b"]).column("b").to_pylist() == ["2"]
+    assert b"".join(loaded.chunks()) == before
+    assert isinstance(loaded, LoadedSource)
+
+
+@pytest.mark.parametrize("values", [[[1], [2]], [b"x", b"\xff"], [{"k": 1}, None]])
+def test_columns_that_are_neither_text_nor_number_are_refused(tmp_path: Path, values: list) -> None:
+    pq.write_table(pa.table({"a": values}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="the column 'a' with a type that is neither text nor number"):
+        read_source(str(tmp_path / "t.parquet"), ["a"])
+
+
+def test_a_pipe_is_no_source(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(InputError, match="must be a file or a folder"):
+        read_source(str(tmp_path / "t.csv"), ["a"])
 
 
 def test_the_example_is_the_survey_of_the_design() -> None:
