@@ -277,7 +277,7 @@ ROW = st.tuples(
 NOTHING = st.tuples(
     st.sampled_from(["", " ", "x"]),
     st.sampled_from(["", "  "]),
-    st.sampled_from(["", "old", "1e999", "nan"]),
+    st.sampled_from(["", "old", "1_0", "nan"]),
     st.just("8"),
 )
 
@@ -308,7 +308,8 @@ def test_neither_row_order_nor_empty_records_show(
     """Under the same noise, shuffled rows and records without a valid value change nothing: no candidate, set or threshold."""
     changed = [*rows, *nothing]
     order.shuffle(changed)
-    assert two_levels(changed, Fraction(2)) == two_levels(rows, Fraction(2))
+    same = two_levels(changed, Fraction(2)) == two_levels(rows, Fraction(2))
+    assert same  # spelt so: a difference of whole masks would take minutes to print
 
 
 @given(st.lists(ROW, max_size=60), st.integers(0, 1000))
