@@ -105,7 +105,7 @@ def _child(order: dict[str, Any]) -> None:
             os.environ["MARGINWEAVE_LEDGER"] = order["ledger"]
             code = _run(order)
     except MarginweaveError as error:
-        Path(order["log"]).write_text(str(error))
+        Path(order["log"]).write_text(getattr(error, "detail", str(error)))
         code = error.exit_code
     except BaseException as error:
         Path(order["log"]).write_text(f"{type(error).__name__}: {error}")

@@ -26,8 +26,8 @@ RELEASED = {
 }
 
 
-def people(place: Path, rows: int = 60, **changes: object) -> Path:
-    """A configuration and its table in `place`."""
+def people(place: Path, rows: int = 400, **changes: object) -> Path:
+    """A configuration and its table in `place`; with fewer rows a length can be left without candidates, and cost less."""
     generator = np.random.default_rng(5)
     lines = ["sex,region,age,grade"]
     for _ in range(rows):
@@ -203,7 +203,7 @@ def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) 
     assert "Not for release" in internal.stdout
     result = cli.home / "runs" / "first" / "internal" / "evaluation.json"
     assert stat.S_IMODE(result.stat().st_mode) == 0o600
-    assert json.loads(result.read_text())["reference_records"] == 60
+    assert json.loads(result.read_text())["reference_records"] == 400
     assert cli("synthesize", "first", "--seed", "9").returncode == 0
     after = json.loads((cli.home / "runs" / "first" / "release" / "synthesis-9" / "privacy.json").read_text())
     assert after["selected_after_internal_evaluation"] is True
