@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,9 @@ def test_the_wheel_holds_what_is_tracked(tmp_path: Path) -> None:
 def test_constraints_are_versions_and_nothing_else() -> None:
     lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line) for line in lines)
+
+
+@pytest.mark.parametrize("module", sorted(p.stem for p in (REPOSITORY / "tests" / "benchmarks").glob("[a-z]*.py")))
+def test_benchmarks_follow_the_code(module: str) -> None:
+    """They are not run here, but they can be: everything that they name exists."""
+    assert callable(import_module(f"tests.benchmarks.{module}").main)
