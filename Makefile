@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 SETUP := pyproject.toml setup.py constraints.txt
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 .PHONY: help run test test-unit test-long lint bench clean
 
@@ -14,14 +15,17 @@ run: $(VENV)/.ready ## release the example survey (deployments/examples/affairs.
 	@$(BIN)/marginweave run deployments/examples/affairs.yaml
 
 test: $(VENV)/.ready-test ## run the whole test suite
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 
 test-long: $(VENV)/.ready-test ## run what takes longer as well
-	@$(BIN)/python -m pytest --hypothesis-profile=long --kills 1000
+	@$(PYTEST) --hypothesis-profile=long --kills 1000
 
-bench: $(VENV)/.ready-test ## measure speed and memory on the adult table, and the ledger
+bench: $(VENV)/.ready-test ## measure speed and memory: the adult table, encoding, evaluation, the ledger
 	@$(BIN)/python -m tests.benchmarks.adult
+	@$(BIN)/python -m tests.benchmarks.encoding
+	@$(BIN)/python -m tests.benchmarks.evaluation
 	@$(BIN)/python -m tests.benchmarks.ledger
+	@$(BIN)/python -m tests.benchmarks.dpsyn
 
 test-unit: $(VENV)/.ready-test ## run the tests of the pure code only
 	@$(BIN)/python -m pytest tests/unit tests/laws
@@ -45,9 +49,9 @@ $(VENV)/.ready: $(SETUP) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.ready-test: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[examples,test]'
+	@$(PIP) --editable '.[evaluation,examples,test]'
 	@touch $@ $(VENV)/.ready
 
 $(VENV)/.ready-lint: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[examples,test,lint]'
+	@$(PIP) --editable '.[evaluation,examples,test,lint]'
 	@touch $@ $(VENV)/.ready $(VENV)/.ready-test

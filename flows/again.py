@@ -1,4 +1,4 @@
-"""What can be done with a run that exists: synthesize and evaluate again, list, purge."""
+"""What can be done with a run that exists: synthesize, evaluate and report again, list, purge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.flows.bookkeeping import in_progress, run_lock
-from marginweave.flows.preparation import begun_with, check_outputs, ledger_file_of, ledger_of
+from marginweave.flows.continuity import check_outputs
+from marginweave.flows.request import begun_with, ledger_file_of, ledger_of
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.ledger import State
 from marginweave.schemas.manifest import Manifest, RunState
@@ -52,10 +53,8 @@ def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | N
     Raises:
         InputError: no finished run, or the folder holds something already.
     """
-    from marginweave.tasks.decode.decode import decode_records
     from marginweave.tasks.publish.reader import PublishedRelease
     from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes
-    from marginweave.tasks.synthesize.synthesize import synthesize_records
 
     folder, manifest = finished_run(home, run)
     published = PublishedRelease.read(folder.release)
@@ -63,10 +62,8 @@ def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | N
     changes = {key: value for key, value in (("records", records), ("seed", seed)) if value is not None}
     settings = settings.model_copy(update=changes)
     place = to or folder.release / f"synthesis-{settings.seed}"
-    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
-        raise InputError(f"{place} is not an empty folder; choose another folder with --to, or another --seed")
-    codes = synthesize_records(published.aggregates, settings, published.configuration.optional)
-    table = decode_records(codes, published.aggregates.domain, published.configuration.columns, settings.seed)
+    _check_empty(place, "choose another folder with --to, or another --seed")
+    table = published.synthesize(settings)
     looked = Ledger.open(ledger_of(folder, home)).internally_evaluated(manifest.dataset, None)
     selected = looked or bool(published.statement["selected_after_internal_evaluation"])
     statement = {
@@ -82,6 +79,31 @@ def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | N
     return place
 
 
+def report_again(home: Path, run: str, to: Path | None) -> Path:
+    """The report of a finished release, or the pages of the release written anew to the folder `to`: the same bytes.
+
+    Raises:
+        InputError: no finished run, or the folder holds something already.
+    """
+    folder, _ = finished_run(home, run)
+    if to is None:
+        return folder.release / "report.html"
+    from marginweave.tasks.publish.pages import read_pages
+
+    _check_empty(to, "choose another folder with --to")
+    pages = read_pages(folder.release)
+    with at_place(to, "created"):
+        to.mkdir(parents=True, exist_ok=True)
+    for name, page in pages.items():
+        replace_file(to / name, page)
+    return to / "report.html"
+
+
+def _check_empty(place: Path, advice: str) -> None:
+    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+        raise InputError(f"{place} is not an empty folder; {advice}")
+
+
 def releasable_evaluation(home: Path, run: str) -> dict[str, Any]:
     """The published comparison of a run's records with its counts.
 
@@ -94,12 +116,13 @@ def releasable_evaluation(home: Path, run: str) -> dict[str, Any]:
 
 
 def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
-    """Compare a finished release with the sensitive table; returns the path of the result, never a number of it.
+    """Compare a finished release with the sensitive table; returns the path of the report on it, never a number of it.
 
     Raises:
         InputError: no finished run, or another source than the release was made from.
     """
     from marginweave.tasks.evaluate.internal import compare_internally
+    from marginweave.tasks.publish.internal import report_internally
 
     folder, _ = finished_run(home, run)
     named = begun_with(home, run)[1] if source is None else str(Path(source).resolve())
@@ -107,7 +130,8 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
         folder=folder, source=named, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex
     )
     compare_internally.fn(reference)
-    return folder.internal_evaluation
+    report_internally.fn(reference)
+    return folder.internal_report
 
 
 @dataclass(frozen=True, kw_only=True)

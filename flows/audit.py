@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.flows.preparation import begun_with
-from marginweave.schemas.configuration import EXAMPLE_PREFIX
+from marginweave.flows.request import begun_with
 from marginweave.schemas.errors import AuditError, MarginweaveError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.manifest import Manifest, RunState
+from marginweave.schemas.source import EXAMPLE_PREFIX
 from marginweave.tasks.budget.ledger.audit import AuditedLedger
 from marginweave.tasks.budget.ledger.keyring import Keyring, subkey
-from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.draws import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.files import read_file
+from marginweave.tasks.checkpoint.publication import published_place
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.seals import open_seal
-
-_DRAWN = frozenset({State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedFiles:
-    """How many runs and files were as the ledger has them, and which runs could not be looked at."""
+    """How many runs and files were as the ledger has them, and which runs could not be looked at.
+
+    `elsewhere` are the published runs of the ledger that have no folder in this home.
+    """
 
     runs: int
     files: int
     in_progress: tuple[str, ...]
+    elsewhere: tuple[str, ...]
 
 
 def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: bool) -> AuditedFiles:
@@ -45,6 +48,8 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
     for path in sorted(place.iterdir()) if place.is_dir() else ():
         folder = RunFolder(path)
         manifest = _manifest(folder)
+        if manifest is None:
+            _check_nothing_is_left(folder)
         if manifest is None or _is_example(folder, manifest) != example:
             continue
         with _still(folder) as still:
@@ -56,7 +61,9 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
             except StageError as error:
                 raise AuditError(str(error)) from None
         runs += 1
-    return AuditedFiles(runs=runs, files=files, in_progress=tuple(in_progress))
+    return AuditedFiles(
+        runs=runs, files=files, in_progress=tuple(in_progress), elsewhere=_not_below(place, audited.releases.values())
+    )
 
 
 def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | None:
@@ -90,6 +97,18 @@ def _audit_run(folder: RunFolder, manifest: Manifest, audited: AuditedLedger, ke
     return checked
 
 
+def _check_nothing_is_left(folder: RunFolder) -> None:
+    """Refuse a run that has something to show and no manifest that says what it is."""
+    released = folder.release.is_dir() and any(folder.release.iterdir())
+    if released or any(folder.draws.glob("*.draw")):
+        raise AuditError(f"{folder.manifest_file} is missing: nobody can say whose files stand beside it")
+
+
+def _not_below(place: Path, releases: Iterable[ReleaseRecord]) -> tuple[str, ...]:
+    published = (record.run for record in releases if record.outputs)
+    return tuple(sorted({run for run in published if not (place / run).is_dir()}))
+
+
 def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> None:
     for what, present, booked in (
         ("run", manifest.run, record.run),
@@ -104,7 +123,8 @@ def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
 def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> int:
     if manifest.state == RunState.FINISHED and manifest.outputs != dict(record.outputs):
         raise AuditError(f"{folder.manifest_file}: its released files are not those in the ledger")
-    for name, digest in record.outputs.items():
+    ended_before_the_last_step = manifest.state == RunState.RUNNING and published_place(folder, record.outputs)
+    for name, digest in () if ended_before_the_last_step else record.outputs.items():
         content = read_file(folder.path / name)
         if content is None or hashlib.sha256(content).hexdigest() != digest:
             raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
@@ -113,14 +133,14 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
 
 def _check_draws(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, store: DrawStore) -> int:
     purged = not folder.private.exists() and manifest.state != RunState.RUNNING
-    places = {store.place(draw.name, draw.lease): draw for draw in record.draws if draw.lease and draw.state in _DRAWN}
-    for path in _draw_files(folder):
-        if path not in places:
-            raise AuditError(f"{path} is a draw that the ledger never charged")
-    committed = [(path, draw) for path, draw in places.items() if draw.state == State.COMMITTED]
-    for path, draw in () if purged else committed:
-        if store.read(record.release, draw.name, draw.lease or "", draw.digest) is None:
-            raise AuditError(f"{path} is missing, or is not the draw that was committed")
+    stranger = unknown_draw(folder, record)
+    if stranger is not None:
+        raise AuditError(f"{stranger} is a draw that the ledger never charged")
+    committed = [draw for draw in record.draws if draw.state == State.COMMITTED]
+    for draw in () if purged else committed:
+        lease = draw.lease or ""
+        if store.read(record.release, draw.name, lease, draw.digest) is None:
+            raise AuditError(f"{store.place(draw.name, lease)} is missing, or is not the draw that was committed")
     return 0 if purged else len(committed)
 
 

@@ -15,6 +15,7 @@ from marginweave.schemas.errors import OperatorError, StageError
 from marginweave.schemas.ledger import State
 from marginweave.schemas.manifest import RunState, StageEntry
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
+from marginweave.tasks.checkpoint.publication import publish_staged
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, StageResult, code_version
 
@@ -102,6 +103,8 @@ class Bookkeeper:
     def finish(self, reference: RunReference, outputs: dict[str, str]) -> None:
         """Book the published files, mark the run finished, and purge what is private."""
         reference.ledger.finish(reference.manifest.release, reference.lease, outputs)
+        if not publish_staged(self.folder, outputs):
+            raise StageError(f"{self.folder.release}: what was booked as published is gone")
         manifest = self.folder.read_manifest()
         if manifest is None:
             raise StageError(f"{self.folder.manifest_file} is missing")
@@ -133,15 +136,15 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
         "delta": float(total.account.delta),
         "cap_epsilon": float(total.account.epsilon),
         "composition": total.composition,
+        "purse": {
+            "epsilon": float(total.account.purse.epsilon),
+            "delta": float(total.account.purse.delta),
+            "spent_epsilon": float(total.purse.epsilon),
+            "spent_delta": float(total.purse.delta),
+        },
         "releases": total.releases,
         "lost_draws": [
-            {
-                "release": draw.release,
-                "draw": draw.replaces or draw.name,
-                "mu2": str(draw.cost.mu2),
-                "rho": str(draw.cost.rho),
-                "delta": str(draw.cost.delta),
-            }
+            {"release": draw.release, "draw": draw.replaces or draw.name, **draw.cost.texts}
             for record in releases
             for draw in record.draws
             if draw.state == State.CHARGED_LOST
@@ -152,10 +155,13 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
 def release_facts(reference: RunReference) -> dict[str, Any]:
     """Who the release is, for privacy.json."""
     manifest = reference.manifest
+    record = reference.ledger.release(manifest.release)
+    returned = [draw.name for draw in record.draws if draw.state == State.RETURNED] if record else []
     return {
         "dataset": manifest.dataset,
         "run": manifest.run,
         "release": manifest.release,
         "code_version": code_version(),
+        "returned": returned,
         "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),
     }

@@ -1,4 +1,4 @@
-"""What has to stand in the process environment before Prefect or Great Expectations is imported."""
+"""What has to stand in the process environment before Prefect, Great Expectations or matplotlib is imported."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def service_directory(home: Path) -> Path:
 
 
 def prepare_environment(home: Path, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Switch analytics off and give Prefect a home of its own; must run before Prefect is imported."""
+    """Switch analytics off, and give Prefect and matplotlib places in the home; must run before they are imported."""
     environment.update(ANALYTICS_OFF)
+    environment.setdefault("MPLCONFIGDIR", str(service_directory(home) / "matplotlib"))  # its list of fonts
     own_home = str(service_directory(home) / "prefect")
     if "PREFECT_API_URL" in environment:
         environment.setdefault("PREFECT_HOME", own_home)

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
-from marginweave.flows.preparation import Request
+from marginweave.flows.request import Request
+from marginweave.flows.sizes import marginal_noise
+from marginweave.schemas.budget import BudgetPlan, PlannedDraw
+from marginweave.schemas.columns.number import MAX_CANDIDATES
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.budget.ledger import Ledger, opening_command
-from marginweave.tasks.budget.mechanisms import deviation
+from marginweave.tasks.aggregate.cliques import discovery, scoring
+from marginweave.tasks.aggregate.marginals import marginal_deviation
+from marginweave.tasks.budget.accountants import selection_mu
+from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
+from marginweave.tasks.budget.ledger import Ledger, opening_for
+from marginweave.tasks.budget.marginal_split import epsilon_shares, marginal_shares, public_cells
+from marginweave.tasks.budget.mechanisms import count_deviation, deviation, error_deviation
+from marginweave.tasks.budget.percentile import rank_error
+from marginweave.tasks.budget.planned import EVALUATION
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
+from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,33 +41,147 @@ class DrawForecast:
 def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
     """The draws of a release, and their epsilon together at the release's delta.
 
-    The contribution bound is the public cap C(columns, k) here: a bought percentile can only make it, and the noise, less.
+    The contribution bound is its public cap here: a bought percentile can only make it, and the noise, less. Shares are of
+    what the draws have together, which under an amplified resize is not what the account is charged: of mu^2, or of epsilon
+    where there is Laplace noise.
     """
     budget = plan_budget(configuration)
-    total = float(budget.cost.mu2)
-    rows = []
-    for draw in budget.draws:
-        share = float(draw.cost.mu2) / total
-        if draw.mechanism == "exponential":
-            rows.append(
-                DrawForecast(name=draw.name, noise=f"epsilon {draw.parameter:.4g}", share=share, error="", threshold="")
-            )
-            continue
-        bound = math.comb(len(configuration.columns), draw.length) if draw.length else 1
-        neighbors = configuration.privacy.neighbors if draw.length else "add-remove"
-        sd = deviation(draw.parameter, bound, neighbors)
-        most = "at most " if draw.length and configuration.percentile is not None else ""
-        rows.append(
-            DrawForecast(
-                name=draw.name,
-                noise=f"sd {most}{float(sd):.1f}",
-                share=share,
-                # the mean of |N(0, sd)|
-                error=f"± {float(sd) * math.sqrt(2 / math.pi):.1f}",
-                threshold=_threshold(configuration, draw.length, bound, budget.delta_threshold) if draw.length else "",
-            )
-        )
+    shares = _shares(configuration, budget)
+    if configuration.marginals is not None:
+        noise = marginal_noise(configuration, budget)
+        rows = [
+            _marginal_forecast(configuration, budget, draw, share, noise)
+            for draw, share in zip(budget.draws, shares, strict=True)
+        ]
+    else:
+        rows = [
+            _forecast(configuration, draw, share, budget.delta_threshold)
+            for draw, share in zip(budget.draws, shares, strict=True)
+        ]
     return rows, budget.spent_epsilon
+
+
+def noise_forecast(configuration: Configuration) -> list[str]:
+    """Which noise marginals get, in words, where there was a choice."""
+    if configuration.marginals is None or configuration.marginals.noise == "gaussian":
+        return []
+    plan = plan_budget(configuration)
+    if not any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+        return [f"Noise: Gaussian, {_why_gaussian(configuration)}"]
+    plain = plan.cost.plain
+    charged = f"epsilon {float(plain.epsilon):.6g}" + (f" and delta {float(plain.delta):g}" if plain.delta else "")
+    return [f"Noise: Laplace, charged to the second purse with {charged}"]
+
+
+def _why_gaussian(configuration: Configuration) -> str:
+    cells = public_cells(configuration)
+    if cells is None:
+        return "as marginals are selected, or a domain or bounds are private: the variances are not known beforehand"
+    if sum(cells) > MAX_LAPLACE_CELLS:
+        return f"as the marginals have {sum(cells)} cells, and Laplace noise is drawn for at most {MAX_LAPLACE_CELLS}"
+    return "whose variance is the smaller one here"
+
+
+def preparation_forecast(configuration: Configuration) -> list[str]:
+    """What happens to the rows before they are counted, in words, where it bears on privacy."""
+    lines = []
+    resize, bought = configuration.resize, configuration.private_bounds
+    if bought:
+        names = ", ".join(map(repr, bought))
+        lines.append(f"Bounds: bought for {names}, {100 * configuration.bounds_share:g} % of the budget together")
+    if resize is not None:
+        how = "charged as (epsilon, delta) to the second purse" if resize.amplify else "noised for it"
+        lines.append(
+            f"Resize: {resize.records} records from {resize.copies} cop{'y' if resize.copies == 1 else 'ies'} sampled at rate "
+            f"{float(resize.rate):g}; one unit replaces at most "
+            f"{resize.copies * configuration.privacy.stability.records} of them, {how}; no record count is drawn"
+        )
+    return lines
+
+
+def _shares(configuration: Configuration, plan: BudgetPlan) -> list[float]:
+    if configuration.marginals is not None:
+        shares = marginal_shares(configuration)
+        if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+            shares = epsilon_shares(shares)
+        bounds = 2 * len(configuration.private_bounds)
+        return [shares[draw.name] if draw.name in shares else shares["bounds"] / bounds for draw in plan.draws]
+    spent = [
+        selection_mu(draw.parameter) ** 2 if draw.mechanism == "exponential" else draw.parameter**-2
+        for draw in plan.draws
+    ]
+    return [mu2 / sum(spent) for mu2 in spent]
+
+
+def _marginal_forecast(
+    configuration: Configuration,
+    plan: BudgetPlan,
+    draw: PlannedDraw,
+    share: float,
+    noise: Mapping[str, Sequence[Fraction | float]],
+) -> DrawForecast:
+    """A draw of marginals: the noise and the typical error of one cell, from the least noisy marginal to the most."""
+    if draw.mechanism == "exponential":
+        return _forecast(configuration, draw, share, plan.delta_threshold)
+    if draw.name == EVALUATION:
+        return _number_forecast(draw, share, error_deviation(draw.parameter, configuration.stability))
+    deviations = [float(sd) for sd in noise.get(draw.name, ())]
+    least, unit, laplace = "", "", draw.mechanism == "discrete-laplace"
+    if draw.name == "selection":
+        deviations, unit = [scoring(configuration, plan).score_deviation], " a score"
+    elif not deviations:  # how many marginals will share the draw is not known yet
+        least, unit = " or more", " times the marginals" if laplace else " times √(marginals)"
+        deviations = [
+            laplace_deviation(laplace_scale(Fraction(repr(draw.parameter)), configuration.stability))
+            if laplace
+            else float(marginal_deviation(draw.parameter, configuration.stability))
+        ]
+    span = sorted({f"{sd:.1f}" for sd in (min(deviations), max(deviations))}, key=float)
+    typical = math.sqrt(1 / 2 if laplace else 2 / math.pi)  # the mean of |x| at standard deviation 1
+    errors = sorted({f"{sd * typical:.1f}" for sd in (min(deviations), max(deviations))}, key=float)
+    return DrawForecast(
+        name=draw.name,
+        noise=f"{'Laplace, ' if laplace else ''}sd {' to '.join(span)}{least}",
+        share=share,
+        error=f"± {' to '.join(errors)}{unit or ' a cell'}",
+        threshold=str(discovery(configuration, plan)[1]) if draw.name == "values" else "",
+    )
+
+
+def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, delta_threshold: float) -> DrawForecast:
+    if draw.mechanism == "exponential":
+        return DrawForecast(
+            name=draw.name,
+            noise=f"epsilon {draw.parameter:.4g}",
+            share=share,
+            error=_rank_error(configuration, draw),
+            threshold="",
+        )
+    unit = configuration.stability
+    if draw.length == 0:
+        one = error_deviation if draw.name == EVALUATION else count_deviation
+        return _number_forecast(draw, share, one(draw.parameter, unit))
+    bound = configuration.contribution_cap(draw.length)
+    sd = deviation(draw.parameter, bound, unit)
+    return _number_forecast(
+        draw,
+        share,
+        sd,
+        most="at most " if configuration.percentile is not None else "",
+        threshold=_threshold(configuration, draw.length, bound, sd, delta_threshold),
+    )
+
+
+def _number_forecast(
+    draw: PlannedDraw, share: float, sd: Fraction, *, most: str = "", threshold: str = ""
+) -> DrawForecast:
+    return DrawForecast(
+        name=draw.name,
+        noise=f"sd {most}{float(sd):.1f}",
+        share=share,
+        error=f"± {float(sd) * math.sqrt(2 / math.pi):.1f}",  # the mean of |N(0, sd)|
+        threshold=threshold,
+    )
 
 
 def ledger_forecast(request: Request) -> list[str]:
@@ -64,10 +191,9 @@ def ledger_forecast(request: Request) -> list[str]:
     if request.is_example:
         return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
     try:
-        privacy = configuration.privacy
-        command = opening_command(dataset, privacy.epsilon, privacy.delta)
-        ledger = Ledger.open(request.ledger_location, command=command)
-        after, fits = ledger.forecast(dataset, plan_budget(configuration))
+        plan = plan_budget(configuration)
+        ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan))
+        after, fits = ledger.forecast(dataset, plan)
         total = ledger.account_total(dataset)
     except BudgetError as refusal:
         return [f"Ledger: {refusal}"]
@@ -75,15 +201,30 @@ def ledger_forecast(request: Request) -> list[str]:
     spent = f"epsilon {total.epsilon:.4g} of {float(total.account.epsilon):g} at delta {float(total.account.delta):g}"
     spares = configuration.privacy.redraws
     room = f" (with room for {spares} lost draw(s), given back if not needed)" if spares else ""
+    asked = plan.reserved_cost.plain
+    if asked:
+        left = total.account.purse - total.purse
+        verdict += (
+            f"; its purse has epsilon {float(left.epsilon):.4g} left, and {float(asked.epsilon):.4g} is asked of it"
+        )
     return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}{room}: {verdict}"]
 
 
-def _threshold(configuration: Configuration, length: int, bound: int, delta_threshold: float) -> str:
-    draw = plan_budget(configuration).draw(f"level-{length}")
-    sd = deviation(draw.parameter, bound, configuration.privacy.neighbors)
+def _rank_error(configuration: Configuration, draw: PlannedDraw) -> str:
+    """How far the chosen rank is off at most, with probability 0.95."""
+    if draw.length:
+        percentile, unit = configuration.percentile or HIGH_PERCENTILE, configuration.stability
+        candidates = configuration.contribution_cap(draw.length)
+    else:
+        percentile, unit, candidates = HIGH_PERCENTILE, configuration.privacy.stability, MAX_CANDIDATES
+    return f"rank ± {rank_error(percentile, unit, draw.parameter, candidates):.0f}"
+
+
+def _threshold(configuration: Configuration, length: int, bound: int, sd: Fraction, delta_threshold: float) -> str:
     # |S| and |V| are not known yet; with as many survivors as candidates the paper's rule is at its lowest.
-    threshold = level_threshold(configuration.aggregate, length, configuration.reporting_length, sd, 1, 1)
+    threshold = level_threshold(configuration.tuples, length, configuration.reporting_length, sd, 1, 1)
     if length == 1 and configuration.private_columns:
-        private = private_threshold(sd, min(bound, len(configuration.private_columns)), delta_threshold)
+        values = min(bound, configuration.private_values)
+        private = private_threshold(sd, values, configuration.stability.records, delta_threshold)
         return f"{threshold} (private domains {max(threshold, private)})"
     return str(threshold)

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marginweave.flows.environment import home_directory
-from marginweave.flows.preparation import read_request
+from marginweave.flows.request import read_request
 from marginweave.flows.session import prefect_session
 from marginweave.schemas.columns import NumberColumn
-from marginweave.schemas.configuration import MAX_RECORDS, Configuration
+from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError, OperatorError
 from marginweave.schemas.load import load_configuration, parse_configuration
+from marginweave.schemas.synthesis import MAX_RECORDS
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.decode.decode import decode_records
 from marginweave.tasks.publish.reader import PublishedRelease
 
 
@@ -76,17 +76,13 @@ class Synthesizer:
         Raises:
             InputError: `fit` was not called, or `n` is negative.
         """
-        from marginweave.tasks.synthesize.synthesize import synthesize_records  # numba
-
         release = self.release
         if n is not None and not 0 <= n <= MAX_RECORDS:
             raise InputError(f"n ({n}) must lie in [0, {MAX_RECORDS}]")
         settings = release.configuration.synthesize
         changes = {key: value for key, value in (("records", n), ("seed", seed)) if value is not None}
         settings = settings.model_copy(update=changes)
-        records = synthesize_records(release.aggregates, settings, release.configuration.optional)
-        table = decode_records(records, release.aggregates.domain, release.configuration.columns, settings.seed)
-        frame: pd.DataFrame = table.to_pandas()
+        frame: pd.DataFrame = release.synthesize(settings).to_pandas()
         return frame
 
     @property
@@ -112,15 +108,15 @@ def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
     """The declared columns as Parquet: numbers as they are, everything else as text."""
     if not isinstance(frame, pd.DataFrame):
         raise InputError("fit takes a pandas DataFrame")
-    repeated = [name for name in configuration.names if list(frame.columns).count(name) > 1]
+    repeated = [name for name in configuration.source_names if list(frame.columns).count(name) > 1]
     if repeated:
         raise InputError(f"the frame has the column {', '.join(map(repr, repeated))} more than once")
-    absent = [name for name in configuration.names if name not in frame.columns]
+    absent = [name for name in configuration.source_names if name not in frame.columns]
     if absent:
         raise InputError(f"the frame lacks the declared column {', '.join(map(repr, absent))}")
     arrays = {}
-    for name, column in configuration.columns.items():
-        series = frame[name]
+    for name in configuration.source_names:
+        series, column = frame[name], configuration.columns.get(name)
         numeric = isinstance(column, NumberColumn) and series.dtype.kind in "iuf"
         try:
             arrays[name] = pa.array(series if numeric else series.astype("string"), from_pandas=True)

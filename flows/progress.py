@@ -20,6 +20,9 @@ class Reporter(Protocol):
     def begin(self, stages: int) -> None:
         """A run of so many stages begins."""
 
+    def attempt(self, lease: str) -> None:
+        """The run goes on under `lease`, which every draw that it begins will carry in the ledger."""
+
     def started(self, stage: str) -> None:
         """A stage begins."""
 
@@ -34,6 +37,9 @@ class SilentReporter:
     """For notebooks and workers, where Prefect's own pages show the stages."""
 
     def begin(self, stages: int) -> None:
+        """Nothing."""
+
+    def attempt(self, lease: str) -> None:
         """Nothing."""
 
     def started(self, stage: str) -> None:
@@ -51,6 +57,11 @@ class LineReporter(SilentReporter):
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.lease: str | None = None
+
+    def attempt(self, lease: str) -> None:
+        """Keep the lease for the summary."""
+        self.lease = lease
 
     def finished(self, stage: str, charged: tuple[str, ...]) -> None:
         """Print the stage and its charges."""
@@ -64,6 +75,7 @@ class TerminalReporter:
     """A progress bar over the stages."""
 
     def __init__(self, console: Console) -> None:
+        self.lease: str | None = None
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description:<20}"),
@@ -78,6 +90,10 @@ class TerminalReporter:
     def begin(self, stages: int) -> None:
         """Show how many stages there are."""
         self._progress.update(self._bar, total=stages)
+
+    def attempt(self, lease: str) -> None:
+        """Keep the lease for the summary."""
+        self.lease = lease
 
     def started(self, stage: str) -> None:
         """Show the stage's name."""
@@ -103,12 +119,12 @@ def reporter() -> Reporter:
 
 
 @contextmanager
-def reporting(console: Console | None) -> Iterator[None]:
+def reporting(console: Console | None) -> Iterator[TerminalReporter | LineReporter]:
     """Report on `console` if it is a terminal, else in JSON lines on standard output."""
-    chosen: Reporter = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout)
+    chosen = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout)
     token = _REPORTER.set(chosen)
     try:
-        yield
+        yield chosen
     finally:
         chosen.end()
         _REPORTER.reset(token)

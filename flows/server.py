@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import socket
@@ -15,11 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from marginweave.schemas.errors import StageError
-from marginweave.tasks.checkpoint.files import at_place
+from marginweave.schemas.errors import MarginweaveError, StageError
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, staged_file
 
 _PR_SET_PDEATHSIG = 1
 _START_SECONDS = 120.0
+_DATABASE_ROOM = 8 << 20  # bytes; a new database of Prefect takes 5 MB with its write-ahead log
 
 
 @contextmanager
@@ -29,6 +31,7 @@ def prefect_server(log: Path) -> Iterator[str]:
     Prefect's own ephemeral server survives `kill -9` of its run; this one is tied to us by the kernel (PR_SET_PDEATHSIG).
 
     Raises:
+        MachineError: the disk refuses, or has no room for the server's database: at its start, or where a call of it fails.
         StageError: the server did not answer in time; its output is in `log`.
     """
     named = os.environ.get("PREFECT_API_URL")
@@ -36,19 +39,57 @@ def prefect_server(log: Path) -> Iterator[str]:
         yield named
         return
     place = Path(os.environ["PREFECT_HOME"])
-    port = _free_port()
-    url = f"http://127.0.0.1:{port}/api"
-    with at_place(place, "created"):
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with log.open("ab") as output:
-            server = _start(port, output.fileno())
+    with _alone_at_start(place):
+        server, url = _started(place, log)
     try:
-        _wait(server, f"{url}/health")
         os.environ["PREFECT_API_URL"] = url
         yield url
+    except MarginweaveError:
+        raise
+    except Exception:
+        _check_room(place)
+        raise
     finally:
         os.environ.pop("PREFECT_API_URL", None)
         _stop(server)
+
+
+@contextmanager
+def _alone_at_start(place: Path) -> Iterator[None]:
+    """Wait for servers that are starting in the same `place`: two that migrate one database at once spoil each other."""
+    with at_place(place, "created"):
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(place / "start.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+    with os.fdopen(descriptor) as lock:
+        with at_place(place, "locked"):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _started(place: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """A server that answers, and its URL."""
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    with at_place(log, "written"), log.open("ab") as output:
+        server = _start(port, output.fileno())
+    try:
+        _wait(server, f"{url}/health")
+    except BaseException as error:
+        _stop(server)
+        if isinstance(error, StageError):
+            _check_room(place)
+        raise
+    return server, url
+
+
+def _check_room(place: Path) -> None:
+    """Tell of a disk without room for the database: a server that fails for it does not say so.
+
+    Raises:
+        MachineError: the disk is full, or refuses.
+    """
+    with staged_file(place / "prefect.db", _DATABASE_ROOM):
+        pass
 
 
 def _free_port() -> int:

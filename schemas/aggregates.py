@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,13 +83,18 @@ class LevelNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregates:
-    """A whole set of released counts. `record_count` is the noisy number of records, never below 0."""
+    """A whole set of released counts. `record_count` is the noisy number of records, never below 0.
+
+    `measured` is None where all sets of columns were counted; from marginals it has those that were measured, or lie in one
+    that was, with the standard deviation of the noise of a cell.
+    """
 
     domain: Domain
     record_count: int
     record_deviation: float
     levels: tuple[Level, ...]
     noise: tuple[LevelNoise, ...]
+    measured: Mapping[tuple[int, ...], float] | None = None
 
     @property
     def reporting_length(self) -> int:

@@ -10,6 +10,7 @@ from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, PositiveWh
 
 Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
 PRESETS: tuple[str, ...] = get_args(Preset)
+DEFAULT_BOUNDS_SHARE = 0.05
 SigmaRule = Literal["long", "short", "balanced"]
 
 
@@ -90,8 +91,9 @@ class AggregateSettings(BaseModel):
     """How combinations are counted. Shares are of the accountant's budget (of mu² by default).
 
     `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
-    combinations are more exact), `short` 1/(R-k+1), `balanced` 1. `split: sds` takes SDS's own formula for the record
-    count and the percentiles instead of shares.
+    combinations are more exact), `short` 1/(R-k+1), `balanced` 1. `bounds_share` (0.05 unless declared) is what all columns
+    with private bounds have together. `split: sds` takes SDS's own formula for the record count and the percentiles instead
+    of shares.
     """
 
     model_config = FROZEN
@@ -102,6 +104,7 @@ class AggregateSettings(BaseModel):
     percentile: Annotated[float | Literal["none"] | None, BeforeValidator(_percentile)] = None
     percentile_share: OpenFraction = 0.10
     count_share: OpenFraction = 0.02
+    bounds_share: OpenFraction | None = None
     delta_threshold_share: OpenFraction = 0.1
     thresholds: Thresholds = "uncontrolled"
 

@@ -8,7 +8,8 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Literal
 
 Neighbors = Literal["add-remove", "replace-one"]
-Mechanism = Literal["rounded-gaussian", "exponential", "threshold"]
+CountNoise = Literal["rounded-gaussian", "discrete-laplace"]
+Mechanism = Literal["rounded-gaussian", "discrete-laplace", "exponential", "threshold"]
 
 _STEP = Decimal(1).scaleb(-30)
 # Decimal's default of 28 digits neither holds an amount above 0.01 at this step nor sums exactly.
@@ -23,27 +24,107 @@ def amount(value: float) -> Decimal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stability:
+    """How far one unit of privacy moves the table that is counted: `records` of its rows at most come or go, or change.
+
+    Under `add-remove` up to `records` rows are there or not; under `replace-one` up to `records` rows give way to as many
+    others at most. Every sensitivity is a function of it.
+    """
+
+    records: int
+    neighbors: Neighbors
+
+    def __post_init__(self) -> None:
+        if self.records < 1:
+            raise ValueError(f"records ({self.records}) must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain:
+    """An amount of plain (epsilon, delta), which adds up coordinate by coordinate: a statement, a charge, or a purse."""
+
+    epsilon: Decimal = Decimal(0)
+    delta: Decimal = Decimal(0)
+
+    def __add__(self, other: Plain) -> Plain:
+        if not other:  # most draws charge nothing in plain, and there are thousands of them
+            return self
+        return Plain(epsilon=_EXACT.add(self.epsilon, other.epsilon), delta=_EXACT.add(self.delta, other.delta))
+
+    def __sub__(self, other: Plain) -> Plain:
+        if not other:
+            return self
+        return Plain(
+            epsilon=_EXACT.subtract(self.epsilon, other.epsilon), delta=_EXACT.subtract(self.delta, other.delta)
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.epsilon or self.delta)
+
+    def within(self, other: Plain) -> bool:
+        """Whether it is at most `other` in both coordinates."""
+        return self.epsilon <= other.epsilon and self.delta <= other.delta
+
+
+NOTHING = Plain()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a draw spends, in both currencies at once: `mu2` for GDP, `rho` for zCDP, and an additive `delta`."""
+    """What a draw spends: `mu2` for GDP and `rho` for zCDP, both at once, an additive `delta`, and `plain`.
+
+    `plain` is the price of what is known as (epsilon, delta) only, such as Laplace noise or a subsample; it comes from the
+    second purse of the account, and where it is charged, `mu2` and `rho` are 0.
+    """
 
     mu2: Decimal = Decimal(0)
     rho: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
+    plain: Plain = NOTHING
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
             mu2=_EXACT.add(self.mu2, other.mu2),
             rho=_EXACT.add(self.rho, other.rho),
             delta=_EXACT.add(self.delta, other.delta),
+            plain=self.plain + other.plain,
         )
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(
+            mu2=_EXACT.subtract(self.mu2, other.mu2),
+            rho=_EXACT.subtract(self.rho, other.rho),
+            delta=_EXACT.subtract(self.delta, other.delta),
+            plain=self.plain - other.plain,
+        )
+
+    def __str__(self) -> str:
+        text = f"mu^2 {float(self.mu2):.6g}, rho {float(self.rho):.6g}, additive delta {float(self.delta):.6g}"
+        plain = f", plain epsilon {float(self.plain.epsilon):.6g} and delta {float(self.plain.delta):.6g}"
+        return text + plain if self.plain else text
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The amounts as exact texts, by the names that they have in the ledger."""
+        named = {
+            "mu2": self.mu2,
+            "rho": self.rho,
+            "delta": self.delta,
+            "plain_epsilon": self.plain.epsilon,
+            "plain_delta": self.plain.delta,
+        }
+        return {name: format(value, "f") for name, value in named.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedDraw:
     """One draw of noise, known before any data is read.
 
-    `name` is `count`, `percentile-k` or `level-k`. `parameter` is the noise multiplier sigma_k of a Gaussian (its standard
-    deviation is sigma_k times the L2 sensitivity), or the epsilon of an exponential mechanism.
+    `name` is `bounds-J-low`, `bounds-J-high`, `count`, `percentile-k` or `level-k`; of marginals `values`, `one-way`,
+    `selection` and `marginals`, whose `length` is 0; and `evaluation`, of length 0 as well. `parameter` is the noise
+    multiplier sigma_k of a Gaussian (its standard deviation is sigma_k times the L2 sensitivity; for several marginals the
+    joint one), or the epsilon of an exponential mechanism, or of Laplace noise, for several marginals together; of the last
+    as the decimal that it prints as.
     """
 
     name: str
@@ -58,8 +139,9 @@ class BudgetPlan:
     """The whole split of (epsilon, delta), a function of the configuration alone.
 
     `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
-    `level-1`. `spent_epsilon` is the epsilon at `delta` of the draws together, at most `epsilon`. `spares` is how many lost
-    draws the account keeps room for; they are no part of what is guaranteed.
+    `level-1`, or of `values`. `spent_epsilon` is the epsilon at `delta` of the draws together, at most `epsilon`. `spares` is
+    how many lost draws the account keeps room for; they are no part of what is guaranteed. `unit` is the unit of privacy as
+    the account knows it.
     """
 
     epsilon: float
@@ -70,6 +152,7 @@ class BudgetPlan:
     spent_epsilon: float
     draws: tuple[PlannedDraw, ...]
     spares: int = 0
+    unit: str = "row"
 
     @property
     def cost(self) -> Cost:
@@ -84,6 +167,9 @@ class BudgetPlan:
             mu2=max(cost.mu2 for cost in costs),
             rho=max(cost.rho for cost in costs),
             delta=max(cost.delta for cost in costs),
+            plain=Plain(
+                epsilon=max(cost.plain.epsilon for cost in costs), delta=max(cost.plain.delta for cost in costs)
+            ),
         )
 
     @property

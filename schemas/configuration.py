@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
-from marginweave.schemas.aggregation import AggregateSettings
-from marginweave.schemas.columns import Category, Column, Texts
-from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, Positive, Whole, to_whole
+from marginweave.schemas.aggregation import DEFAULT_BOUNDS_SHARE, AggregateSettings
+from marginweave.schemas.attributes import Attribute, most_combinations
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.columns import (
+    Category,
+    Column,
+    ConstantColumn,
+    IdentifierColumn,
+    MeasuredColumn,
+    NumberColumn,
+    SetColumn,
+    Texts,
+)
+from marginweave.schemas.evaluation import EvaluationSettings, check_evaluation, ordered_attributes
+from marginweave.schemas.marginals import MarginalSettings
+from marginweave.schemas.marginals_rules import check_marginals
+from marginweave.schemas.methods import Aggregation, Synthesis, method_of
+from marginweave.schemas.missing_rules import check_open_bins
+from marginweave.schemas.numbers import FROZEN
+from marginweave.schemas.preparation import ResizeSettings
+from marginweave.schemas.preparation_rules import check_preparation
+from marginweave.schemas.privacy import PrivacySettings
+from marginweave.schemas.source import Source
+from marginweave.schemas.structure import Forbidden, GroupedColumns, Structure, forbidden_labels, member_codes
+from marginweave.schemas.structure_rules import check_structure
+from marginweave.schemas.synthesis import SynthesisSettings
+from marginweave.schemas.values import ValueMatcher
 
 NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-EXAMPLE_PREFIX = "example:"
-MAX_REDRAWS = 3
-MAX_RECORDS = 10**8
 
 
 def check_name(text: str) -> str:
@@ -28,99 +51,12 @@ def check_name(text: str) -> str:
     return text
 
 
-def _unit(value: Any) -> Any:
-    if value != "row":
-        raise ValueError("must be row: in this version a person may have one row only")
-    return value
-
-
-def _redraws(value: int) -> int:
-    if not 0 <= value <= MAX_REDRAWS:
-        raise ValueError(f"must be at least 0 and at most {MAX_REDRAWS}")
-    return value
-
-
-class PrivacySettings(BaseModel):
-    """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public.
-
-    `redraws` lost draws may be drawn again, each under a charge of its own that the account keeps room for; what is not needed
-    is given back. They do not change what a finished release guarantees.
-    """
-
-    model_config = FROZEN
-    epsilon: Positive
-    delta: OpenFraction
-    unit: Annotated[Literal["row"], BeforeValidator(_unit)]
-    neighbors: Literal["add-remove", "replace-one"] = "add-remove"
-    accountant: Literal["gdp", "zcdp", "sds"] = "gdp"
-    redraws: Annotated[Whole, AfterValidator(_redraws)] = 0
-
-
-def _records(value: Any) -> int | str:
-    if isinstance(value, str) and value in {"count", "exhaust"}:
-        return value
-    try:
-        records = to_whole(value)
-    except ValueError:
-        raise ValueError("must be count, exhaust or a whole number") from None
-    if not 0 <= records <= MAX_RECORDS:
-        raise ValueError(f"must lie in [0, {MAX_RECORDS}]")
-    return records
-
-
-class SynthesisSettings(BaseModel):
-    """How records are made from the counts; post-processing, so nothing here costs privacy.
-
-    `records`: `count` makes as many as the protected record count, `exhaust` goes on until the counts are used up (as SDS
-    prints it), a number makes that many. `sample_missing` lets a missing value be drawn like any other, in columns that can be
-    missing. `relax` lets a record that no value fits any more go on with shorter combinations instead of staying incomplete.
-    """
-
-    model_config = FROZEN
-    method: Literal["aggregate-seeded"] = "aggregate-seeded"
-    records: Annotated[int | Literal["count", "exhaust"], BeforeValidator(_records)] = "count"
-    use_synthetic_counts: bool = True
-    sample_missing: bool = True
-    relax: bool = True
-    weight_percentile: Number = 95
-    scale: Positive = 1.0
-    seed: Whole = 0
-
-    @field_validator("weight_percentile")
-    @classmethod
-    def _percentile(cls, value: float) -> float:
-        if not 0 < value <= 100:
-            raise ValueError("must lie in (0, 100]")
-        return value
-
-    @field_validator("scale")
-    @classmethod
-    def _scale(cls, value: float) -> float:
-        if value > 100:
-            raise ValueError("must lie in (0, 100]")
-        return value
-
-    @field_validator("seed")
-    @classmethod
-    def _seed(cls, value: int) -> int:
-        if not 0 <= value < 2**63:
-            raise ValueError("must lie in [0, 2^63)")
-        return value
-
-
 class ExpectationSettings(BaseModel):
     """Great Expectations suites (files, relative to the configuration) for the raw input and the synthetic output."""
 
     model_config = FROZEN
     input: str | None = None
     output: str | None = None
-
-
-class EvaluationSettings(BaseModel):
-    """`internal` also compares with the sensitive table; the result never leaves `internal/`."""
-
-    model_config = FROZEN
-    internal: bool = False
 
 
 class PublishSettings(BaseModel):
@@ -135,15 +71,26 @@ class Configuration(BaseModel):
 
     model_config = FROZEN
     dataset: Annotated[str, AfterValidator(check_name)]
-    source: Annotated[str, Field(min_length=1)]
+    source: Source
     privacy: PrivacySettings
     missing: Texts = ("",)
     columns: Annotated[dict[str, Column], Field(min_length=1)]
-    aggregate: AggregateSettings = AggregateSettings()
-    synthesize: SynthesisSettings = SynthesisSettings()
+    structure: Structure | None = None
+    resize: ResizeSettings | None = None
+    aggregate: Aggregation = AggregateSettings()
+    synthesize: Synthesis = SynthesisSettings()
     expectations: ExpectationSettings = ExpectationSettings()
     evaluate: EvaluationSettings = EvaluationSettings()
     publish: PublishSettings = PublishSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _records_from_marginals(cls, data: Any) -> Any:
+        """Where marginals are measured, records are made by GUM unless another method is named."""
+        if not isinstance(data, dict) or method_of(data.get("aggregate"), "") != "marginals":
+            return data
+        given = data.get("synthesize", {})
+        return {**data, "synthesize": {"method": "gum", **given}} if isinstance(given, dict) else data
 
     @field_validator("columns")
     @classmethod
@@ -155,62 +102,210 @@ class Configuration(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.privacy.accountant == "sds" and self.aggregate.split == "shares":
+        if self.marginals is None and self.privacy.accountant == "sds" and self.tuples.split == "shares":
             raise ValueError(
                 "aggregate.split (shares) must be sds with privacy.accountant: sds, which prints its own split"
             )
-        for name, column in self.columns.items():
-            declared = {text.strip() for text in column.values or ()} if isinstance(column, Category) else set()
-            for text in self.missing_texts(name):
-                if text.strip() in declared:
-                    raise ValueError(
-                        f"columns.{name} declares {text!r} as a value and as missing; "
-                        "to make it a value, give the column its own list, such as missing: []"
-                    )
-        self.aggregate.check_length(len(self.columns))
+        self._check_missing()
+        self._check_structure()
+        for name in self.names:
+            check_open_bins(name, self.columns[name], self.missing_texts(name))
+        check_preparation(self)
+        check_marginals(self)
+        check_evaluation(self.evaluate, self.attributes, self.columns, self.split)
+        if self.marginals is None:
+            self.tuples.check_length(len(self.attributes))
         return self
+
+    def _check_missing(self) -> None:
+        """Refuse a value that would be read back as missing."""
+        for name, column in self.columns.items():
+            if not isinstance(column, MeasuredColumn):
+                continue
+            missing = self.missing_texts(name)
+            absent = ValueMatcher(missing)
+            both = [text for text in column.explicit if absent.index(text) >= 0]
+            if isinstance(column, SetColumn):
+                both += [text for text in missing if column.writes(text)]
+            if both:
+                raise ValueError(
+                    f"columns.{name} declares {both[0]!r} as a value and as missing; "
+                    "to make it a value, give the column its own list, such as missing: []"
+                )
+
+    def _check_structure(self) -> None:
+        if self.structure is not None:
+            check_structure(self.structure, self.columns)
+            for group in self.structure.grouped:
+                self.member_codes(group)
+            _ = self.forbidden
+        if not self.attributes:
+            raise ValueError("columns has no column that is counted")
+
+    @property
+    def marginals(self) -> MarginalSettings | None:
+        """The settings of marginals, or None where k-tuples are counted."""
+        return self.aggregate if isinstance(self.aggregate, MarginalSettings) else None
+
+    @property
+    def tuples(self) -> AggregateSettings:
+        """The settings of k-tuples; only where these are counted."""
+        assert isinstance(self.aggregate, AggregateSettings)
+        return self.aggregate
 
     def missing_texts(self, column: str) -> tuple[str, ...]:
         """The texts that mean "no value" in `column`."""
-        own = self.columns[column].missing
+        declared = self.columns[column]
+        own = () if isinstance(declared, ConstantColumn) else declared.missing
         return self.missing if own is None else own
 
+    def lacks_values(self, column: str) -> bool:
+        """Whether a cell of a measured column can have no value, from public facts alone."""
+        declared = self.columns[column]
+        if isinstance(declared, SetColumn):
+            return True  # the cell without a single value
+        if isinstance(declared, MeasuredColumn) and declared.impute is not None:
+            return False
+        if self.privacy.subject is not None and self.privacy.subject.join:
+            return True  # rows of one subject that disagree
+        return bool(self.missing_texts(column)) or (isinstance(declared, MeasuredColumn) and declared.outside == "null")
+
     def can_be_missing(self, column: str) -> bool:
-        """Whether a record can lack a value of `column`, from public facts alone."""
-        return bool(self.missing_texts(column)) or self.columns[column].outside == "null"
+        """Whether the output can lack a value of `column`, from public facts alone."""
+        rule = self.structure.rule_of(column) if self.structure else None
+        if rule is not None:
+            return rule.default is None or self.can_be_missing(rule.by)
+        group = self.structure.group_of(column) if self.structure else None
+        if group is None:
+            return isinstance(self.columns[column], MeasuredColumn) and self.lacks_values(column)
+        place, size = group.columns.index(column), len(self.columns[column].labels)
+        return group.outside == "null" or any(codes[place] == size for codes in self.member_codes(group))
+
+    def member_codes(self, group: GroupedColumns) -> tuple[tuple[int, ...], ...]:
+        """Codes of a group's combinations, one a column; the number of its values stands for missing."""
+        return member_codes(group, self.columns, {name: self.missing_texts(name) for name in group.columns})
+
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """What is counted, in the order of the columns; a group stands where its first column does.
+
+        In marginals each declared value of a set is an attribute of its own.
+        """
+        structure = self.structure or Structure()
+        found: dict[str, tuple[Attribute, ...]] = {}
+        for name, column in self.columns.items():
+            group = structure.group_of(name)
+            if group is not None:
+                found.setdefault(group.name, (_group_attribute(group),))
+            elif isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
+                apart = self.marginals is not None and isinstance(column, SetColumn) and column.domain == "public"
+                attribute = _attribute(name, column, self.lacks_values(name))
+                found[name] = _value_attributes(attribute) if apart else (attribute,)
+        return tuple(itertools.chain.from_iterable(found.values()))
+
+    @cached_property
+    def forbidden(self) -> tuple[Forbidden, ...]:
+        """Combinations that cannot be, as (attribute, label); lists of values are multiplied out."""
+        if self.structure is None:
+            return ()
+
+        whole = {name: j for j, a in enumerate(self.attributes) if not a.of_set for name in a.columns}
+        apart = {(a.columns[0], a.labels[0]): j for j, a in enumerate(self.attributes) if a.of_set}
+
+        def place(name: str, label: str) -> int:
+            return whole[name] if name in whole else apart[name, label]
+
+        return tuple(forbidden_labels(self.structure, self.columns, place))
+
+    def contribution_cap(self, length: int) -> int:
+        """The public cap of Delta_k: how many combinations of `length` one record can hold."""
+        return most_combinations((attribute.width for attribute in self.attributes), length)
 
     @cached_property
     def optional(self) -> tuple[bool, ...]:
-        """For each column, whether a record can lack its value."""
-        return tuple(map(self.can_be_missing, self.columns))
+        """For each attribute, whether a record can lack its value."""
+        return tuple(attribute.optional for attribute in self.attributes)
+
+    @cached_property
+    def ordered(self) -> tuple[int, ...]:
+        """Attributes whose labels stand in the order of their values."""
+        return ordered_attributes(self.evaluate, self.attributes, self.columns)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Column names in declared order."""
-        return tuple(self.columns)
+        """Names of the columns that are read from the source and counted, in declared order."""
+        counted = {name for attribute in self.attributes for name in attribute.columns}
+        return tuple(name for name in self.columns if name in counted)
+
+    @cached_property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the columns that are read from the source: those that are counted, and the one of the privacy unit."""
+        subject = self.privacy.subject
+        return self.names if subject is None else (*self.names, subject.column)
+
+    @cached_property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the columns of the synthetic table, in declared order: all but identifiers."""
+        return tuple(name for name, column in self.columns.items() if not isinstance(column, IdentifierColumn))
 
     @cached_property
     def reporting_length(self) -> int:
-        """R, the longest combination: declared, or min(3, number of columns)."""
-        return self.aggregate.reporting_length or min(3, len(self.columns))
+        """R, the longest combination of k-tuples: declared, or min(3, number of attributes)."""
+        return self.tuples.reporting_length or min(3, len(self.attributes))
 
     @cached_property
     def percentile(self) -> float | None:
-        """The percentile of the contribution bound, or None where it is its public cap."""
-        declared = self.aggregate.percentile
+        """The percentile of the contribution bound of k-tuples, or None where it is its public cap."""
+        declared = self.tuples.percentile
         if declared is None:
             return 99.0 if any(self.optional) else None
         return None if declared == "none" else declared
 
     @cached_property
     def private_columns(self) -> tuple[str, ...]:
-        """Columns whose values are discovered under the budget."""
-        return tuple(n for n, c in self.columns.items() if isinstance(c, Category) and c.domain == "private")
+        """Attributes whose values are discovered under the budget."""
+        return tuple(attribute.name for attribute in self.attributes if attribute.private)
+
+    @cached_property
+    def private_values(self) -> int:
+        """The most values of private domains that one record can hold."""
+        return sum(attribute.width for attribute in self.attributes if attribute.private)
+
+    @cached_property
+    def private_bounds(self) -> tuple[str, ...]:
+        """Number columns whose bounds are bought from the budget."""
+        return tuple(n for n, c in self.columns.items() if isinstance(c, NumberColumn) and c.bounds == "private")
+
+    @property
+    def bounds_share(self) -> float:
+        """The share of the budget that all private bounds together get."""
+        declared = self.aggregate.bounds_share
+        return DEFAULT_BOUNDS_SHARE if declared is None else declared
+
+    @cached_property
+    def stability(self) -> Stability:
+        """How far one unit moves the encoded table, resize included."""
+        unit = self.privacy.stability
+        return unit if self.resize is None else self.resize.stability(unit)
+
+    def with_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> Configuration:
+        """The configuration with released bounds in the place of private ones. DP: post-processing of the bounds."""
+        if not bounds:
+            return self
+        columns = dict(self.columns)
+        for name, (low, high) in bounds.items():
+            column = columns[name]
+            assert isinstance(column, NumberColumn)
+            columns[name] = column.with_bounds(low, high, self.missing_texts(name))
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return Configuration.model_validate({**fields, "columns": columns})
 
     @cached_property
     def split(self) -> Literal["shares", "sds"]:
         """How the budget is divided: by shares unless SDS's printed split is asked for."""
-        return self.aggregate.split or ("sds" if self.privacy.accountant == "sds" else "shares")
+        if self.marginals is not None:
+            return "shares"
+        return self.tuples.split or ("sds" if self.privacy.accountant == "sds" else "shares")
 
     @property
     def default_run(self) -> str:
@@ -233,3 +328,27 @@ class Configuration(BaseModel):
     def digest(self) -> str:
         """SHA-256 of the canonical form, in hex."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()
+
+
+def _attribute(name: str, column: MeasuredColumn, optional: bool) -> Attribute:
+    return Attribute(
+        name=name,
+        columns=(name,),
+        labels=column.labels,
+        private=isinstance(column, Category | SetColumn) and column.domain == "private",
+        optional=optional,
+        width=column.width if isinstance(column, SetColumn) else 1,
+        is_set=isinstance(column, SetColumn),
+    )
+
+
+def _value_attributes(attribute: Attribute) -> tuple[Attribute, ...]:
+    """The values of a set, an attribute each: its one value says that a record has it, a missing value that it lacks it."""
+    return tuple(
+        Attribute(name=f"{attribute.name}={label}", columns=attribute.columns, labels=(label,), of_set=True)
+        for label in attribute.labels
+    )
+
+
+def _group_attribute(group: GroupedColumns) -> Attribute:
+    return Attribute(name=group.name, columns=group.columns, labels=group.labels, optional=group.outside == "null")

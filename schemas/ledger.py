@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from marginweave.schemas.budget import Cost, Neighbors
+from marginweave.schemas.budget import NOTHING, Cost, Neighbors, Plain
 
 
 class State(StrEnum):
@@ -80,7 +80,8 @@ class Event:
 class Account:
     """All releases about the same people: what may be spent, and what a person is.
 
-    `aliases` are the accounts whose sources may, by decision, be released under this one as well.
+    `purse` is set aside within the cap, once and for all, for what is known in plain (epsilon, delta) only; nothing where
+    none was asked for. `aliases` are the accounts whose sources may, by decision, be released under this one as well.
     """
 
     dataset: str
@@ -88,6 +89,7 @@ class Account:
     delta: Decimal
     unit: str
     neighbors: Neighbors
+    purse: Plain = NOTHING
     aliases: frozenset[str] = frozenset()
 
 
@@ -144,8 +146,8 @@ class ReleaseRecord:
         return sum((draw.cost for draw in self.draws if draw.state in CHARGED), Cost())
 
     @cached_property
-    def statement(self) -> tuple[Decimal, Decimal]:
-        """The plain (epsilon, delta) that covers the release; (0, 0) when nothing of it is charged.
+    def statement(self) -> Plain:
+        """The plain (epsilon, delta) that covers the release; nothing when nothing of it is charged.
 
         The planned draws together are (epsilon, delta)-DP, so each of them is: a spare, which is one of them drawn again,
         adds as much once more.
@@ -153,7 +155,7 @@ class ReleaseRecord:
         charged = [draw for draw in self.draws if draw.state in CHARGED]
         spares = sum(draw.is_spare for draw in charged)
         times = spares + (len(charged) > spares)
-        return self.epsilon * times, self.delta * times
+        return Plain(epsilon=self.epsilon * times, delta=self.delta * times)
 
     def draw(self, name: str) -> DrawRecord | None:
         """The draw called `name`, or None."""
@@ -170,10 +172,27 @@ class ReleaseRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spent:
+    """Exact sums over the charged releases of one account, kept up to date release by release instead of added again."""
+
+    releases: int = 0
+    cost: Cost = field(default_factory=Cost)
+    statement: Plain = NOTHING
+
+    def with_release(self, now: ReleaseRecord, before: ReleaseRecord | None = None) -> Spent:
+        """The sums with one more release, or with one that was counted as `before` until now."""
+        cost, statement, releases = self.cost + now.charged, self.statement + now.statement, int(bool(now.statement))
+        if before is not None:
+            cost, statement = cost - before.charged, statement - before.statement
+            releases -= int(bool(before.statement))
+        return Spent(releases=self.releases + releases, cost=cost, statement=statement)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AccountTotal:
     """What an account has spent: epsilon at the cap's delta, by the tightest valid composition, and its name.
 
-    `releases` counts those that are charged for.
+    `releases` counts those that are charged for; `purse` is what of them is charged to the account's purse.
     """
 
     account: Account
@@ -181,3 +200,4 @@ class AccountTotal:
     delta: float
     composition: str
     releases: int
+    purse: Plain = NOTHING

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from marginweave.schemas.aggregation import AggregateSettings
-from marginweave.schemas.configuration import (
-    Configuration,
-    EvaluationSettings,
-    ExpectationSettings,
-    PrivacySettings,
-    PublishSettings,
-    SynthesisSettings,
-)
+from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.unsupported import refuse_unsupported
 from marginweave.schemas.yaml_source import read_yaml
 
-_KNOWN: dict[str, type[BaseModel]] = {
-    "": Configuration,
-    "privacy": PrivacySettings,
-    "aggregate": AggregateSettings,
-    "synthesize": SynthesisSettings,
-    "expectations": ExpectationSettings,
-    "evaluate": EvaluationSettings,
-    "publish": PublishSettings,
-}
+_UNIONS = {("aggregate", "thresholds"), ("aggregate", "cliques"), ("privacy", "unit")}
 _TYPES = {
     "string": "a text",
     "int": "a whole number",
@@ -52,6 +37,7 @@ def load_configuration(path: Path) -> Configuration:
 
 def parse_configuration(raw: dict[str, Any]) -> Configuration:
     """The configuration that a mapping describes; raises InputError as `load_configuration` does."""
+    refuse_unsupported(raw)
     try:
         return Configuration.model_validate(raw)
     except ValidationError as error:
@@ -69,17 +55,18 @@ def _message(error: dict[str, Any]) -> str:
     text = str(error["msg"]).removeprefix("Value error, ")
     fixed = {
         "missing": f"{key} is required",
-        "extra_forbidden": f"unknown key {key}{_suggestion(location)}",
-        "union_tag_not_found": f"{key}.type is required: category or number",
+        "extra_forbidden": f"unknown key {key}{_suggestion(error['loc'])}",
+        "union_tag_not_found": f"{key}.type is required: {_either(_kinds())}",
         "too_short": f"{key} must not be empty",
-        "thresholds": f"{key} ({given}) {text}",
     }
     if kind in fixed:
         return fixed[kind]
     if kind == "union_tag_invalid":
-        return f"{key}.type ({error['ctx']['tag']}) must be category or number in this version"
+        return f"{key}.type ({error['ctx']['tag']}) must be {_either(_kinds())}"
+    if text.startswith("must"):
+        return f"{key} ({given}) {text}"
     if kind == "value_error":
-        return f"{key} ({given}) {text}" if text.startswith("must") else f"{key} {text}".strip()
+        return f"{key} {text}".strip()
     expected = next((name for prefix, name in _TYPES.items() if kind.startswith(prefix)), None)
     if kind == "literal_error":
         expected = error["ctx"]["expected"].replace("'", "")
@@ -89,17 +76,50 @@ def _message(error: dict[str, Any]) -> str:
 def _location(loc: tuple[int | str, ...]) -> tuple[str, ...]:
     """The path in the file: pydantic also names the branch of a union, which the reader never wrote."""
     parts = [str(part) for part in loc]
-    if len(parts) > 2 and parts[0] == "columns":
+    if len(parts) > 1 and parts[0] in ("aggregate", "synthesize"):
+        del parts[1]
+    if len(parts) > 2 and (parts[0] == "columns" or tuple(parts[:2]) in _UNIONS):
         del parts[2]
-    if len(parts) > 2 and parts[:2] == ["aggregate", "thresholds"]:
-        del parts[2]
+    if len(parts) > 4 and parts[0] == "columns" and parts[2] == "impute":
+        del parts[3]
     return tuple(parts)
 
 
-def _suggestion(location: tuple[str, ...]) -> str:
-    model = _KNOWN.get(".".join(location[:-1])) if location else None
-    close = difflib.get_close_matches(location[-1], list(model.model_fields), n=1) if model else []
+def _suggestion(loc: tuple[int | str, ...]) -> str:
+    """The known key that an unknown one is nearest to, among those that may stand in its place."""
+    models: list[type[BaseModel]] = [Configuration]
+    for part in loc[:-1]:
+        below = [
+            m for model in models if part in model.model_fields for m in _models(model.model_fields[part].annotation)
+        ]
+        tagged = [model for model in models if part in _tags(model)]
+        models = below or tagged or models
+    known = {field for model in models for field in model.model_fields}
+    if not loc:
+        return ""
+    close = difflib.get_close_matches(str(loc[-1]), sorted(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a field can hold, through unions, mappings and annotations."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models(inner)]
+
+
+def _tags(model: type[BaseModel]) -> tuple[str, ...]:
+    """The words under `type` that choose a kind of column, or those under `method`."""
+    field = model.model_fields.get("type") or model.model_fields.get("method")
+    return get_args(field.annotation) if field else ()
+
+
+def _kinds() -> list[str]:
+    return [tag for model in _models(Configuration.model_fields["columns"].annotation) for tag in _tags(model)]
+
+
+def _either(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _short(value: Any) -> str:

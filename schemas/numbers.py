@@ -53,4 +53,7 @@ Positive = Annotated[float, BeforeValidator(to_number), AfterValidator(_positive
 PositiveWhole = Annotated[int, BeforeValidator(to_whole), AfterValidator(_positive_whole)]
 OpenFraction = Annotated[float, BeforeValidator(to_number), AfterValidator(_open_fraction)]
 
+# Cells of one table of counts, and of all marginals of a draw together, that are held in memory.
+MAX_CELLS = 1 << 26
+
 FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

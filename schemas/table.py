@@ -1,14 +1,25 @@
-"""Pandera contracts of a table, built from a configuration: for the raw input and for the synthetic output."""
+"""Pandera contracts of tables that enter and leave, built from a configuration: the raw input and the synthetic output."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from marginweave.schemas.columns import Category, NumberColumn
+from marginweave.schemas.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    ConstantColumn,
+    DateColumn,
+    MeasuredColumn,
+    NumberColumn,
+    SetColumn,
+)
+from marginweave.schemas.columns.periods import moment_of
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.values import ValueMatcher, number
+from marginweave.schemas.values import ValueMatcher
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,11 +27,13 @@ if TYPE_CHECKING:
 
 RULE_DECLARED = "every value is declared"
 RULE_NUMBER = "every value is a number"
+RULE_DATE = "every value is a date in the declared format"
 RULE_BOUNDS = "every value lies within bounds"
+RULE_CAP = "no cell has more values than max_values"
 
 
 def input_schema(configuration: Configuration) -> pa.DataFrameSchema:
-    """The contract of the raw table: exactly the declared columns, in order; where `outside: error`, no value outside."""
+    """The contract of the raw table: exactly the counted columns, in order; where `outside: error`, no value outside."""
     import pandera.pandas as pa
 
     columns = {
@@ -34,15 +47,11 @@ def output_schema(configuration: Configuration) -> pa.DataFrameSchema:
     import pandera.pandas as pa
 
     columns = {}
-    for name, column in configuration.columns.items():
-        checks = []
-        if isinstance(column, NumberColumn):
-            low, high = column.edges[0], column.edges[-1]
-            checks.append(pa.Check.in_range(low, high, name=RULE_BOUNDS))
-        elif column.domain == "public":
-            checks.append(pa.Check.isin(list(column.labels), name=RULE_DECLARED))
-        nullable = configuration.can_be_missing(name) or not configuration.synthesize.relax
-        columns[name] = pa.Column(checks=checks, nullable=nullable)
+    for name in configuration.output_names:
+        nullable = configuration.can_be_missing(name) or (
+            not configuration.synthesize.complete and not isinstance(configuration.columns[name], ConstantColumn)
+        )
+        columns[name] = pa.Column(checks=_output_checks(configuration.columns[name]), nullable=nullable)
     return pa.DataFrameSchema(columns, strict=True, ordered=True, unique_column_names=True)
 
 
@@ -76,22 +85,54 @@ def _input_checks(configuration: Configuration, name: str) -> list[pa.Check]:
     import pandera.pandas as pa
 
     column = configuration.columns[name]
-    if column.outside != "error":
+    if not isinstance(column, MeasuredColumn) or column.outside != "error":
         return []
     missing = ValueMatcher(configuration.missing_texts(name))
+    rule = {NumberColumn: RULE_NUMBER, DateColumn: RULE_DATE}.get(type(column), RULE_DECLARED)
+    return [pa.Check(_all(lambda text: missing.index(text) >= 0 or column.accepts(text), column), name=rule)]
+
+
+def _output_checks(column: Column) -> list[pa.Check]:
+    import pandera.pandas as pa
+
+    if isinstance(column, NumberColumn):
+        return [pa.Check.in_range(*column.clamp, name=RULE_BOUNDS)]
     if isinstance(column, Category):
-        declared = ValueMatcher(column.labels)
-        return [pa.Check(_all(lambda text: missing.index(text) >= 0 or declared.index(text) >= 0), name=RULE_DECLARED)]
-    return [pa.Check(_all(lambda text: missing.index(text) >= 0 or number(text) is not None), name=RULE_NUMBER)]
+        return [] if column.domain == "private" else [pa.Check.isin(list(column.labels), name=RULE_DECLARED)]
+    if isinstance(column, BooleanColumn):
+        return [pa.Check.isin([False, True], name=RULE_DECLARED)]
+    if isinstance(column, DateColumn):
+        return [_date_check(column)]
+    if isinstance(column, SetColumn):
+        return [
+            pa.Check(_all(column.accepts, column), name=RULE_DECLARED),
+            pa.Check(_all(lambda text: len(column.parts(text)) <= column.max_values, column), name=RULE_CAP),
+        ]
+    return [pa.Check.isin([column.value], name=RULE_DECLARED)] if isinstance(column, ConstantColumn) else []
 
 
-def _all(accepts: Callable[[str], bool]) -> Callable[[pd.Series[Any]], bool]:
-    """A check over the distinct texts of a column; what is physically null counts as the empty text."""
+def _date_check(column: DateColumn) -> pa.Check:
+    """Texts of a format are dates of it; dates and moments lie within the bounds."""
+    import pandas as pd
+    import pandera.pandas as pa
+
+    if column.format is not None:
+        return pa.Check(_all(column.accepts, column), name=RULE_DATE)
+    first, last = (moment_of(unit * column.seconds) for unit in (column.edges[0], column.edges[-1] - 1))
+    limits = (first.date(), last.date()) if column.type == "date" else (pd.Timestamp(first), pd.Timestamp(last))
+    return pa.Check.in_range(*limits, name=RULE_BOUNDS)
+
+
+def _all(accepts: Callable[[str], bool], column: Column) -> Callable[[pd.Series[Any]], bool]:
+    """A check over the distinct values of a column; what is physically null counts as the empty text, a native date fits."""
+
+    def fits(value: Any, empty: bool) -> bool:
+        if isinstance(column, DateColumn) and isinstance(value, date) and not empty:
+            return True
+        return accepts("" if empty else str(value).strip())
 
     def check(series: pd.Series[Any]) -> bool:
         distinct = series.drop_duplicates()
-        return all(
-            accepts("" if empty else str(text).strip()) for text, empty in zip(distinct, distinct.isna(), strict=True)
-        )
+        return all(fits(value, bool(empty)) for value, empty in zip(distinct, distinct.isna(), strict=True))
 
     return check

@@ -14,7 +14,12 @@ import yaml
 from marginweave.schemas.errors import InputError
 
 # Below these keys every scalar is the text that was written: no, N, 01, 12:30 and 1_000 survive.
-TEXT_KEYS = frozenset({"values", "missing", "dataset", "source", "input", "output"})
+TEXT_KEYS = frozenset(
+    {
+        *("values", "missing", "true_values", "false_values", "value", "separator", "format", "structure"),
+        *("outside", "public", "dataset", "source", "input", "output"),
+    }
+)
 
 # An alias can repeat a list of aliases of lists; nobody writes as many values.
 _MOST_NODES = 1_000_000
@@ -25,8 +30,8 @@ _SPECIAL = {".nan": math.nan, ".inf": math.inf, "+.inf": math.inf, "-.inf": -mat
 _CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Parse the mapping in `path`; raises InputError with the line for anything that is not plain YAML."""
+def read_yaml(path: Path, *, as_text: bool = False) -> dict[str, Any]:
+    """Parse the mapping in `path`, with every scalar `as_text` if asked; InputError names the line that is not plain YAML."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -37,11 +42,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise InputError(f"configuration ({path}) must be UTF-8") from None
     except OSError as error:
         raise InputError(f"configuration ({path}) cannot be read: {error.strerror}") from None
-    return parse_yaml(text, str(path))
+    return parse_yaml(text, str(path), as_text=as_text)
 
 
-def parse_yaml(text: str, name: str = "configuration") -> dict[str, Any]:
-    """Parse YAML `text` into plain Python values; `name` is what errors call it."""
+def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False) -> dict[str, Any]:
+    """Parse YAML `text` into plain Python values, or into texts alone; `name` is what errors call it."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -55,11 +60,13 @@ def parse_yaml(text: str, name: str = "configuration") -> dict[str, Any]:
         raise InputError(f"{name} is empty")
     if not isinstance(node, yaml.MappingNode):
         raise InputError(f"{name} must be a mapping of keys to values")
-    value: dict[str, Any] = _construct(node, name, False, (), itertools.count())
+    value: dict[str, Any] = _construct(node, name, as_text, (), itertools.count())
     return value
 
 
-def _construct(node: yaml.Node, name: str, as_text: bool, above: tuple[int, ...], made: Iterator[int]) -> Any:
+def _construct(
+    node: yaml.Node, name: str, as_text: bool, above: tuple[int, ...], made: Iterator[int], *, names: bool = False
+) -> Any:
     if next(made) > _MOST_NODES:
         raise InputError(f"{name} has more than {_MOST_NODES} values")
     if id(node) in above:
@@ -68,23 +75,34 @@ def _construct(node: yaml.Node, name: str, as_text: bool, above: tuple[int, ...]
     if isinstance(node, yaml.SequenceNode):
         return [_construct(item, name, as_text, above, made) for item in node.value]
     if isinstance(node, yaml.MappingNode):
-        return _construct_mapping(node, name, as_text, above, made)
+        return _construct_mapping(node, name, as_text, above, made, names=names)
     quoted = getattr(node, "style", None) is not None
-    return node.value if as_text or quoted else _scalar(node.value)
+    text = _text(node, name)
+    return text if as_text or quoted else _scalar(text)
+
+
+def _text(node: yaml.Node, name: str) -> str:
+    """The text of a scalar; the two halves in which JSON escapes a character beyond 16 bits become that character."""
+    try:
+        return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise InputError(f"{name}, line {node.start_mark.line + 1}: half a character (a lone surrogate)") from None
 
 
 def _construct_mapping(
-    node: yaml.MappingNode, name: str, as_text: bool, above: tuple[int, ...], made: Iterator[int]
+    node: yaml.MappingNode, name: str, as_text: bool, above: tuple[int, ...], made: Iterator[int], *, names: bool
 ) -> dict[str, Any]:
+    """Where the keys are `names` of columns, none of them says how to read what is below it."""
     mapping: dict[str, Any] = {}
     for key_node, value_node in node.value:
         where = f"{name}, line {key_node.start_mark.line + 1}"
         if not isinstance(key_node, yaml.ScalarNode):
             raise InputError(f"{where}: a key must be a plain text")
-        key = key_node.value
+        key = _text(key_node, name)
         if key in mapping:
             raise InputError(f"{where}: the key {key!r} stands twice")
-        mapping[key] = _construct(value_node, name, as_text or key in TEXT_KEYS, above, made)
+        text = as_text or (key in TEXT_KEYS and not names)
+        mapping[key] = _construct(value_node, name, text, above, made, names=key == "columns" and not names)
     return mapping
 
 

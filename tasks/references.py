@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store, address
+
+BOUNDS = "bounds"
 
 
 def code_version() -> str:
@@ -54,6 +57,25 @@ class DerivedReference:
         return Configuration.from_canonical(self.canonical)
 
     @cached_property
+    def resolved(self) -> Configuration:
+        """The configuration with the released bounds in the place of private ones; what encode and all right of it follow.
+
+        Raises:
+            StageError: bounds that were not released yet.
+        """
+        return self.configuration.with_bounds(self.released_bounds)
+
+    @property
+    def released_bounds(self) -> dict[str, tuple[float, float]]:
+        """The bounds that were bought, by column; empty where all are public. Raises StageError before they are drawn."""
+        if not self.configuration.private_bounds:
+            return {}
+        payload = self.store.get(BOUNDS, self._address(BOUNDS, []))
+        if payload is None:
+            raise StageError("the private bounds of the release are not drawn yet")
+        return {name: (low, high) for name, (low, high) in json.loads(payload).items()}
+
+    @cached_property
     def store(self) -> Store:
         """The store of derived checkpoints; its seal guards against damage, so a public key will do."""
         return Store(self.place, hashlib.sha256(self.canonical.encode()).digest())
@@ -62,14 +84,15 @@ class DerivedReference:
         self, stage: str, inputs: Sequence[StageResult], compute: Callable[[], bytes], files: Sequence[Path] = ()
     ) -> StageResult:
         """The checkpoint of `stage`, computed if it is not there; `files` are public files that it reads."""
-        slice_ = {"configuration": self.configuration.digest, "files": [_file_digest(file) for file in files]}
-        return _checkpoint(
-            self.store, stage, address(stage, code_version(), slice_, [i.digest for i in inputs]), compute
-        )
+        return _checkpoint(self.store, stage, self._address(stage, inputs, files), compute)
 
     def load(self, result: StageResult) -> bytes:
         """The bytes of an earlier stage's checkpoint."""
         return _load(self.store, result)
+
+    def _address(self, stage: str, inputs: Sequence[StageResult], files: Sequence[Path] = ()) -> str:
+        slice_ = {"configuration": self.configuration.digest, "files": [_file_digest(file) for file in files]}
+        return address(stage, code_version(), slice_, [i.digest for i in inputs])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +120,11 @@ class RunReference:
     def configuration(self) -> Configuration:
         """The configuration of the release."""
         return Configuration.from_canonical(self.manifest.configuration)
+
+    @property
+    def resolved(self) -> Configuration:
+        """The configuration with the released bounds in the place of private ones (`DerivedReference.resolved`)."""
+        return self.derived.resolved
 
     @cached_property
     def plan(self) -> BudgetPlan:
@@ -126,7 +154,14 @@ class RunReference:
         Its address has the code version, the parts of the configuration that rows pass through, the public `files` that it
         reads, and the keyed digests of its `inputs`.
         """
-        rows = self.configuration.model_dump(mode="json", include={"missing", "columns", "expectations"})
+        rows = self.configuration.model_dump(
+            mode="json",
+            include={
+                **dict.fromkeys(("missing", "columns", "structure", "resize", "expectations"), True),
+                "privacy": {"unit", "neighbors"},
+                "aggregate": {"method"},
+            },
+        )
         rows["files"] = [_file_digest(file) for file in files]
         return _checkpoint(self.store, stage, address(stage, code_version(), rows, inputs), compute)
 
@@ -134,7 +169,7 @@ class RunReference:
         """The bytes of an earlier stage's checkpoint."""
         return _load(self.store, result)
 
-    @property
+    @cached_property
     def derived(self) -> DerivedReference:
         """What post-processing is given."""
         return DerivedReference(place=self.folder.derived, canonical=self.manifest.configuration)

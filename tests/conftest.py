@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
-settings.register_profile("default", deadline=None)
+# Where CI is set a run repeats exactly; everywhere else each one looks at new examples.
+settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile("default")
 

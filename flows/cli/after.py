@@ -1,16 +1,18 @@
-"""Commands for runs that exist: `synthesize`, `evaluate`, `runs`, `purge`."""
+"""Commands for runs that exist: `synthesize`, `evaluate`, `report`, `runs`, `purge`."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from marginweave.flows.cli.console import Home, RunName, Source, command, out
+from marginweave.schemas.errors import InputError
 
 
 @command
@@ -54,10 +56,14 @@ def evaluate(
     Example: `marginweave evaluate affairs-1a2b3c4d`
     """
     from marginweave.flows.again import evaluate_internally, releasable_evaluation
-    from marginweave.flows.environment import home_directory
+    from marginweave.flows.environment import home_directory, prepare_environment
+    from marginweave.tasks.publish.wording import paid_words
 
     place = home_directory(home, os.environ)
+    if internal and as_json:
+        raise InputError("--json shows the numbers that may be released; internal ones are in a file only")
     if internal:
+        prepare_environment(place)
         out.print(f"Not for release: {evaluate_internally(place, run_name, source)}")
         return
     evaluation = releasable_evaluation(place, run_name)
@@ -72,7 +78,31 @@ def evaluate(
             _shown(row["fabricated"], " %"), _shown(row["mean_error"], ""), _shown(row["tvd"], "", 3),
         )  # fmt: skip
     out.print(table)
+    for line in _evaluation_words(evaluation):
+        out.print(line)
     out.print("Synthetic records against the released counts, not against the sensitive table.")
+    for sentence in paid_words(evaluation):
+        out.print(sentence)
+
+
+@command
+def report(
+    run_name: RunName,
+    to: Annotated[
+        Path | None, typer.Option(help="Folder to write the pages to, anew [default: the published report].")
+    ] = None,
+    home: Home = None,
+) -> None:
+    """Say where a release's report is, or write report and explorer anew from what was published: the same bytes.
+
+    Example: `marginweave report affairs-1a2b3c4d --to pages`
+    """
+    from marginweave.flows.again import report_again
+    from marginweave.flows.environment import home_directory, prepare_environment
+
+    place = home_directory(home, os.environ)
+    prepare_environment(place)
+    out.print(str(report_again(place, run_name, to)))
 
 
 @command
@@ -105,6 +135,19 @@ def purge(
 
     purge_run(home_directory(home, os.environ), run_name, unfinished=unfinished)
     out.print(f"Nothing private is left in run {run_name}")
+
+
+def _evaluation_words(evaluation: dict[str, Any]) -> Iterator[str]:
+    """What is not said by length: the worst marginal, association, broken rules."""
+    for marginal in evaluation["marginals"][:1]:
+        noise = "" if marginal["noise"] is None else f" (noise alone implies {marginal['noise']:.3f})"
+        yield f"Furthest off: {', '.join(marginal['attributes'])}, TVD {marginal['tvd']:.3f}{noise}"
+    difference = evaluation["association"]["cramers_v"]["mean_difference"]
+    if difference is not None:
+        yield f"Association of pairs (Cramér's V): mean difference {difference:.3f}"
+    broken = sum(rule["records"] > 0 for rule in evaluation["rules"])
+    if evaluation["rules"]:
+        yield f"Declared rules that some record breaks: {broken} of {len(evaluation['rules'])}"
 
 
 def _shown(value: float | None, unit: str, digits: int = 1) -> str:

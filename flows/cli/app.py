@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import resource
+import sys
+from contextlib import suppress
 
 import typer
 
-from marginweave.flows.cli import after, audit, budget, ledger, run
+from marginweave.flows.cli import after, audit, budget, init, ledger, run
 
 app = typer.Typer(
     name="marginweave",
@@ -18,9 +22,11 @@ app = typer.Typer(
 )
 app.command()(run.run)
 app.command()(run.resume)
+app.command()(init.init)
 app.command()(budget.plan)
 app.command()(after.synthesize)
 app.command()(after.evaluate)
+app.command()(after.report)
 app.command()(after.runs)
 app.command()(after.purge)
 for audited in (audit.verify, audit.anchor, audit.export, audit.alias):
@@ -30,6 +36,19 @@ app.add_typer(ledger.app, name="ledger")
 
 
 def main() -> None:
-    """Entry point of `marginweave`; a core dump would hold private rows, so there is none."""
+    """Entry point of `marginweave`; a core dump would hold private rows, so there is none.
+
+    The process ends without the finalizers of the C++ libraries that it has loaded: once in a while one of them aborts, and a
+    scheduler would take a refusal (3) for a crash.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    app()
+    code = 0
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them and stop there
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # a reader that has gone away
+            stream.flush()
+    os._exit(code)

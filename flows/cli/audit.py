@@ -58,6 +58,8 @@ def verify(
     out.print(f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them")
     for run in files.in_progress:
         out.print(f"run {run} is in progress: its files were not looked at")
+    for run in files.elsewhere:
+        out.print(f"run {run} is published and not in this home: its files were not looked at")
 
 
 @command

@@ -30,21 +30,29 @@ Example = Annotated[bool, typer.Option("--example", help="The ledger of the exam
 @command
 def open_account(
     dataset: Dataset,
+    *,
     epsilon: Epsilon,
     delta: Delta,
-    unit: Annotated[str, typer.Option(help="Whose privacy: row.")] = "row",
+    unit: Annotated[str, typer.Option(help="Whose privacy: row, or subject:COLUMN.")] = "row",
     neighbors: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
+    purse_epsilon: Annotated[str, typer.Option(help="Part of epsilon set aside, for good, for plain charges.")] = "0",
+    purse_delta: Annotated[str, typer.Option(help="Part of delta set aside with it.")] = "0",
 ) -> None:
     """Open an account; makes ledger and key where they are missing.
 
+    What is known in plain (epsilon, delta) only, such as a subsampled resize or Laplace noise, is charged to the account's
+    purse: a part of its cap that is fixed here, and counts in full as soon as there are several releases.
+
     Example: `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6`
     """
+    from marginweave.schemas.budget import Plain
     from marginweave.schemas.errors import InputError
     from marginweave.schemas.ledger import Account
+    from marginweave.schemas.privacy import SUBJECT_PREFIX
     from marginweave.tasks.budget.ledger import Ledger, ledger_location
 
-    if unit != "row":
-        raise InputError(f"unit ({unit}) must be row in this version")
+    if unit != "row" and not (unit.startswith(SUBJECT_PREFIX) and unit.removeprefix(SUBJECT_PREFIX).strip()):
+        raise InputError(f"unit ({unit}) must be row or subject:COLUMN")
     if neighbors not in ("add-remove", "replace-one"):
         raise InputError(f"neighbors ({neighbors}) must be add-remove or replace-one")
     account = Account(
@@ -53,6 +61,7 @@ def open_account(
         delta=_decimal("delta", delta),
         unit=unit,
         neighbors="add-remove" if neighbors == "add-remove" else "replace-one",
+        purse=Plain(epsilon=_decimal("purse-epsilon", purse_epsilon), delta=_decimal("purse-delta", purse_delta)),
     )
     location = ledger_location(os.environ)
     Ledger.create(location).open_account(account, actor=getpass.getuser())
@@ -129,7 +138,7 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger show census-2026`
     """
-    from marginweave.flows.cli.spending import by_draw, by_release, by_stage, left
+    from marginweave.flows.cli.spending import by_draw, by_release, by_stage, left, purse
     from marginweave.tasks.budget.ledger import Ledger
     from marginweave.tasks.budget.ledger.room import room
 
@@ -137,6 +146,8 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
     total, releases = ledger.account_total(dataset), ledger.releases(dataset)
     out.print(_line(total))
     out.print(left(total, room(total.account, releases)))
+    if total.account.purse:
+        out.print(purse(total))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
     if releases:
         for table in (by_release(releases), by_stage(releases)):

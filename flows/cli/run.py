@@ -12,7 +12,8 @@ import typer
 from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out
 
 if TYPE_CHECKING:
-    from marginweave.flows.preparation import Request
+    from marginweave.flows.request import Request
+    from marginweave.tasks.references import RunReference
 
 _Run = Annotated[
     str | None, typer.Option("--run", help="Name of the run; DATASET-HASH of the configuration if not given.")
@@ -29,7 +30,7 @@ def run(config: Config, run_name: _Run = None, source: Source = None, home: Home
 
     load_configuration(config)  # refuse a broken file before anything heavy is imported
     from marginweave.flows.environment import home_directory
-    from marginweave.flows.preparation import read_request
+    from marginweave.flows.request import read_request
 
     place = home_directory(home, os.environ)
     execute(read_request(config, run=run_name, source=source, home=place), config, source, place)
@@ -42,7 +43,7 @@ def resume(run_name: RunName, home: Home = None) -> None:
     Example: `marginweave resume affairs-1a2b3c4d`
     """
     from marginweave.flows.environment import home_directory
-    from marginweave.flows.preparation import begun_with, read_request
+    from marginweave.flows.request import begun_with, read_request
 
     place = home_directory(home, os.environ)
     config, source = begun_with(place, run_name)
@@ -59,33 +60,50 @@ def execute(request: Request, config: Path, source: str | None, home: Path) -> N
     check_request(request)
     with run_lock(request.folder):
         reference, state = prepare_run(request)
-    fresh = state != RunState.FINISHED
+    fresh, lease = state != RunState.FINISHED, None
     if fresh or internal_evaluation_due(reference):
-        with reporting(out):
-            from marginweave.flows.session import prefect_session
-
-            with prefect_session(home, request.folder.internal):
-                from marginweave.flows import release
-
-                release(str(config), request.folder.run, source, str(home))
+        with reporting(out) as reporter:
+            _release(request, reference, config, source, home)
+        lease = reporter.lease
     from marginweave.flows.bookkeeping import account_statement
 
-    _summarize(request, account_statement(reference), fresh=fresh)
+    _summarize(request, account_statement(reference), fresh=fresh, charged=_has_drawn(reference, lease))
 
 
-def _summarize(request: Request, account: dict[str, object], *, fresh: bool) -> None:
+def _release(request: Request, reference: RunReference, config: Path, source: str | None, home: Path) -> None:
+    from marginweave.flows.session import prefect_session
+
+    with prefect_session(home, request.folder.internal):
+        from prefect import tags
+
+        from marginweave.flows import release
+        from marginweave.flows.reconcile import release_tag
+
+        with tags(release_tag(reference.manifest.release)):  # from its first moment on, should it be killed at once
+            release(str(config), request.folder.run, source, str(home))
+
+
+def _has_drawn(reference: RunReference, lease: str | None) -> bool:
+    """Whether the attempt called `lease` has begun a draw; another process may have begun others meanwhile."""
+    record = reference.ledger.release(reference.manifest.release)
+    return record is not None and any(lease and draw.lease == lease for draw in record.draws)
+
+
+def _summarize(request: Request, account: dict[str, object], *, fresh: bool, charged: bool) -> None:
     privacy, place = request.configuration.privacy, request.folder.release
     shown = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
     if not out.is_terminal:
-        line = {"event": "finished", "release": str(shown), "charged_now": fresh, "account": account}
+        line = {"event": "finished", "release": str(shown), "charged_now": charged, "account": account}
         out.file.write(json.dumps(line) + "\n")
         return
-    out.print(f"\n{'Released' if fresh else 'Already released, nothing charged'}: {shown}", style="bold")
+    said = "Released" if charged else f"{'Released' if fresh else 'Already released'}, nothing charged"
+    out.print(f"\n{said}: {shown}", style="bold")
     out.print("  aggregates.csv   counts of attribute combinations (also .parquet)")
     out.print("  synthetic.csv    synthetic records (also .parquet)")
     out.print("  report.html      what this is and how good it is; evaluation.json has the numbers")
+    out.print("  explore.html     look into counts and records, in a browser")
     out.print("  privacy.json     the guarantee, its mechanisms and assumptions")
-    out.print(f"Guarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit}")
+    out.print(f"Guarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}")
     out.print(
         f"Account {account['dataset']}: epsilon {account['epsilon']:.4g} of {account['cap_epsilon']:g} spent "
         f"at delta {account['delta']:g}, {account['releases']} release(s)"

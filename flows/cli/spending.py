@@ -10,7 +10,7 @@ from rich.table import Table
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.ledger import CHARGED, AccountTotal, DrawRecord, ReleaseRecord, State
 
-_AMOUNTS = ("mu²", "rho", "delta")
+_AMOUNTS = ("mu²", "rho", "delta", "purse")
 
 
 def tidy(value: Decimal | float) -> str:
@@ -32,6 +32,15 @@ def left(total: AccountTotal, largest: float) -> str:
     return (
         f"left at delta {scientific(total.delta)}: epsilon {rounded_down(difference)} below the cap; one more release of "
         f"Gaussian draws may have epsilon {rounded_down(largest)}"
+    )
+
+
+def purse(total: AccountTotal) -> str:
+    """One sentence on the account's purse: its size, and what is charged to it."""
+    size, spent = total.account.purse, total.purse
+    return (
+        f"purse for plain charges: epsilon {tidy(spent.epsilon)} of {tidy(size.epsilon)} and "
+        f"delta {scientific(spent.delta)} of {scientific(size.delta)} spent"
     )
 
 
@@ -74,8 +83,13 @@ def _lost(draws: Sequence[DrawRecord]) -> str:
 def _stage(draw: DrawRecord) -> str:
     if draw.is_spare:
         return "spare"
-    return f"length {draw.length}" if draw.length else "record count"
+    if draw.name.startswith("bounds-"):
+        return "bounds"
+    if draw.length:
+        return f"length {draw.length}"
+    return "record count" if draw.name == "count" else draw.name
 
 
-def _amounts(cost: Cost) -> tuple[str, str, str]:
-    return tidy(cost.mu2), tidy(cost.rho), scientific(cost.delta)
+def _amounts(cost: Cost) -> tuple[str, str, str, str]:
+    plain = f"{tidy(cost.plain.epsilon)}, {scientific(cost.plain.delta)}" if cost.plain else ""
+    return tidy(cost.mu2), tidy(cost.rho), scientific(cost.delta), plain

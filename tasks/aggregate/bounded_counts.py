@@ -2,28 +2,25 @@
 
 Two passes over the sets of columns, vectorized over records: how many candidates a record holds, and, for a record that
 holds more than the bound, a uniform choice of exactly that many (selection sampling: Knuth, TAOCP 2, 3.4.2, Algorithm S).
+A record holds one combination of a set of columns, unless sets of values are among them: then one for every choice of a value
+of each. A choice is one step: in it, a record holds one combination at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import groupby, product
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.tasks.aggregate.candidates import CandidateSet, Mask
-from marginweave.tasks.encode.codes import Codes
+from marginweave.tasks.budget.randomness import UniformWords
+from marginweave.tasks.encode.codes import Codes, value_slots
 
 Counts = NDArray[np.int64]
-
-
-class UniformWords(Protocol):
-    """A secret stream of uniform 64-bit words."""
-
-    def uniform_words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +68,16 @@ def bounded_counts(
     within = held <= bound
     chooser = _Chooser(left=held[over].astype(np.int64), bound=bound, words=words)
     sets, cells, counts = [], [], []
-    for columns, flat, mask in _cells(codes, candidates):
-        valid = mask.ravel()
-        dense = np.bincount(flat if within.all() else flat[within], minlength=valid.size)
-        dense[~valid] = 0
-        if len(over):
-            mine = flat[over]
-            dense += np.bincount(mine[chooser.choose(valid[mine])], minlength=valid.size)
+    for columns, steps in groupby(_cells(codes, candidates), key=itemgetter(0)):
+        dense = np.zeros(0, np.int64)
+        for _, flat, mask in steps:
+            valid = mask.ravel()
+            found = np.bincount(flat if within.all() else flat[within], minlength=valid.size)
+            found[~valid] = 0
+            if len(over):
+                mine = flat[over]
+                found += np.bincount(mine[chooser.choose(valid[mine])], minlength=valid.size)
+            dense = dense + found if len(dense) else found
         occurring = np.flatnonzero(dense)
         sets.append(columns)
         cells.append(occurring)
@@ -86,7 +86,7 @@ def bounded_counts(
 
 
 class _Chooser:
-    """Selection sampling, one step a set of columns: keep a candidate with probability needed / left."""
+    """Selection sampling: in every step keep a candidate with probability needed / left."""
 
     def __init__(self, *, left: NDArray[np.int64], bound: int, words: UniformWords) -> None:
         self._left = left
@@ -94,7 +94,7 @@ class _Chooser:
         self._words = words
 
     def choose(self, valid: Mask) -> Mask:
-        """Which of the records (all of them over the bound) keep their candidate in this set of columns."""
+        """Which of the records (all of them over the bound) keep their candidate of this step."""
         uniform = (self._words.uniform_words(len(valid)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         chosen: Mask = valid & (uniform * self._left < self._needed)
         self._needed -= chosen
@@ -105,16 +105,24 @@ class _Chooser:
 def _cells(
     codes: tuple[Codes, ...], candidates: CandidateSet
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64], Mask]]:
-    """Each set of columns with the flat cell of every record and the candidate mask; prefixes are shared between sets."""
-    prefixes: list[tuple[int, NDArray[np.int64]]] = []
+    """Each set of columns, and each choice among the values of a set, with the flat cell of every record and the mask.
+
+    A cell with a missing value is no candidate of the mask, so that a slot without a value holds nothing. Prefixes are shared
+    between steps.
+    """
+    slots = [list(value_slots(code)) for code in codes]
+    prefixes: list[tuple[tuple[int, int], NDArray[np.int64]]] = []
     for columns in candidates.column_sets():
-        common = 0
-        while common < len(prefixes) and prefixes[common][0] == columns[common]:
-            common += 1
-        del prefixes[common:]
-        for j in columns[len(prefixes) :]:
-            flat = codes[j].astype(np.int64)
-            if prefixes:
-                flat += prefixes[-1][1] * (candidates.sizes[j] + 1)
-            prefixes.append((j, flat))
-        yield columns, prefixes[-1][1], candidates.mask(columns)
+        mask = candidates.mask(columns)
+        for choice in product(*(range(len(slots[j])) for j in columns)):
+            places = list(zip(columns, choice, strict=True))
+            common = 0
+            while common < len(prefixes) and prefixes[common][0] == places[common]:
+                common += 1
+            del prefixes[common:]
+            for j, slot in places[len(prefixes) :]:
+                flat = slots[j][slot].astype(np.int64)
+                if prefixes:
+                    flat += prefixes[-1][1] * (candidates.sizes[j] + 1)
+                prefixes.append(((j, slot), flat))
+            yield columns, prefixes[-1][1], mask

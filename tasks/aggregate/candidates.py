@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Level
 from marginweave.schemas.errors import StageError
+from marginweave.schemas.numbers import MAX_CELLS
 
 Mask = NDArray[np.bool_]
-
-# One set of columns is held as a dense array; beyond this the plan is refused with the sizes, which are public.
-MAX_CELLS = 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +29,14 @@ class CandidateSet:
     """Which cells of every set of `length` columns are candidates.
 
     A mask has the shape (d_j + 1, …) over its columns: the last index of every axis is the missing value and never a
-    candidate. `survivors` holds such masks of the level below (empty for length 1).
+    candidate. `survivors` holds such masks of the level below (empty for length 1); `forbidden` the cells of this length
+    that cannot be, by columns, shape (n, length): what contains them has no survivors below and needs no rule.
     """
 
     length: int
     sizes: tuple[int, ...]
     survivors: Mapping[tuple[int, ...], Mask] = field(default_factory=dict)
+    forbidden: Mapping[tuple[int, ...], NDArray[np.int64]] = field(default_factory=dict)
 
     def column_sets(self) -> Iterator[tuple[int, ...]]:
         """All sets of columns of this length that have a candidate at all, in canonical order."""
@@ -58,17 +58,30 @@ class CandidateSet:
         for left_out in range(self.length):
             part = columns[:left_out] + columns[left_out + 1 :]
             mask &= np.expand_dims(self.survivors[part], left_out)
+        if columns in self.forbidden:
+            mask[tuple(self.forbidden[columns].T)] = False
         return mask
 
     @classmethod
-    def above(cls, level: Level, sizes: Sequence[int]) -> CandidateSet:
-        """The candidates of length k + 1, from the survivors of length k."""
+    def above(
+        cls, level: Level, sizes: Sequence[int], forbidden: Iterable[Sequence[tuple[int, int]]] = ()
+    ) -> CandidateSet:
+        """The candidates of length k + 1, from the survivors of length k, less what is `forbidden` as (column, value)."""
         survivors = {}
         for columns, rows in level.by_columns():
             mask = np.zeros(tuple(sizes[j] + 1 for j in columns), np.bool_)
             mask[tuple(level.values[rows].T)] = True
             survivors[columns] = mask
-        return cls(length=level.length + 1, sizes=tuple(sizes), survivors=survivors)
+        never: dict[tuple[int, ...], list[list[int]]] = {}
+        for combination in forbidden:
+            if len(combination) == level.length + 1:
+                never.setdefault(tuple(j for j, _ in combination), []).append([v for _, v in combination])
+        return cls(
+            length=level.length + 1,
+            sizes=tuple(sizes),
+            survivors=survivors,
+            forbidden={columns: np.array(cells, np.int64) for columns, cells in never.items()},
+        )
 
 
 def check_cells(columns: tuple[int, ...], sizes: Sequence[int]) -> None:

@@ -21,7 +21,7 @@ from marginweave.tasks.budget.thresholds import level_threshold, private_thresho
 class LevelMechanism:
     """Everything that is fixed before the draw of length k, from public or released facts.
 
-    `deviation` is the standard deviation of the noise, sigma_k sqrt(Delta_k) (sqrt(2 Delta_k) under replace-one);
+    `deviation` is the standard deviation of the noise (`mechanisms.deviation`: sigma_k times the L2 sensitivity of a unit);
     `threshold` the least noisy count that survives; `private_threshold` the larger one for values of the columns in
     `private_columns`, which pays for their discovery (0 where it does not apply).
     """
@@ -52,7 +52,7 @@ def plan_level(
     if length > 1:
         public_candidates = sum(int(candidates.mask(c).sum()) for c in candidates.column_sets())
     threshold = level_threshold(
-        configuration.aggregate,
+        configuration.tuples,
         length,
         configuration.reporting_length,
         deviation,
@@ -60,15 +60,21 @@ def plan_level(
         public_candidates,
     )
     private = (
-        frozenset(configuration.names.index(n) for n in configuration.private_columns) if length == 1 else frozenset()
+        frozenset(j for j, attribute in enumerate(configuration.attributes) if attribute.private)
+        if length == 1
+        else frozenset()
     )
-    held = min(contribution_bound, len(private))
+    held = min(contribution_bound, configuration.private_values)
     return LevelMechanism(
         length=length,
         contribution_bound=contribution_bound,
         deviation=deviation,
         threshold=threshold,
-        private_threshold=max(threshold, private_threshold(deviation, held, delta_threshold)) if private else 0,
+        private_threshold=max(
+            threshold, private_threshold(deviation, held, configuration.stability.records, delta_threshold)
+        )
+        if private
+        else 0,
         private_columns=private,
     )
 

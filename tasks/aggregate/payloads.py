@@ -6,23 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 
 _HEAD_BYTES = 1 << 14
-
-
-def pack_number(value: int) -> bytes:
-    """A released integer."""
-    return pack_arrays({"value": np.array([value], np.int64)}, {})
-
-
-def unpack_number(payload: bytes) -> int:
-    """The integer that `pack_number` packed."""
-    return int(unpack_arrays(payload)[0]["value"][0])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,10 @@
 """Doors of the stage: the record count, one length at a time, and the collection of what was drawn.
 
-The only doors that draw noise. Each draw goes through `run_draw`: charged, then drawn, then committed.
+Each draw goes through `draw_once`: charged, then drawn, then committed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Level, LevelNoise
-from marginweave.schemas.errors import StageError
-from marginweave.schemas.ledger import DrawRecord, State
+from marginweave.schemas.contracts import check_aggregates
+from marginweave.schemas.ledger import State
+from marginweave.schemas.structure import forbidden_codes
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram, contributions
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level
@@ -24,15 +23,14 @@ from marginweave.tasks.aggregate.payloads import (
     level_bytes,
     pack_aggregates,
     pack_level,
-    pack_number,
     unpack_level,
-    unpack_number,
 )
 from marginweave.tasks.aggregate.released import collect, recode, released_values, to_released
-from marginweave.tasks.budget.mechanisms import add_noise, deviation, prepare_noise, select_percentile
+from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, prepare_noise, select_percentile
 from marginweave.tasks.budget.randomness import KeyedBits
-from marginweave.tasks.checkpoint.draws import SMALL, run_draw, standing_draw
+from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
 from marginweave.tasks.door import stage_task
+from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.task import unpack_encoded
 from marginweave.tasks.references import RunReference, StageResult
@@ -42,7 +40,7 @@ from marginweave.tasks.references import RunReference, StageResult
 def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
     """The protected number of records: n plus rounded Gaussian noise.
 
-    DP: mu-GDP with mu = 1 / sigma under add-remove (sensitivity 1).
+    DP: mu-GDP with mu = 1 / sigma, sigma the noise multiplier; the sensitivity is theta, the most rows of one unit.
     """
     records = np.array([unpack_encoded(reference.load(encoded)).records], np.int64)
     prepare_noise(_count_deviation(reference))
@@ -50,7 +48,7 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
     def make() -> tuple[bytes, bool]:
         return pack_number(int(add_noise(records, _count_deviation(reference))[0])), False
 
-    return _draw(reference, "count", make)[1]
+    return draw_once(reference, "count", make)[1]
 
 
 @stage_task("aggregate", run_name="aggregate k={length}")
@@ -62,13 +60,14 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     DP: the percentile's and the level's planned costs, one ledger event each.
     """
     name = f"level-{length}"
-    if _standing(reference, name).state == State.COMMITTED:
-        return _draw(reference, name)[1]
+    if standing(reference, name).state == State.COMMITTED:
+        return draw_once(reference, name)[1]
     table = unpack_encoded(reference.load(encoded))
     below = [unpack_level(_level(reference, k)[0]) for k in range(1, length)]
     if below:
         table = recode(table, below[0].released)
-        candidates = CandidateSet.above(below[-1].level, table.sizes)
+        forbidden = forbidden_codes(reference.resolved.forbidden, table.labels)
+        candidates = CandidateSet.above(below[-1].level, table.sizes, forbidden)
     else:
         candidates = CandidateSet(length=1, sizes=table.sizes)
     if not any(candidates.mask(columns).any() for columns in candidates.column_sets()) and length > 1:
@@ -82,7 +81,7 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
         candidates=candidates,
         survivors_before=len(below[-1].level) if below else 0,
         contribution_bound=bound,
-        deviation=deviation(planned.parameter, bound, configuration.privacy.neighbors),
+        deviation=deviation(planned.parameter, bound, configuration.stability),
         delta_threshold=reference.plan.delta_threshold,
     )
     words = KeyedBits(key=reference.key_file.read_bytes(), purpose=name)
@@ -96,7 +95,7 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
         return pack_level(_released(draw_level(bounded, candidates, mechanism), table, noise, mechanism)), False
 
     room = level_bytes(candidates, [table.labels[j] for j in sorted(mechanism.private_columns)])
-    result = _draw(reference, name, make, size=room)[1]
+    result = draw_once(reference, name, make, size=room)[1]
     return replace(result, charged=(*charged, name))
 
 
@@ -106,41 +105,41 @@ def collect_draws(reference: RunReference) -> StageResult:
 
     DP: post-processing.
     """
-    configuration = reference.configuration
+    configuration = reference.resolved
     lengths = range(1, configuration.reporting_length + 1)
 
     def compute() -> bytes:
         drawn = [unpack_level(_level(reference, k)[0]) for k in lengths]
         labels = tuple(
-            drawn[0].released[j] if j in drawn[0].released else configuration.columns[name].labels
-            for j, name in enumerate(configuration.names)
+            drawn[0].released.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes)
         )
-        return pack_aggregates(
-            collect(
-                configuration.names,
-                labels,
-                unpack_number(_draw(reference, "count")[0]),
-                float(_count_deviation(reference)),
-                [d.level for d in drawn],
-                [d.noise for d in drawn],
-            )
+        collected = collect(
+            tuple(attribute.name for attribute in configuration.attributes),
+            labels,
+            *_record_count(reference),
+            [d.level for d in drawn],
+            [d.noise for d in drawn],
         )
+        check_aggregates(collected, "collect")
+        return pack_aggregates(collected)
 
-    inputs = [_draw(reference, "count")[1], *(_level(reference, k)[1] for k in lengths)]
+    inputs = [_level(reference, k)[1] for k in lengths]
+    if configuration.resize is None:
+        inputs.insert(0, draw_once(reference, "count")[1])
     return reference.derived.checkpoint("collect", inputs, compute)
 
 
 def _level(reference: RunReference, length: int) -> tuple[bytes, StageResult]:
     """A length that was drawn, or given back because it had no candidates (`aggregate_level` lets no other pass)."""
     name = f"level-{length}"
-    if _standing(reference, name).state != State.RETURNED:
-        return _draw(reference, name)
+    if standing(reference, name).state != State.RETURNED:
+        return draw_once(reference, name)
     result = reference.derived.checkpoint(name, [], lambda: pack_level(_unreached(reference, length)))
     return reference.derived.load(result), result
 
 
 def _give_back(reference: RunReference, length: int) -> None:
-    draws = [_standing(reference, draw.name) for draw in reference.plan.draws if draw.length == length]
+    draws = [standing(reference, draw.name) for draw in reference.plan.draws if draw.length == length]
     names = [draw.name for draw in draws if draw.state == State.RESERVED]
     reference.ledger.give_back(reference.manifest.release, names)
 
@@ -148,23 +147,23 @@ def _give_back(reference: RunReference, length: int) -> None:
 def _unreached(reference: RunReference, length: int) -> DrawnLevel:
     """A length without candidates, with the noise it was planned with at the public cap of its contributions."""
     configuration = reference.configuration
-    cap = math.comb(len(configuration.columns), length)
-    none = CandidateSet(length=length, sizes=tuple(len(c.labels) for c in configuration.columns.values()))
+    cap = configuration.contribution_cap(length)
+    none = CandidateSet(length=length, sizes=tuple(len(attribute.labels) for attribute in configuration.attributes))
     mechanism = plan_level(
         configuration,
         candidates=none,
         survivors_before=0,
         contribution_bound=cap,
-        deviation=deviation(reference.plan.draw(f"level-{length}").parameter, cap, configuration.privacy.neighbors),
+        deviation=deviation(reference.plan.draw(f"level-{length}").parameter, cap, configuration.stability),
         delta_threshold=reference.plan.delta_threshold,
     )
     return DrawnLevel(level=Level.empty(length), noise=level_noise(mechanism, none), released={})
 
 
 def _contribution_bound(reference: RunReference, length: int, held: NDArray[np.int32]) -> tuple[int, tuple[str, ...]]:
-    """Delta_k: its public cap C(columns, k), or a percentile bought from the budget; and the draws that were charged."""
+    """Delta_k: its public cap, or a percentile bought from the budget; and the draws that were charged."""
     configuration = reference.configuration
-    cap = math.comb(len(configuration.columns), length)
+    cap = configuration.contribution_cap(length)
     percentile = configuration.percentile
     if percentile is None:
         return cap, ()
@@ -173,9 +172,9 @@ def _contribution_bound(reference: RunReference, length: int, held: NDArray[np.i
     def make() -> tuple[bytes, bool]:
         epsilon = reference.plan.draw(name).parameter
         histogram = contribution_histogram(held, cap)
-        return pack_number(select_percentile(histogram, percentile, epsilon, configuration.privacy.neighbors)), False
+        return pack_number(select_percentile(histogram, percentile, epsilon, configuration.stability)), False
 
-    return unpack_number(_draw(reference, name, make)[0]), (name,)
+    return unpack_number(draw_once(reference, name, make)[0]), (name,)
 
 
 def _released(level: Level, table: EncodedTable, noise: LevelNoise, mechanism: LevelMechanism) -> DrawnLevel:
@@ -186,28 +185,13 @@ def _released(level: Level, table: EncodedTable, noise: LevelNoise, mechanism: L
     return DrawnLevel(level=level, noise=noise, released=released)
 
 
+def _record_count(reference: RunReference) -> tuple[int, float]:
+    """The number of records and the deviation of its noise: a resized table has its public number, without any."""
+    resize = reference.configuration.resize
+    if resize is not None:
+        return resize.records, 0.0
+    return unpack_number(draw_once(reference, "count")[0]), float(_count_deviation(reference))
+
+
 def _count_deviation(reference: RunReference) -> Fraction:
-    return deviation(reference.plan.draw("count").parameter, 1, "add-remove")
-
-
-def _draw(
-    reference: RunReference, name: str, make: Callable[[], tuple[bytes, bool]] | None = None, size: int = SMALL
-) -> tuple[bytes, StageResult]:
-    """One draw through the ledger, or, without `make`, one that must be committed already."""
-    if make is None and _standing(reference, name).state != State.COMMITTED:
-        raise StageError(f"draw {name} must be committed before a later stage reads it")
-    release = reference.manifest.release
-    payload = run_draw(reference.ledger, reference.draws, release, name, reference.lease, make or _never, size=size)
-    draw = _standing(reference, name)
-    file = reference.draws.place(draw.name, draw.lease or "")
-    return payload, StageResult(
-        stage=name, address=name, file=f"private/draws/{file.name}", digest=draw.digest or "", charged=(name,)
-    )
-
-
-def _never() -> tuple[bytes, bool]:
-    raise StageError("a committed draw is never made again")
-
-
-def _standing(reference: RunReference, name: str) -> DrawRecord:
-    return standing_draw(reference.ledger, reference.manifest.release, name)
+    return count_deviation(reference.plan.draw("count").parameter, reference.configuration.stability)

@@ -20,6 +20,8 @@ AccountantName = Literal["gdp", "zcdp", "sds"]
 
 # The two tails of the closed form cancel at small epsilon: 28 units in the last place of one are 2e-10 of their difference.
 _MARGIN = 1 - 1e-9
+# Charges are rounded up, at 1e-16 each: without this part left over a plan would miss its own epsilon by as much.
+SLACK = 1 - 1e-9
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Context, Decimal
 
-from marginweave.schemas.budget import Cost
+from marginweave.schemas.budget import NOTHING, Cost, Plain
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.accountants import gdp_epsilon, zcdp_epsilon
+from marginweave.tasks.budget.accountants import gdp_epsilon, zcdp_delta, zcdp_epsilon
 
 # Wide enough for every sum of ledger amounts to be exact.
 _EXACT = Context(prec=400)
@@ -18,32 +18,41 @@ def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
     """Smallest epsilon at `delta` of draws that cost `cost` together, and the composition it comes from: gdp or zcdp.
 
     mu^2, rho and delta add under adaptive composition (Dong, Roth and Su 2019, corollary 3.3; Bun and Steinke 2016, lemma
-    2.3 and, for the additive delta, 8.8), so both hold at delta - sum of deltas; infinite where nothing of it is left.
+    2.3 and, for the additive delta, 8.8). What is charged in plain (epsilon, delta) is added to the conversion of the rest,
+    by basic composition (Dwork and Roth 2014, theorem 3.16). So both hold at delta - sum of deltas; infinite where nothing
+    of it is left for what must be converted. Rounded up; plain epsilons alone are the nearest float, as in `account_epsilon`.
     DP: arithmetic on public numbers.
     """
-    left = _rounded(_EXACT.subtract(delta, cost.delta), up=False)
-    if left <= 0:
+    left = _rounded(_EXACT.subtract(delta, _EXACT.add(cost.delta, cost.plain.delta)), up=False)
+    if left < 0 or (left == 0 and (cost.mu2 or cost.rho)):
         return math.inf, "gdp"
     gdp = gdp_epsilon(math.nextafter(math.sqrt(_rounded(cost.mu2, up=True)), math.inf), left) if cost.mu2 else 0.0
-    zcdp = zcdp_epsilon(_rounded(cost.rho, up=True), left)
-    return (gdp, "gdp") if gdp <= zcdp else (zcdp, "zcdp")
+    converted, name = _smaller(gdp, _rounded(cost.rho, up=True), left)
+    if not cost.plain.epsilon:
+        return converted, name
+    if not converted:
+        return float(cost.plain.epsilon), name
+    return math.nextafter(converted + _rounded(cost.plain.epsilon, up=True), math.inf), name
 
 
 def account_epsilon(
-    costs: Sequence[Cost], statements: Sequence[tuple[Decimal, Decimal]], delta: Decimal
+    costs: Sequence[Cost], statements: Sequence[Plain], delta: Decimal, purse: Plain = NOTHING
 ) -> tuple[float, str]:
     """Smallest valid epsilon at `delta` of everything an account spent, and the composition's name: gdp, zcdp or plain.
 
-    `plain` adds the stated (epsilon, delta) of whole releases and holds where the deltas add to at most `delta`. Its
-    epsilon is the nearest float, so that it compares with the nearest float of a cap as the decimals do: a release alone
-    never exceeds a cap equal to its own (epsilon, delta). The other two are rounded up. Nothing spent is 0; where no
-    composition is valid the epsilon is infinite.
+    `gdp` and `zcdp` convert the sum of mu^2 or rho and add the account's `purse` whole, whatever is charged to it: its
+    size is public and fixed, so that how much of it is used may depend on earlier results, and the two parts, each with a
+    bound of its own, compose (concurrently, too: Haney et al. 2023). `plain` adds the stated (epsilon, delta) of whole
+    releases and holds where the deltas add to at most `delta`. Its epsilon is the nearest float, so that it compares with
+    the nearest float of a cap as the decimals do: a release alone never exceeds a cap equal to its own (epsilon, delta).
+    The other two are rounded up. Nothing spent is 0; where no composition is valid the epsilon is infinite.
     DP: arithmetic on public numbers.
 
     Args:
-        costs: what the charged draws of each release spent, one entry a release.
+        costs: what the charged draws of each release spent, one entry a release; in plain at most `purse` together.
         statements: (epsilon, delta) of each release as a whole, aligned with `costs`.
         delta: the account's.
+        purse: the account's.
 
     Raises:
         InputError: `costs` and `statements` of different lengths, or a delta outside (0, 1).
@@ -52,19 +61,21 @@ def account_epsilon(
         raise InputError(f"statements ({len(statements)}) must be as many as costs ({len(costs)})")
     if not 0 < delta < 1:
         raise InputError(f"delta ({delta}) must lie strictly between 0 and 1")
-    epsilon, name = composed_epsilon(sum(costs, Cost()), delta)
-    if _total(stated for _, stated in statements) <= delta:
-        plain = float(_total(stated for stated, _ in statements))
-        if plain <= epsilon:
-            return plain, "plain"
+    total, stated = sum(costs, Cost()), sum(statements, NOTHING)
+    epsilon, name = math.inf, "gdp"
+    if total.plain.within(purse):
+        epsilon, name = composed_epsilon(Cost(mu2=total.mu2, rho=total.rho, delta=total.delta, plain=purse), delta)
+    if stated.delta <= delta and float(stated.epsilon) <= epsilon:
+        return float(stated.epsilon), "plain"
     return epsilon, name
 
 
-def _total(values: Iterable[Decimal]) -> Decimal:
-    total = Decimal(0)
-    for value in values:
-        total = _EXACT.add(total, value)
-    return total
+def _smaller(gdp: float, rho: float, delta: float) -> tuple[float, str]:
+    """`gdp`, or the epsilon of rho-zCDP at `delta` where that is smaller. One look at the curve most often tells."""
+    if gdp == 0 or zcdp_delta(rho, gdp) > delta:
+        return gdp, "gdp"
+    zcdp = zcdp_epsilon(rho, delta)
+    return (gdp, "gdp") if gdp <= zcdp else (zcdp, "zcdp")
 
 
 def _rounded(value: Decimal, *, up: bool) -> float:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import Neighbors
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
+from marginweave.tasks.budget.laplace import l1_sensitivity, laplace_scale
 from marginweave.tasks.budget.noise_table import BITS, NoiseTable, noise_table
 from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.budget.randomness import OsBits, RandomBits
@@ -22,22 +24,49 @@ _REST_BITS = BITS - _FIRST_BITS
 _GUIDE_BITS = 16
 
 
-def deviation(multiplier: float, contribution_bound: int, neighbors: Neighbors) -> Fraction:
-    """Standard deviation of the noise of one level: multiplier sqrt(Delta_k), rounded up to a multiple of 1/1024.
+def deviation(multiplier: float, contribution_bound: int, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of one level: multiplier theta sqrt(Delta_k), rounded up to a multiple of 1/1024.
 
-    A record that adds 1 to at most Delta_k counts moves them by sqrt(Delta_k) in L2 when it comes or goes, by
-    sqrt(2 Delta_k) when it is replaced. The record count takes contribution_bound 1 and `add-remove` under both
-    relations: replacing a record does not move it, and it is noised and charged all the same.
+    A row adds 1 to at most Delta_k counts, a vector of length sqrt(Delta_k) at most. theta rows of one unit that come or go
+    add theta such vectors: theta sqrt(Delta_k) in L2, reached when they are alike. theta rows that are replaced move the
+    counts by u - v with u, v >= 0 of that length: |u - v|^2 <= |u|^2 + |v|^2, so theta sqrt(2 Delta_k).
     DP: arithmetic on public or released numbers. Raises InputError unless multiplier is positive and the bound at least 1.
     """
     if not math.isfinite(multiplier) or multiplier <= 0:
         raise InputError(f"multiplier ({multiplier}) must be positive")
     if contribution_bound < 1:
         raise InputError(f"contribution_bound ({contribution_bound}) must be at least 1")
-    squared_norm = contribution_bound * (2 if neighbors == "replace-one" else 1)
+    squared_norm = stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)
     square = (Fraction(multiplier) * _DEVIATION_STEP) ** 2 * squared_norm
     steps = math.isqrt(math.ceil(square) - 1) + 1
     return Fraction(steps, _DEVIATION_STEP)
+
+
+def count_deviation(multiplier: float, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of the record count: multiplier theta, under both relations.
+
+    theta rows that come or go move it by theta; a replacement by no more than that, as a unit may have fewer rows than
+    another (not at all where a row is the unit: it is noised and charged all the same).
+    DP: arithmetic on public numbers. Raises InputError as `deviation`.
+    """
+    return deviation(multiplier, 1, replace(stability, neighbors="add-remove"))
+
+
+def error_sensitivity(stability: Stability) -> int:
+    """How far a unit moves the mean count error of marginals (`evaluate.paid`): theta, or 2 theta under replace-one.
+
+    DP: arithmetic on public numbers.
+    """
+    return stability.records * (2 if stability.neighbors == "replace-one" else 1)
+
+
+def error_deviation(multiplier: float, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of the mean count error: multiplier times its sensitivity, up to a multiple of 1/1024.
+
+    It is one number, whose L1 and L2 sensitivity are the same: a replaced record moves it by 2, where it moves a vector of
+    counts by sqrt(2). DP: arithmetic on public numbers. Raises InputError as `deviation`.
+    """
+    return deviation(multiplier, 1, Stability(records=error_sensitivity(stability), neighbors="add-remove"))
 
 
 def prepare_noise(deviation: Fraction) -> None:
@@ -82,19 +111,53 @@ def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits |
     return noisy.reshape(counts.shape)
 
 
-def select_percentile(histogram: NDArray[np.int64], percentile: float, epsilon: float, neighbors: Neighbors) -> int:
-    """The contribution bound: a candidate 1 … cap near the wanted percentile of combinations a record.
+def add_laplace_noise(counts: NDArray[np.int64], epsilon: Fraction, stability: Stability) -> NDArray[np.int64]:
+    """One marginal plus independent discrete Laplace noise of scale `laplace_scale`, from OpenDP's exact sampler.
+
+    DP: (epsilon, 0)-DP under `stability`, by the L1 sensitivity of `laplace.l1_sensitivity`. Every cell of the marginal must
+    be in `counts`, zeros included.
+
+    Args:
+        counts: any shape, int64.
+        epsilon: of this marginal.
+        stability: how many records of one unit move, and how.
+
+    Returns:
+        the shape of `counts`, int64.
+
+    Raises:
+        InputError: counts of another type, or an epsilon that is not positive.
+        StageError: OpenDP measures a larger loss than the planned one.
+    """
+    if counts.dtype != np.int64:
+        raise InputError(f"counts ({counts.dtype}) must be int64")
+    mechanism = _discrete_laplace(float(laplace_scale(epsilon, stability)))
+    if Fraction(mechanism.map(l1_sensitivity(stability))) > epsilon:
+        raise StageError("marginal: the measured privacy loss is above the planned one")
+    return np.array(mechanism(counts.ravel()), np.int64).reshape(counts.shape)
+
+
+def prepare_laplace(epsilon: Fraction, stability: Stability) -> None:
+    """Load OpenDP and check the loss ahead of a draw, so that little that can fail happens after its charge.
+
+    Raises InputError and StageError as `add_laplace_noise`.
+    """
+    add_laplace_noise(np.zeros(0, np.int64), epsilon, stability)
+
+
+def select_percentile(histogram: NDArray[np.int64], percentile: float, epsilon: float, stability: Stability) -> int:
+    """A candidate 1 … cap near the wanted percentile: of combinations a record, or of a column's values on a public grid.
 
     Exponential mechanism on `rank_scores`, Pr[c] proportional to e^{epsilon s(c) / (2 sensitivity)}, by OpenDP's exact
     Gumbel noise of scale 2 sensitivity / epsilon; the candidates are public, 0 is none of them. The chosen rank is off by
     at most (2 / epsilon) ln(cap / beta) records with probability 1 - beta.
-    DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP under `neighbors`, each record counted once.
+    DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP under `stability`, each record counted once at most.
 
     Args:
         histogram: shape (cap + 1,), int64; entry c is the number of records with c combinations, clipped to cap.
         percentile: in (0, 100).
         epsilon: of the exponential mechanism, undivided for every length.
-        neighbors: the relation that sets the sensitivity of the score.
+        stability: how many records of one unit move, and how: it sets the sensitivity of the score.
 
     Raises:
         InputError: a parameter out of range.
@@ -105,18 +168,28 @@ def select_percentile(histogram: NDArray[np.int64], percentile: float, epsilon: 
     if not math.isfinite(epsilon) or epsilon <= 0:
         raise InputError(f"epsilon ({epsilon}) must be positive")
     scores = rank_scores(histogram, percentile)
-    sensitivity = score_sensitivity(percentile, neighbors)
+    sensitivity = score_sensitivity(percentile, stability)
     mechanism = _noisy_max(2 * sensitivity / epsilon * (1 + 1e-12))
     if mechanism.map(sensitivity) > epsilon**2 / 8:
         raise StageError("percentile: the measured privacy loss is above the planned one")
     return int(mechanism(scores)) + 1
 
 
-def _noisy_max(scale: float) -> Any:
+def _opendp() -> Any:
     # OpenDP and its shared library wait until something is drawn: plan and refusals never load them
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
+    return dp
+
+
+def _discrete_laplace(scale: float) -> Any:
+    dp = _opendp()
+    return (dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")) >> dp.m.then_laplace(scale=scale)
+
+
+def _noisy_max(scale: float) -> Any:
+    dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     return space >> dp.m.then_noisy_max(dp.zero_concentrated_divergence(), scale=scale)
 

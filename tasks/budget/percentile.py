@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import Neighbors
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError
 
 # A finer percentile could carry an integer score beyond 64 bits.
@@ -44,12 +45,26 @@ def rank_scores(histogram: NDArray[np.int64], percentile: float) -> NDArray[np.i
     return -np.maximum(0, np.maximum(wanted - upto[1:], upto[:-1] - wanted))
 
 
-def score_sensitivity(percentile: float, neighbors: Neighbors) -> int:
-    """How much one record can move any of `rank_scores`: max(a, b - a) under add-remove, b under replace-one.
+def score_sensitivity(percentile: float, stability: Stability) -> int:
+    """How much one unit can move any of `rank_scores`: theta max(a, b - a) under add-remove, theta b under replace-one.
 
     One more record with v combinations raises a N by a and b F(c) by b where v <= c, so each difference moves by a or by
-    a - b; maxima with 0 move no more. A replaced record leaves N and moves F by at most 1.
+    a - b; maxima with 0 move no more, and theta records move it theta times as far. Of theta records that give way to theta
+    others, the first may take off up to theta (b - a) and the second add up to theta a, or the other way round.
     """
     fraction = percentile_fraction(percentile)
     above = fraction.denominator - fraction.numerator
-    return fraction.denominator if neighbors == "replace-one" else max(fraction.numerator, above)
+    one = fraction.denominator if stability.neighbors == "replace-one" else max(fraction.numerator, above)
+    return stability.records * one
+
+
+def rank_error(
+    percentile: float, stability: Stability, epsilon: float, candidates: int, failure: float = 0.05
+) -> float:
+    """How many records the chosen rank is off at most, with probability 1 - failure: (2 sensitivity/epsilon) ln(m/failure).
+
+    The exponential mechanism's bound (McSherry, Talwar 2007) over m candidates, the score in units of one record.
+    DP: arithmetic on public numbers.
+    """
+    sensitivity = score_sensitivity(percentile, stability) / percentile_fraction(percentile).denominator
+    return 2 * sensitivity / epsilon * math.log(candidates / failure)

@@ -30,6 +30,13 @@ class RandomBits(Protocol):
         """The next `nbytes` random bytes."""
 
 
+class UniformWords(Protocol):
+    """A secret stream of uniform 64-bit words, for choices on private rows."""
+
+    def uniform_words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` words."""
+
+
 class OsBits:
     """The operating system's generator: no state of ours, so forks, threads and restarts never share a bit."""
 

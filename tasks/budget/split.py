@@ -3,68 +3,90 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from fractions import Fraction
 
-from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
+from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.accountants import Accountant, accountant, sds_rho, selection_mu
+from marginweave.schemas.privacy import PrivacySettings
+from marginweave.tasks.budget.accountants import SLACK, Accountant, accountant, sds_rho
 from marginweave.tasks.budget.composition import composed_epsilon
+from marginweave.tasks.budget.marginal_split import MarginalBudget, marginal_draws
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
+from marginweave.tasks.budget.planned import (
+    EVALUATION,
+    bounds_draws,
+    check_delta,
+    check_epsilon,
+    gaussian_draw,
+    nothing_left,
+    selection_draw,
+)
+from marginweave.tasks.budget.resize import functional_parameters
 
-# What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
-_LEAST_EPSILON = 1e-3
-_MOST_EPSILON = 1e6
-_LEAST_DELTA = 1e-20
-# Charges are rounded up, at 1e-16 each: without this a plan would miss its own epsilon by as much.
-_SLACK = 1 - 1e-9
+
+@dataclass(frozen=True, kw_only=True)
+class _Target:
+    """What the draws together must be, and whether that is the functional (epsilon, delta) of an amplified resize."""
+
+    epsilon: float
+    delta: float
+    amplified: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Split:
-    """What each kind of draw gets: noise multiplier of the count, epsilon of a selection, and the levels' currency."""
+    """What each kind of draw gets: noise multipliers of single numbers, epsilons of selections, and the levels' currency."""
 
-    count_multiplier: float
+    count_multiplier: float | None
     selection_epsilon: float | None
     levels: float
+    bound_epsilon: float = 0.0
+    evaluation_multiplier: float | None = None
 
 
 def plan_budget(configuration: Configuration) -> BudgetPlan:
-    """The noise of every draw, so that together they are (epsilon, delta)-DP: `count`, then `percentile-k`, `level-k`.
+    """The noise of every draw, so that together they are (epsilon, delta)-DP.
 
-    Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what count and percentiles
-    leave of the accountant's budget at delta - delta_threshold. `split: shares` gives the count and the percentiles shares
-    of that budget; `split: sds` takes SDS's formulas, epsilon_Q = sqrt(2 rho Qp / R), undivided for every k, and a count
-    with the variance 2/(Np epsilon)^2 of its Laplace noise, rho from (1 - Np) epsilon. Whatever the accountant, the plan
-    is checked: the tighter of GDP and zCDP (exact conversion) must not exceed epsilon. The factor sqrt(Delta_k), or
-    sqrt(2 Delta_k) under replace-one, is `mechanisms.deviation`'s; the record count has sensitivity 1 under both relations
-    (a replacement does not even move it) and is noised and charged all the same.
+    In this order: `bounds-J-low` and `bounds-J-high` of a column J (counted from 1) with private bounds, `count`, then
+    `percentile-k` and `level-k`. Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what
+    the other draws leave of the accountant's budget at delta - delta_threshold. `split: shares` gives bounds, count and
+    percentiles shares of that budget; `split: sds` takes SDS's formulas, epsilon_Q = sqrt(2 rho Qp / R), undivided for every
+    k, and a count with the variance 2/(Np epsilon)^2 of its Laplace noise, rho from (1 - Np) epsilon. Whatever the
+    accountant, the plan is checked: the tighter of GDP and zCDP (exact conversion) must not exceed epsilon. How far a unit
+    moves what is drawn is the business of `mechanisms`, which multiplies every noise by it.
+    Last of all stands `evaluation`, where a comparison with the data is bought: its share, with every method.
+    Marginals have `values` where a domain is private, `one-way`, and `selection` and `marginals` where larger ones are
+    measured; their multipliers, or epsilons, are those of all marginals of a draw together (`marginal_split`).
+    A resized table has a public number of records: no `count`. Where it is amplified, the draws together have the functional
+    (epsilon, delta) of `resize`, and the release is charged (epsilon, delta) itself, to the second purse.
     DP: a function of the configuration alone.
 
     Raises:
         InputError: a budget that does not reach for the settings, or outside the range of the conversions.
     """
-    privacy, settings = configuration.privacy, configuration.aggregate
-    _check_range(privacy.epsilon, privacy.delta)
-    lengths = range(1, configuration.reporting_length + 1)
-    delta_threshold = _delta_threshold(configuration)
+    privacy = configuration.privacy
+    target = _target(configuration)
+    delta_threshold = _delta_threshold(configuration, target.delta)
     pricing = accountant(privacy.accountant)
-    split = (_by_shares if configuration.split == "shares" else _as_printed)(configuration, pricing, delta_threshold)
-    draws = [_gaussian("count", 0, split.count_multiplier, 0.0)]
-    multipliers = level_multipliers(settings.proportions(configuration.reporting_length), split.levels)
-    for length, multiplier in zip(lengths, multipliers, strict=True):
-        if split.selection_epsilon is not None:
-            draws.append(_selection(length, split.selection_epsilon))
-        draws.append(_gaussian(f"level-{length}", length, multiplier, delta_threshold if length == 1 else 0.0))
+    left = target.delta - delta_threshold
+    if configuration.marginals is None:
+        draws = _tuples(configuration, pricing, target.epsilon, left, delta_threshold)
+    else:
+        draws = marginal_draws(
+            configuration,
+            MarginalBudget(pricing=pricing, epsilon=target.epsilon, delta=left, delta_threshold=delta_threshold),
+        )
     total = sum((draw.cost for draw in draws), Cost())
-    spent, _ = composed_epsilon(total, Decimal(repr(privacy.delta)))
-    if not spent <= privacy.epsilon:
+    spent, _ = composed_epsilon(total, Decimal(repr(target.delta)))
+    if not spent <= target.epsilon:
         raise InputError(
             f"privacy.epsilon ({privacy.epsilon:g}) must cover the draws, which cost {spent:.6g} by the tighter accounting; "
             "use privacy.accountant: gdp or other shares"
         )
+    if target.amplified:
+        draws, spent = _charged_as_stated(draws, privacy), privacy.epsilon
     return BudgetPlan(
         epsilon=privacy.epsilon,
         delta=privacy.delta,
@@ -74,7 +96,55 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
         spent_epsilon=spent,
         draws=tuple(draws),
         spares=privacy.redraws,
+        unit=privacy.unit_key,
     )
+
+
+def _tuples(
+    configuration: Configuration, pricing: Accountant, epsilon: float, delta: float, delta_threshold: float
+) -> list[PlannedDraw]:
+    """Draws of k-tuples; `delta` is what `delta_threshold` leaves."""
+    split = (_by_shares if configuration.split == "shares" else _as_printed)(configuration, pricing, epsilon, delta)
+    draws = bounds_draws(configuration, split.bound_epsilon)
+    if split.count_multiplier is not None:
+        draws.append(gaussian_draw("count", 0, split.count_multiplier, 0.0))
+    proportions = configuration.tuples.proportions(configuration.reporting_length)
+    for length, multiplier in enumerate(level_multipliers(proportions, split.levels), 1):
+        if split.selection_epsilon is not None:
+            draws.append(selection_draw(f"percentile-{length}", length, split.selection_epsilon))
+        draws.append(gaussian_draw(f"level-{length}", length, multiplier, delta_threshold if length == 1 else 0.0))
+    if split.evaluation_multiplier is not None:
+        draws.append(gaussian_draw(EVALUATION, 0, split.evaluation_multiplier, 0.0))
+    return draws
+
+
+def _target(configuration: Configuration) -> _Target:
+    """What the draws must be together: (epsilon, delta) as asked for, or the functional ones of an amplified resize."""
+    privacy, resize = configuration.privacy, configuration.resize
+    check_epsilon("privacy.epsilon", privacy.epsilon)
+    check_delta("privacy.delta", privacy.delta)
+    if resize is None or not resize.amplify:
+        return _Target(epsilon=privacy.epsilon, delta=privacy.delta, amplified=False)
+    epsilon, delta = functional_parameters(
+        privacy.epsilon, privacy.delta, resize.copies, resize.rate, resize.formula or "tight"
+    )
+    check_epsilon("functional epsilon of resize", epsilon)
+    check_delta("functional delta of resize", delta)
+    return _Target(epsilon=epsilon, delta=delta, amplified=True)
+
+
+def _charged_as_stated(draws: list[PlannedDraw], privacy: PrivacySettings) -> list[PlannedDraw]:
+    """The whole charge on the first draw, which is begun before every other, and none on the rest.
+
+    The draws are (epsilon, delta)-DP on the data only together: what the subsample hides is told once.
+    """
+    whole = _plain_cost(privacy.epsilon, privacy.delta)
+    return [replace(draw, cost=Cost() if i else whole) for i, draw in enumerate(draws)]
+
+
+def _plain_cost(epsilon: float, delta: float) -> Cost:
+    """The cost, to the account's purse, of what is known to be (epsilon, delta)-DP and no more: the decimals as stated."""
+    return Cost(plain=Plain(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta))))
 
 
 def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[float, ...]:
@@ -94,8 +164,7 @@ def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[fl
     return multipliers
 
 
-def _delta_threshold(configuration: Configuration) -> float:
-    delta = configuration.privacy.delta
+def _delta_threshold(configuration: Configuration, delta: float) -> float:
     if configuration.privacy.accountant == "sds":
         return delta / 2
     if not configuration.private_columns:
@@ -103,25 +172,31 @@ def _delta_threshold(configuration: Configuration) -> float:
     return delta / 2 if configuration.split == "sds" else configuration.aggregate.delta_threshold_share * delta
 
 
-def _by_shares(configuration: Configuration, pricing: Accountant, delta_threshold: float) -> _Split:
-    settings, privacy = configuration.aggregate, configuration.privacy
+def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> _Split:
+    settings = configuration.tuples
+    counts = 0.0 if configuration.resize else settings.count_share
     selections = settings.percentile_share if configuration.percentile is not None else 0.0
-    if settings.count_share + selections >= 1:
-        raise InputError(
-            f"aggregate.count_share ({settings.count_share:g}) and aggregate.percentile_share ({selections:g}) "
-            "must leave something for the counts: together below 1"
-        )
-    budget = pricing.budget(privacy.epsilon, privacy.delta - delta_threshold) * _SLACK
-    each = selections * budget / configuration.reporting_length
+    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
+    paid = configuration.evaluate.paid_share
+    left = 1 - counts - selections - bounds - paid
+    if left <= 0:
+        shares = {"count_share": counts, "percentile_share": selections, "bounds_share": bounds}
+        raise nothing_left({f"aggregate.{key}": share for key, share in shares.items()}, "counts", configuration)
+    budget = pricing.budget(epsilon, delta) * SLACK
+    bound = bounds * budget / (2 * len(configuration.private_bounds)) if bounds else 0.0
     return _Split(
-        count_multiplier=pricing.gaussian_multiplier(settings.count_share * budget),
-        selection_epsilon=pricing.selection_epsilon(each) if selections else None,
-        levels=(1 - settings.count_share - selections) * budget,
+        count_multiplier=pricing.gaussian_multiplier(counts * budget) if counts else None,
+        selection_epsilon=(
+            pricing.selection_epsilon(selections * budget / configuration.reporting_length) if selections else None
+        ),
+        bound_epsilon=pricing.selection_epsilon(bound) if bounds else 0.0,
+        levels=left * budget,
+        evaluation_multiplier=pricing.gaussian_multiplier(paid * budget) if paid else None,
     )
 
 
-def _as_printed(configuration: Configuration, pricing: Accountant, delta_threshold: float) -> _Split:
-    settings, privacy = configuration.aggregate, configuration.privacy
+def _as_printed(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> _Split:
+    settings, privacy = configuration.tuples, configuration.privacy
     count_epsilon = settings.count_share * privacy.epsilon
     rho = sds_rho(privacy.epsilon - count_epsilon, privacy.delta)
     selections = settings.percentile_share if configuration.percentile is not None else 0.0
@@ -131,8 +206,7 @@ def _as_printed(configuration: Configuration, pricing: Accountant, delta_thresho
         # its count is paid in plain epsilon, already taken off
         left = 2 * rho
     else:
-        budget = pricing.budget(privacy.epsilon, privacy.delta - delta_threshold) * _SLACK
-        left = budget - pricing.gaussian_cost(count_multiplier)
+        left = pricing.budget(epsilon, delta) * SLACK - pricing.gaussian_cost(count_multiplier)
     if selections:
         left -= configuration.reporting_length * pricing.selection_cost(selection_epsilon)
     if left <= 0:
@@ -143,25 +217,3 @@ def _as_printed(configuration: Configuration, pricing: Accountant, delta_thresho
     return _Split(
         count_multiplier=count_multiplier, selection_epsilon=selection_epsilon if selections else None, levels=left
     )
-
-
-def _gaussian(name: str, length: int, multiplier: float, delta: float) -> PlannedDraw:
-    squared = 1 / Fraction(multiplier) ** 2
-    cost = Cost(mu2=amount(float(squared)), rho=amount(float(squared / 2)), delta=amount(delta))
-    return PlannedDraw(name=name, mechanism="rounded-gaussian", length=length, parameter=multiplier, cost=cost)
-
-
-def _selection(length: int, epsilon: float) -> PlannedDraw:
-    cost = Cost(mu2=amount(selection_mu(epsilon) ** 2), rho=amount(epsilon**2 / 8))
-    return PlannedDraw(
-        name=f"percentile-{length}", mechanism="exponential", length=length, parameter=epsilon, cost=cost
-    )
-
-
-def _check_range(epsilon: float, delta: float) -> None:
-    if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
-        raise InputError(
-            f"privacy.epsilon ({epsilon:g}) must be at least {_LEAST_EPSILON:g} and at most {_MOST_EPSILON:g}"
-        )
-    if delta < _LEAST_DELTA:
-        raise InputError(f"privacy.delta ({delta:g}) must be at least {_LEAST_DELTA:g}")

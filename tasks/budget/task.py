@@ -24,7 +24,7 @@ def reserve_budget(reference: RunReference, actor: str) -> None:
         plan=reference.plan,
         plan_digest=configuration.digest,
         source_digest=reference.manifest.source_digest,
-        unit=configuration.privacy.unit,
+        unit=configuration.privacy.unit_key,
         actor=actor,
     )
     reference.ledger.take_lease(reference.manifest.release, reference.lease)

@@ -15,18 +15,24 @@ from marginweave.tasks.budget.noise_table import noise_table
 _POWER_BITS = 256
 
 
-def private_threshold(deviation: Fraction, contributions: int, delta_threshold: float) -> int:
-    """Smallest T >= 1 such that values only one record has are published with probability at most delta_threshold.
+def private_threshold(deviation: Fraction, contributions: int, records: int, delta_threshold: float) -> int:
+    """Smallest T >= 1 such that values only one unit has are published with probability at most delta_threshold.
 
-    Such a record holds at most D values nobody else has, each of true count 1 (Gopi et al. 2020, unweighted); a value is
-    published iff its noisy integer count is at least T, so 1 - P(X <= T - 2)^D <= delta_threshold, X from the noise table
-    itself. The printed real threshold 1 + sd PhiInv((1 - d)^{1/D}) with `noisy > threshold` lets pass P(X >= threshold - 1)
-    on integers, up to 15 times too much at small deviations.
+    A unit of theta rows, of which each holds at most D values that nobody else has, gives such values the counts
+    1 <= c_i <= theta with sum theta D at most. A value is published iff its noisy integer count is at least T, so
+    P(none is) = exp(-sum g(c_i)), g(c) = -ln P(X <= T - 1 - c), X from the noise table itself. The sum is
+    sum c_i g(c_i)/c_i <= theta D max g(c)/c, and the maximum over 1 … theta is at one of its ends: X is a rounded Gaussian,
+    so its distribution function is log-concave and g is convex; where g is convex, {c : g(c) <= t c} is an interval for
+    every t, so g(c)/c first falls and then rises. Both ends are reached, by theta D values of count 1 and by D values of
+    count theta; T is the smallest with 1 - P(X <= T - 2)^(theta D) and 1 - P(X <= T - 1 - theta)^D at most delta_threshold.
+    With theta = 1 that is Gopi et al. 2020, unweighted. (The printed real threshold 1 + sd PhiInv((1 - d)^{1/D}) with
+    `noisy > threshold` lets pass P(X >= threshold - 1) on integers, up to 15 times too much at small deviations.)
     DP: (0, delta_threshold) on top of the noise, under both neighboring relations.
 
     Args:
         deviation: standard deviation of the noise at length 1, in counts.
-        contributions: D = min(Delta_1, how many values of private columns one record can hold), at least 1.
+        contributions: D = min(Delta_1, how many values of private columns one row can hold), at least 1.
+        records: theta, the most rows of one unit, at least 1.
         delta_threshold: what the configuration sets aside for it, in (0, 1).
 
     Raises:
@@ -34,15 +40,21 @@ def private_threshold(deviation: Fraction, contributions: int, delta_threshold: 
     """
     if contributions < 1:
         raise InputError(f"contributions ({contributions}) must be at least 1")
+    if records < 1:
+        raise InputError(f"records ({records}) must be at least 1")
     if not 0 < delta_threshold < 1:
         raise InputError(f"delta_threshold ({delta_threshold}) must lie strictly between 0 and 1")
     table = noise_table(deviation)
     allowed = Fraction(delta_threshold)
-    # a threshold above J + 1 keeps every such value out, for nothing larger than J is ever drawn
-    low, high = 1, table.largest + 2
+
+    def exposed(threshold: int, count: int, values: int) -> Fraction:
+        return 1 - _power(1 - table.upper_tail(threshold - count), values)
+
+    # a threshold above J + theta keeps every such value out, for nothing larger than J is ever drawn
+    low, high = 1, table.largest + 1 + records
     while low < high:
         middle = (low + high) // 2
-        if 1 - _power(1 - table.upper_tail(middle - 1), contributions) <= allowed:
+        if max(exposed(middle, 1, records * contributions), exposed(middle, records, contributions)) <= allowed:
             high = middle
         else:
             low = middle + 1

@@ -52,6 +52,27 @@ def unpack_arrays(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
     return arrays, head["meta"]
 
 
+def pack_number(value: int) -> bytes:
+    """A released integer."""
+    return pack_arrays({"value": np.array([value], np.int64)}, {})
+
+
+def unpack_number(payload: bytes) -> int:
+    """The integer that `pack_number` packed."""
+    return int(unpack_arrays(payload)[0]["value"][0])
+
+
+def pack_codes(codes: Sequence[NDArray[np.integer]]) -> bytes:
+    """Codes of records, one array an attribute."""
+    return pack_arrays({f"{j:05d}": values for j, values in enumerate(codes)}, {})
+
+
+def unpack_codes(payload: bytes) -> tuple[NDArray[np.integer], ...]:
+    """The codes that `pack_codes` packed."""
+    arrays = unpack_arrays(payload)[0]
+    return tuple(arrays[name] for name in sorted(arrays))
+
+
 def pack_table(table: pa.Table) -> bytes:
     """An Arrow table as an IPC stream, one record batch a chunk after the chunks are combined."""
     sink = pa.BufferOutputStream()

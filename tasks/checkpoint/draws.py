@@ -17,6 +17,7 @@ from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.seals import TRAILER_BYTES, open_seal, seal
 
 SMALL = 1 << 12
+_BEGUN = frozenset({State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
 
 
 class DrawLedger(Protocol):
@@ -38,6 +39,21 @@ class DrawLedger(Protocol):
         """DRAWN → CHARGED_LOST."""
 
 
+def draw_file(folder: RunFolder, name: str, lease: str) -> Path:
+    """The file of draw `name` under `lease`."""
+    return folder.draws / f"{check_name(name)}.{check_name(lease)}.draw"
+
+
+def unknown_draw(folder: RunFolder, record: ReleaseRecord) -> Path | None:
+    """A draw on disk that the ledger never charged, or None.
+
+    A draw gets its name after its DRAWN row is durable, so there is one only under a ledger that has lost rows.
+    """
+    known = {draw_file(folder, draw.name, draw.lease) for draw in record.draws if draw.lease and draw.state in _BEGUN}
+    found = sorted(folder.draws.glob("*.draw")) if folder.draws.is_dir() else ()
+    return next((path for path in found if path not in known), None)
+
+
 @dataclass(frozen=True)
 class DrawStore:
     """Draws in `private/draws/` of a run, one file a draw and lease, sealed with `key` (`Ledger.checkpoint_key`)."""
@@ -47,7 +63,7 @@ class DrawStore:
 
     def place(self, name: str, lease: str) -> Path:
         """The file of draw `name` under `lease`."""
-        return self.folder.draws / f"{check_name(name)}.{check_name(lease)}.draw"
+        return draw_file(self.folder, name, lease)
 
     @contextmanager
     def room(self, name: str, lease: str, size: int) -> Iterator[StagedFile]:
@@ -243,8 +259,8 @@ def _spare_for(ledger: DrawLedger, draw: DrawRecord) -> DrawRecord:
     spare = _record(ledger, draw.release).spare
     if spare is None:
         raise BudgetError(
-            f"draw {draw.replaces or draw.name} of release {draw.release} was charged and lost in a crash (mu2 "
-            f"{draw.cost.mu2:.6g}, rho {draw.cost.rho:.6g}, delta {draw.cost.delta:.6g}); the charge stays and it is not drawn "
-            "again: make a new release (`privacy: {redraws: 1}` keeps room for such a loss)"
+            f"draw {draw.replaces or draw.name} of release {draw.release} was charged and lost in a crash "
+            f"({draw.cost}); the charge stays and it is not drawn again: make a new release (`privacy: {{redraws: 1}}` keeps "
+            "room for such a loss)"
         )
     return spare

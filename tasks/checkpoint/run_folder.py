@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import ValidationError
 
@@ -22,6 +23,8 @@ class RunFolder:
     """The folder `path` of one run, `<home>/runs/<run>`; nothing is made before `create`."""
 
     path: Path
+
+    STAGED_PREFIX: ClassVar[str] = ".release-"
 
     @classmethod
     def at(cls, home: Path, run: str) -> RunFolder:
@@ -72,9 +75,19 @@ class RunFolder:
         return self.internal / "evaluation.json"
 
     @property
+    def internal_report(self) -> Path:
+        """The report with that comparison in it."""
+        return self.internal / "report.html"
+
+    @property
     def release(self) -> Path:
         """What may leave."""
         return self.path / "release"
+
+    def staged_releases(self) -> tuple[Path, ...]:
+        """Folders of attempts that had something ready to be published."""
+        found = self.path.glob(f"{self.STAGED_PREFIX}*") if self.path.is_dir() else ()
+        return tuple(sorted(place for place in found if place.is_dir() and not place.is_symlink()))
 
     def create(self) -> None:
         """Make the folders that are missing; `private/` and `internal/` end with mode 0700.
@@ -135,12 +148,12 @@ class RunFolder:
             self.write_manifest(manifest.purged(datetime.now(UTC)))
 
     def remove_private(self) -> None:
-        """Remove `private/` and `derived/`, whatever the manifest says.
+        """Remove `private/`, `derived/` and what was staged and never published, whatever the manifest says.
 
         Raises:
             StageError: the disk refuses.
         """
-        for folder in (self.private, self.derived):
+        for folder in (self.private, self.derived, *self.staged_releases()):
             with at_place(folder, "removed"):
                 if folder.is_symlink():
                     folder.unlink()

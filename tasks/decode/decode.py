@@ -1,69 +1,106 @@
-"""Codes become values again: labels for categories, uniform draws inside the bin for numbers."""
+"""Codes become a table again: the declared columns, in declared order, types and formats."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.columns import Column, NumberColumn
+from marginweave.schemas.columns import BooleanColumn, ConstantColumn
+from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.structure import DeterminedColumn, Structure
+from marginweave.schemas.values import ValueMatcher
+from marginweave.tasks.decode.columns import as_declared, column_values
+from marginweave.tasks.preprocess.clean import clean_column
+from marginweave.tasks.preprocess.texts import distinct_texts
+
+Codes = NDArray[np.integer]
 
 
-def decode_records(records: NDArray[np.integer], domain: Domain, columns: Mapping[str, Column], seed: int) -> pa.Table:
-    """Turn encoded records into a table of declared types, in declared column order.
+def decode_table(codes: Sequence[Codes], domain: Domain, configuration: Configuration, seed: int) -> pa.Table:
+    """Turn codes into the table that the configuration declares: every column but identifiers, in declared order.
 
-    A category becomes its label (string). A number becomes a uniform draw on {g / 10^resolution : first <= g <= last}, the
-    grid of its bin (`NumberColumn.grid`): int64 where `decimals` is declared 0, otherwise the float64 nearest to the
-    decimal. A missing value becomes null. Encoding a decoded value gives back its code.
+    A value of a category is its label, one of a number or date is drawn inside its bin (`column_values`), a combination of a
+    group gives each of its columns a value, a determined column is computed from another, a constant has its value. A missing
+    value is null. Encoding a decoded table gives back its codes.
 
     Args:
-        records: Codes, shape (n, columns); `domain.sizes[j]` is the missing value of column j.
-        domain: Names and labels of the columns of `records`.
-        columns: The declared columns, by name and in declared order.
+        codes: Codes of each attribute, shape (n,), or (n, width) for a set; `domain.sizes[j]` is the missing value.
+        domain: Names and labels of the attributes.
+        configuration: What is declared, bounds resolved.
         seed: Seed of the draws; each column has a stream of its own.
 
     Returns:
         A table of n rows. DP: post-processing.
 
     Raises:
-        InputError: if `domain` does not have a declared column, or not its bins.
+        InputError: if `domain` does not have a declared attribute, or not its values.
     """
-    positions = {name: j for j, name in enumerate(domain.names)}
-    arrays = {}
-    for name, column in columns.items():
-        if name not in positions:
-            raise InputError(f"columns.{name} is not in the domain of the records")
-        codes, labels = records[:, positions[name]], domain.labels[positions[name]]
-        if not isinstance(column, NumberColumn):
-            arrays[name] = _labels(codes, labels)
-        elif len(labels) == len(column.labels):
-            rng = np.random.default_rng([seed, positions[name]])  # post-processing
-            arrays[name] = _numbers(codes, column, rng)
-        else:
+    structure = configuration.structure or Structure()
+    counted = _column_codes(codes, domain, configuration)
+    arrays: dict[str, pa.Array] = {}
+    for place, (name, column) in enumerate(configuration.columns.items()):
+        if name in counted:
+            rng = np.random.default_rng([seed, place])  # post-processing
+            values = column_values(*counted[name], column, configuration.missing_texts(name), rng)
+            arrays[name] = as_declared(values, column)
+    for rule in structure.determined:
+        arrays[rule.column] = determined_values(arrays[rule.by], rule, configuration)
+    for name, column in configuration.columns.items():
+        if isinstance(column, ConstantColumn):
+            arrays[name] = pa.repeat(pa.scalar(column.value, pa.string()), len(codes[0]))
+    return pa.table({name: arrays[name] for name in configuration.output_names})
+
+
+def _column_codes(
+    codes: Sequence[Codes], domain: Domain, configuration: Configuration
+) -> dict[str, tuple[Codes, tuple[str, ...]]]:
+    """Codes and labels of each counted column."""
+    places = {name: j for j, name in enumerate(domain.names)}
+    groups = {group.name: group for group in configuration.structure.grouped} if configuration.structure else {}
+    found: dict[str, tuple[Codes, tuple[str, ...]]] = {}
+    values: defaultdict[str, list[Codes]] = defaultdict(list)
+    for attribute in configuration.attributes:
+        if attribute.name not in places:
+            raise InputError(f"{attribute.name} is not in the domain of the records")
+        own, labels = codes[places[attribute.name]], domain.labels[places[attribute.name]]
+        if not attribute.private and len(labels) != len(attribute.labels):
             raise InputError(
-                f"columns.{name} has {len(column.labels)} bins; the domain of the records has {len(labels)}"
+                f"{attribute.name} has {len(attribute.labels)} values; the domain of the records has {len(labels)}"
             )
-    return pa.table(arrays)
+        if attribute.of_set:
+            values[attribute.columns[0]].append(own)
+            continue
+        if attribute.name not in groups:
+            found[attribute.name] = own, labels
+            continue
+        members = np.array(configuration.member_codes(groups[attribute.name]), np.int64)
+        names = [configuration.columns[name].labels for name in attribute.columns]
+        members = np.vstack([members, [len(values) for values in names]])
+        for position, name in enumerate(attribute.columns):
+            found[name] = members[own, position], names[position]
+    for name, held in values.items():
+        size = len(held)
+        cells = np.where(np.column_stack(held) == 0, np.arange(size), size)
+        found[name] = cells, configuration.columns[name].labels
+    return found
 
 
-def _labels(codes: NDArray[np.integer], labels: tuple[str, ...]) -> pa.Array:
-    return pa.array(labels, pa.string()).take(pa.array(codes, mask=codes == len(labels)))
+def determined_values(by: pa.Array, rule: DeterminedColumn, configuration: Configuration) -> pa.Array:
+    """What the rule gives for each value of the column that determines it, which is as declared; null for null.
 
-
-def _numbers(codes: NDArray[np.integer], column: NumberColumn, rng: np.random.Generator) -> pa.Array:
-    scale = 10**column.resolution
-    grids = [column.grid(i) for i in range(len(column.labels))]
-    missing = codes == len(grids)
-    present = np.where(missing, 0, codes)
-    first = np.array([float(low) for low, _ in grids])[present]
-    steps = np.array([float(high - low + 1) for low, high in grids])[present]
-    # The quotient of two integers below 2^53 is the correctly rounded decimal; beyond, doubles are coarser than the grid,
-    # and the clip keeps what is rounded inside the bin.
-    values = (first + np.floor(rng.random(len(codes)) * steps)) / scale
-    lowest, highest = (np.array([grid[side] / scale for grid in grids])[present] for side in (0, 1))
-    values = np.clip(values, lowest, highest)
-    return pa.array(values.astype(np.int64) if column.decimals == 0 else values, mask=missing)
+    DP: 1-stable preprocessing, or post-processing.
+    """
+    source, column = configuration.columns[rule.by], configuration.columns[rule.column]
+    keys = [source.labels[source.index(key)] if isinstance(source, BooleanColumn) else key for key in rule.mapping]
+    matcher, given = ValueMatcher(keys), list(rule.mapping.values())
+    distinct, positions = distinct_texts(by)
+    found = [matcher.index(text) for text in distinct.to_pylist()]
+    mapped = pa.array([given[i] if i >= 0 else rule.default for i in found], pa.string()).take(pa.array(positions))
+    return as_declared(clean_column(pc.if_else(by.is_valid(), mapped, None), column, ()), column)

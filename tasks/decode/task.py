@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.table import check_contract, output_schema
-from marginweave.tasks.aggregate.payloads import unpack_aggregates
-from marginweave.tasks.checkpoint.codecs import pack_table, unpack_arrays
-from marginweave.tasks.decode.decode import decode_records
+from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes
+from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.door import stage_task
+from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.validate.expectations import check_suite
 
@@ -29,11 +29,11 @@ def decode(
     """
 
     def compute() -> bytes:
-        configuration = reference.configuration
-        table = decode_records(
-            unpack_arrays(reference.load(synthesized))[0]["records"],
-            unpack_aggregates(reference.load(normalized)).domain,
-            configuration.columns,
+        configuration = reference.resolved
+        table = decode_table(
+            unpack_codes(reference.load(synthesized)),
+            released_counts(reference, normalized).domain,
+            configuration,
             configuration.synthesize.seed,
         )
         frame = table.to_pandas()

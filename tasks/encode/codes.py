@@ -1,25 +1,34 @@
-"""Codes of a table: value v of a column is v, a missing value is one past the last."""
+"""Codes of a table: value v of an attribute is v, a missing value is one past the last."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.columns import NumberColumn
+from marginweave.schemas.columns import BooleanColumn, Category, DateColumn, NumberColumn, SetColumn
 from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import StageError
+from marginweave.tasks.budget.randomness import UniformWords
+from marginweave.tasks.encode.bins import bin_dates, bin_numbers
+from marginweave.tasks.encode.groups import group_codes
+from marginweave.tasks.encode.sets import set_codes
 
 Codes = NDArray[np.unsignedinteger]
+AnyCode = TypeVar("AnyCode", bound=np.integer)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedTable:
-    """Column-major codes, each column in the smallest unsigned type that holds its domain and the missing code.
+    """Codes of each attribute, in the smallest unsigned type that holds its domain and the missing code.
 
-    `codes[j]` has shape (records,) and values 0 … sizes[j]; sizes[j] stands for missing. `labels[j]` names the values; for
-    a private domain they are raw texts, so the whole object is sensitive.
+    `codes[j]` has shape (records,) and values 0 … sizes[j]; sizes[j] stands for missing. That of a set has shape (records,
+    width): its values in the order of the labels, then the missing code. `labels[j]` names the values; for a private domain
+    they are raw texts, so the whole object is sensitive.
     """
 
     codes: tuple[Codes, ...]
@@ -27,7 +36,7 @@ class EncodedTable:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of values of each column."""
+        """Number of values of each attribute."""
         return tuple(len(labels) for labels in self.labels)
 
     @property
@@ -41,35 +50,76 @@ def code_type(size: int) -> type[np.unsignedinteger]:
     return next(t for t in (np.uint8, np.uint16, np.uint32) if size <= np.iinfo(t).max)
 
 
-def encode_table(clean: pa.Table, configuration: Configuration) -> EncodedTable:
-    """Encode a cleaned table column by column.
+def encode_table(clean: pa.Table, configuration: Configuration, words: UniformWords | None = None) -> EncodedTable:
+    """Encode a cleaned table attribute by attribute.
 
-    A number x has the bin i with e_i <= x < e_i+1 (the last bin closed above): edges are public, so this is row-local.
+    A number x has the bin i with e_i <= x < e_i+1 (the last bin closed above), a date that of its day, a group the number of
+    its combination: edges and combinations are public, so this is row-local. A set keeps at most its public cap of values, a
+    uniform choice by `words`; without them (tables that are public, or compared internally) no cell is cut. Where the values of
+    a set are attributes of their own, each has the code 0 in the records that hold it.
 
     DP: 1-stable preprocessing.
+
+    Raises:
+        InputError: a record has a combination that its group, with `outside: error`, does not declare.
     """
-    codes, labels = [], []
-    for name, column in configuration.columns.items():
-        values = clean.column(name).combine_chunks()
-        if isinstance(column, NumberColumn):
-            names = column.labels
-            code = bin_numbers(values, column)
-        else:
-            names = tuple(values.dictionary.to_pylist())
-            code = np.where(
-                values.indices.is_null().to_numpy(zero_copy_only=False),
-                len(names),
-                values.indices.fill_null(0).to_numpy(zero_copy_only=False),
-            )
-        codes.append(code.astype(code_type(len(names))))
+    structure = configuration.structure
+    groups = {group.name: group for group in structure.grouped} if structure else {}
+    codes: list[Codes] = []
+    labels: list[tuple[str, ...]] = []
+    columns = {name: column_codes(clean, configuration, name, words) for name in configuration.names}
+    for attribute in configuration.attributes:
+        parts = [columns[name] for name in attribute.columns]
+        if attribute.of_set:
+            parts = [(_lacks(*parts[0], attribute.labels[0]), attribute.labels)]
+        if attribute.name in groups:
+            combinations = configuration.member_codes(groups[attribute.name])
+            parts = [(group_codes(groups[attribute.name], [c for c, _ in parts], combinations), attribute.labels)]
+        code, names = parts[0]
+        codes.append(code.astype(code_type(len(names)), copy=False))
         labels.append(names)
     return EncodedTable(codes=tuple(codes), labels=tuple(labels))
 
 
-def bin_numbers(values: pa.Array, column: NumberColumn) -> NDArray[np.int64]:
-    """Bin codes of float64 `values` inside the bounds; null becomes the missing code, the number of bins."""
-    bins = len(column.edges) - 1
-    numbers = values.fill_null(column.edges[0]).to_numpy(zero_copy_only=False)
-    code = np.searchsorted(np.asarray(column.edges), numbers, side="right") - 1
-    code = np.minimum(code, bins - 1)
-    return np.where(values.is_null().to_numpy(zero_copy_only=False), bins, code)
+def value_slots(codes: NDArray[AnyCode]) -> Iterator[NDArray[AnyCode]]:
+    """The values of an attribute, one a record at a time: a set has as many slots as it has values at most."""
+    if codes.ndim == 1:
+        yield codes
+    else:
+        yield from codes.T
+
+
+def _lacks(cells: NDArray[np.integer], labels: tuple[str, ...], value: str) -> NDArray[np.integer]:
+    """0 where a set of shape (records, width) holds a value, and 1, the missing code, where not."""
+    held: NDArray[np.bool_] = (cells == labels.index(value)).any(axis=1)
+    return 1 - held.astype(np.uint8)
+
+
+def column_codes(
+    clean: pa.Table, configuration: Configuration, name: str, words: UniformWords | None
+) -> tuple[NDArray[np.integer], tuple[str, ...]]:
+    """Codes and labels of one column of a cleaned table, as `encode_table` gives them. DP: 1-stable preprocessing."""
+    column, values = configuration.columns[name], clean.column(name).combine_chunks()
+    if isinstance(column, NumberColumn):
+        return bin_numbers(values, column), column.labels
+    if isinstance(column, DateColumn):
+        return bin_dates(values, column), column.labels
+    if isinstance(column, Category | BooleanColumn):
+        labels = _labels(column, values.dictionary)
+        return values.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False), labels
+    assert isinstance(column, SetColumn)
+    labels = _labels(column, values.values.dictionary)
+    return set_codes(values, len(labels), column.width if words else None, words), labels
+
+
+def _labels(column: BooleanColumn | Category | SetColumn, dictionary: pa.Array) -> tuple[str, ...]:
+    """The values of a column: the declared ones, whatever of them the table holds, or of a private domain those it holds.
+
+    An Arrow table without a single value forgets the dictionary that it was given; a public domain must not follow it.
+    """
+    held = tuple(dictionary.to_pylist())
+    if isinstance(column, Category | SetColumn) and column.domain == "private":
+        return held
+    if held not in {(), column.labels}:
+        raise StageError("encode: a column breaks the rule 'the labels are the declared ones'")
+    return column.labels

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from marginweave.schemas.contracts import check_codes
+from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays, unpack_table
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.encode.complete import complete_table
 from marginweave.tasks.references import RunReference, StageResult
 
 
 @stage_task("encode")
 def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
-    """The encoded table, one small unsigned integer a cell."""
+    """The encoded table, one small unsigned integer a value; missing values imputed and the table resized where declared."""
+    configuration = reference.resolved
 
     def compute() -> bytes:
-        return pack_encoded(encode_table(unpack_table(reference.load(preprocessed)), reference.configuration))
+        key = reference.key_file.read_bytes()
+        table = encode_table(
+            unpack_table(reference.load(preprocessed)), configuration, KeyedBits(key=key, purpose="encode")
+        )
+        table = complete_table(table, configuration, lambda purpose: KeyedBits(key=key, purpose=purpose))
+        check_codes(configuration.attributes, table.sizes, table.codes, "encode", complete=True)
+        return pack_encoded(table)
 
-    return reference.checkpoint("encode", [preprocessed.digest], compute)
+    return reference.checkpoint("encode", [preprocessed.digest, configuration.digest], compute)
 
 
 def pack_encoded(table: EncodedTable) -> bytes:

@@ -1,73 +1,112 @@
-"""How well synthetic records keep the counts of attribute combinations."""
+"""The evaluation of synthetic records: against released counts, which may be released, or against the sensitive table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from marginweave.schemas.aggregates import Aggregates, Domain
+from marginweave.tasks.evaluate.association import Association, association
+from marginweave.tasks.evaluate.cells import Attributes, Cells, Codes, Comparison, FloatArray, Records, Released
+from marginweave.tasks.evaluate.combinations import (
+    BucketMeans,
+    CombinationSums,
+    CountBucket,
+    LengthMetrics,
+    bucket_means,
+    bucket_sums,
+    combination_sums,
+    count_buckets,
+    length_metrics,
+)
+from marginweave.tasks.evaluate.distances import (
+    SAMPLED,
+    SCORED,
+    MarginalDistance,
+    MeanDistance,
+    k_marginal_score,
+    known_distance,
+    mean_distance,
+    noise_distance,
+    sampled_sets,
+    total_variation,
+    worst,
+)
+from marginweave.tasks.evaluate.downstream import Downstream, downstream
+from marginweave.tasks.evaluate.features import has_scikit_learn
+from marginweave.tasks.evaluate.propensity import Propensity, propensity
+from marginweave.tasks.evaluate.rules import BrokenRule
 
-from marginweave.schemas.aggregates import Aggregates, Domain, IntArray, Level
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.normalize.keys import row_keys
-
-Codes = NDArray[np.integer]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LengthMetrics:
-    """Agreement at one length k; S are the reference counts, Y the synthetic ones, of combinations without missing values.
-
-    What SDS calls by the same name is in its data evaluator; where it leaves combinations out, this counts all of them.
-    None stands where there is nothing to average.
-    """
-
-    length: int
-    combinations: int
-    """|{S > 0}|, over all column sets."""
-    preservation: float | None
-    """Mean of min(Y / S, 1) over {S > 0}: 1 is best. (SDS: over {Y > 0} as well, a fabricated one being 0.)"""
-    suppressed: float | None
-    """100 |{S > 0, Y = 0}| / |{S > 0}|."""
-    fabricated: float | None
-    """100 |{Y > 0, S = 0}| / |{Y > 0}|. (SDS divides by |{S > 0}|.)"""
-    mean_error: float | None
-    """Mean of |S - Y| over {S > 0 or Y > 0}, in records. (SDS: over {S > 0 and Y > 0}, which hides what is lost.)"""
-    tvd: float | None
-    """Mean over column sets of 1/2 sum |S / N - Y / n| over {S > 0}, all that is left of N and of n being one more cell."""
-    tvd_missing: float | None
-    """Mean over column sets of 1/2 sum |p - q| with missing as a value of its own; None against released counts."""
+_LONGER = (4, 5)
+_WITHOUT_SCIKIT_LEARN = "propensity and downstream need scikit-learn: pip install 'marginweave[evaluation]'"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Metrics of lengths 1, 2, … and the two numbers of records that they compare."""
+    """What evaluation.json has: these fields under these names, nested ones likewise, null for None."""
 
     records: int
+    """Synthetic records, n."""
     reference_records: int
+    """What they are compared with: the protected record count, or the number of sensitive rows; N."""
+    expansion: float | None
+    """100 (n / N - 1), in percent, as SDS prints it; None for N = 0."""
     lengths: tuple[LengthMetrics, ...]
+    """Combinations of length 1, 2, …"""
+    by_count: tuple[CountBucket, ...]
+    """Combinations of all these lengths by their synthetic count."""
+    by_count_means: BucketMeans
+    marginals: tuple[MarginalDistance, ...]
+    """The ten marginals of the largest distance: as `tvd` of `lengths` against released counts, else as `tvd_missing`."""
+    association: Association
+    """Against released counts, over combinations without missing values; else missing is a value."""
+    rules: tuple[BrokenRule, ...]
+    """Synthetic records that break what is declared."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Cells:
-    """Counts over one column set: both sides of every complete combination, and the distance with missing values."""
+class InternalEvaluation(Evaluation):
+    """What internal/evaluation.json has beyond: exact functions of sensitive rows, never for release."""
 
-    reference: NDArray[np.float64]
-    synthetic: NDArray[np.float64]
-    distance: float | None
+    distances: tuple[MeanDistance, ...]
+    """Mean distance over all marginals of one to three attributes, and over 100 sampled ones of four and of five."""
+    k_marginal_score: float | None
+    """The NIST k-marginal score, k = 3."""
+    sensitive_rules: tuple[BrokenRule, ...]
+    """Sensitive rows that break what is declared: before they were clamped, cut or completed."""
+    propensity: Propensity | None
+    downstream: Downstream | None
+    """None unless `evaluate.target` is declared."""
+    absent: tuple[str, ...]
+    """What could not be computed, and what it takes."""
 
 
-def evaluate_release(records: Codes, aggregates: Aggregates) -> Evaluation:
-    """Compare synthetic records with the released counts they were made from.
+class _Measured(NamedTuple):
+    """What is kept of the cells of one attribute set."""
+
+    sums: CombinationSums
+    buckets: FloatArray
+    known: float
+    with_missing: float | None
+    released: int
+
+
+def evaluate_release(
+    records: Codes, aggregates: Aggregates, *, ordered: Collection[int] = (), rules: tuple[BrokenRule, ...] = ()
+) -> Evaluation:
+    """Compare synthetic records with the released counts they were made from; of marginals, those that were measured.
 
     N is the protected record count, or the sum of a column set's released counts where noise makes that larger. What the
     released counts leave of N, missing or suppressed, is one cell.
 
     Args:
-        records: Codes, shape (n, columns), the size of a column being its missing value.
+        records: Codes of each attribute, shape (n,), or (n, width) for a set, the size of an attribute being missing.
         aggregates: Released counts of lengths 1..R.
+        ordered: Attributes whose codes stand in the order of their values.
+        rules: What `broken_rules` says of the records.
 
     Returns:
         Metrics of lengths 1..R. DP: post-processing.
@@ -75,24 +114,57 @@ def evaluate_release(records: Codes, aggregates: Aggregates) -> Evaluation:
     Raises:
         InputError: if the records do not have the columns of the domain.
     """
-    columns = _columns(records, aggregates.domain)
-    lengths = tuple(
-        _summarize(
-            level.length, _released_cells(columns, aggregates.domain, level), aggregates.record_count, len(records)
-        )
-        for level in aggregates.levels
+    domain, total = aggregates.domain, aggregates.record_count
+    comparison = Comparison(
+        reference=Released(aggregates=aggregates), synthetic=Records.of(records, domain), sizes=domain.sizes
     )
-    return Evaluation(records=len(records), reference_records=aggregates.record_count, lengths=lengths)
+    sets = [_counted_sets(aggregates, level.length) for level in aggregates.levels]
+    measured = _measured(comparison, sets, total)
+    distances = [
+        MarginalDistance(
+            attributes=_names(domain, attributes), tvd=m.known, noise=_noise(aggregates, attributes, m.released)
+        )
+        for chosen, found in zip(sets, measured, strict=True)
+        for attributes, m in zip(chosen, found, strict=True)
+    ]
+    buckets = count_buckets(m.buckets for found in measured for m in found)
+    return Evaluation(
+        records=len(comparison.synthetic),
+        reference_records=total,
+        expansion=_expansion(len(comparison.synthetic), total),
+        lengths=_lengths(measured, released=True),
+        by_count=buckets,
+        by_count_means=bucket_means(buckets),
+        marginals=worst(distances),
+        association=association(
+            comparison, domain.names, ordered, sets[1] if len(sets) > 1 else [], with_missing=False
+        ),
+        rules=rules,
+    )
 
 
-def evaluate_internal(sensitive: Codes, records: Codes, domain: Domain, max_length: int = 3) -> Evaluation:
+def evaluate_internal(
+    sensitive: Codes,
+    records: Codes,
+    domain: Domain,
+    max_length: int = 3,
+    *,
+    ordered: Collection[int] = (),
+    target: int | None = None,
+    rules: tuple[BrokenRule, ...] = (),
+    sensitive_rules: tuple[BrokenRule, ...] = (),
+) -> InternalEvaluation:
     """Compare synthetic records with the sensitive table itself.
 
     Args:
-        sensitive: Codes of the sensitive records, shape (N, columns).
-        records: Codes of the synthetic records, shape (n, columns).
+        sensitive: Codes of the sensitive records, one array an attribute.
+        records: Codes of the synthetic records, likewise.
         domain: Domain of both.
-        max_length: Longest combination that is compared.
+        max_length: Longest combination of which all are compared.
+        ordered: Attributes whose codes stand in the order of their values.
+        target: The attribute that a classifier is to predict, or None.
+        rules: What `broken_rules` says of the records.
+        sensitive_rules: What it says of the sensitive rows.
 
     Returns:
         Metrics of lengths 1..max_length. DP: none. Exact functions of sensitive rows: for `internal/` only.
@@ -100,91 +172,109 @@ def evaluate_internal(sensitive: Codes, records: Codes, domain: Domain, max_leng
     Raises:
         InputError: if a table does not have the columns of the domain.
     """
-    reference, synthetic = _columns(sensitive, domain), _columns(records, domain)
-    lengths = tuple(
-        _summarize(k, _table_cells(reference, synthetic, domain, k), len(sensitive), len(records))
-        for k in range(1, min(max_length, len(domain.names)) + 1)
-    )
-    return Evaluation(records=len(records), reference_records=len(sensitive), lengths=lengths)
-
-
-def _columns(records: Codes, domain: Domain) -> list[IntArray]:
-    """Each column as a contiguous array, which halves the time of all that follows."""
-    if records.ndim != 2 or records.shape[1] != len(domain.names):
-        raise InputError(f"records must have {len(domain.names)} columns, as the domain has")
-    return [np.ascontiguousarray(records[:, j], dtype=np.int64) for j in range(records.shape[1])]
-
-
-def _released_cells(columns: list[IntArray], domain: Domain, level: Level) -> Iterator[_Cells]:
-    released = dict(level.by_columns())
-    for chosen in combinations(range(len(columns)), level.length):
-        rows = released.get(chosen, slice(0, 0))
-        complete = np.logical_and.reduce([columns[j] < domain.sizes[j] for j in chosen])
-        sides = [np.concatenate([level.values[rows, i], columns[j][complete]]) for i, j in enumerate(chosen)]
-        keys, bound = _cell_numbers(sides, [domain.sizes[j] for j in chosen])
-        split = rows.stop - rows.start
-        reference = np.bincount(keys[:split], weights=level.counts[rows], minlength=bound).astype(np.float64)
-        synthetic = np.bincount(keys[split:], minlength=bound).astype(np.float64)
-        yield _Cells(reference=reference, synthetic=synthetic, distance=None)
-
-
-def _table_cells(reference: list[IntArray], synthetic: list[IntArray], domain: Domain, length: int) -> Iterator[_Cells]:
-    split = len(reference[0])
-    both = [np.concatenate(sides) for sides in zip(reference, synthetic, strict=True)]
-    present = [column < size for column, size in zip(both, domain.sizes, strict=True)]
-    for chosen in combinations(range(len(both)), length):
-        keys, bound = _cell_numbers([both[j] for j in chosen], [domain.sizes[j] + 1 for j in chosen])
-        left = np.bincount(keys[:split], minlength=bound).astype(np.float64)
-        right = np.bincount(keys[split:], minlength=bound).astype(np.float64)
-        complete = np.zeros(bound, np.bool_)
-        complete[keys] = np.logical_and.reduce([present[j] for j in chosen])
-        distance = 0.5 * np.abs(_shares(left, split) - _shares(right, len(keys) - split)).sum()
-        yield _Cells(reference=left[complete], synthetic=right[complete], distance=float(distance))
-
-
-def _cell_numbers(columns: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray, int]:
-    """A number for the cell of each row, and a bound of the order of the rows: large products are ranked first."""
-    keys, bound = row_keys(columns, sizes)
-    if bound <= 65536 + 4 * len(keys):
-        return keys, bound
-    distinct, ranks = np.unique(keys, return_inverse=True)
-    return ranks, len(distinct)
-
-
-def _shares(counts: NDArray[np.float64], total: float) -> NDArray[np.float64]:
-    return counts / max(total, 1)
-
-
-def _summarize(length: int, column_sets: Iterator[_Cells], reference_records: int, records: int) -> LengthMetrics:
-    """Pool the cells of all column sets of one length."""
-    kept = lost = invented = shown = 0
-    preserved = error = 0.0
-    distances, with_missing = [], []
-    for cells in column_sets:
-        real, made = cells.reference > 0, cells.synthetic > 0
-        kept += int(real.sum())
-        shown += int(made.sum())
-        lost += int((real & ~made).sum())
-        invented += int((made & ~real).sum())
-        error += float(np.abs(cells.reference - cells.synthetic).sum())
-        there, here = cells.reference[real], cells.synthetic[real]
-        preserved += float(np.minimum(here / there, 1).sum())
-        total = max(reference_records, there.sum())
-        p, q = _shares(there, total), _shares(here, records)
-        distances.append(0.5 * float(np.abs(p - q).sum() + abs(p.sum() - q.sum())))
-        if cells.distance is not None:
-            with_missing.append(cells.distance)
-    return LengthMetrics(
-        length=length,
-        combinations=kept,
-        preservation=_ratio(preserved, kept),
-        suppressed=_ratio(100.0 * lost, kept),
-        fabricated=_ratio(100.0 * invented, shown),
-        mean_error=_ratio(error, kept + invented),
-        tvd=_ratio(sum(distances), len(distances)),
-        tvd_missing=_ratio(sum(with_missing), len(with_missing)),
+    real, made = Records.of(sensitive, domain), Records.of(records, domain)
+    comparison = Comparison(reference=real, synthetic=made, sizes=domain.sizes)
+    places = range(len(domain.names))
+    sets = [list(combinations(places, k)) for k in range(1, min(max_length, len(places)) + 1)]
+    measured = _measured(comparison, sets, len(real))
+    by_set = {
+        attributes: m.with_missing
+        for chosen, found in zip(sets, measured, strict=True)
+        for attributes, m in zip(chosen, found, strict=True)
+        if m.with_missing is not None
+    }
+    scored = [by_set[attributes] for attributes in sampled_sets(places, 3, SCORED) if attributes in by_set]
+    buckets = count_buckets(m.buckets for found in measured for m in found)
+    learned = has_scikit_learn()
+    return InternalEvaluation(
+        records=len(made),
+        reference_records=len(real),
+        expansion=_expansion(len(made), len(real)),
+        lengths=_lengths(measured, released=False),
+        by_count=buckets,
+        by_count_means=bucket_means(buckets),
+        marginals=worst(
+            [
+                MarginalDistance(attributes=_names(domain, attributes), tvd=tvd, noise=None)
+                for attributes, tvd in by_set.items()
+            ]
+        ),
+        association=association(comparison, domain.names, ordered, list(combinations(places, 2)), with_missing=True),
+        rules=rules,
+        distances=_distances(comparison, by_set),
+        k_marginal_score=k_marginal_score(scored),
+        sensitive_rules=sensitive_rules,
+        propensity=propensity(sensitive, records, domain.sizes) if learned else None,
+        downstream=downstream(sensitive, records, domain.sizes, target, domain.names[target])
+        if learned and target is not None
+        else None,
+        absent=() if learned else (_WITHOUT_SCIKIT_LEARN,),
     )
 
 
-def _ratio(total: float, number: int) -> float | None:
-    return total / number if number else None
+def _counted_sets(aggregates: Aggregates, length: int) -> list[Attributes]:
+    """Attribute sets whose counts the release has, if they were not suppressed."""
+    if aggregates.measured is None:
+        return list(combinations(range(len(aggregates.domain.names)), length))
+    return [attributes for attributes in aggregates.measured if len(attributes) == length]
+
+
+def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) -> list[list[_Measured]]:
+    """Each attribute set, by length: one pass over the records of both sides."""
+    made = len(comparison.synthetic)
+
+    def measure(cells: Cells) -> _Measured:
+        return _Measured(
+            sums=combination_sums(cells),
+            buckets=bucket_sums(cells),
+            known=known_distance(cells, total, made),
+            with_missing=total_variation(cells),
+            released=int((cells.reference[cells.complete] > 0).sum()),
+        )
+
+    return [comparison.measure(chosen, measure) for chosen in sets]
+
+
+def _lengths(measured: list[list[_Measured]], *, released: bool) -> tuple[LengthMetrics, ...]:
+    return tuple(
+        length_metrics(
+            length,
+            [m.sums for m in found],
+            [m.known for m in found],
+            [m.with_missing for m in found if m.with_missing is not None and not released],
+        )
+        for length, found in enumerate(measured, start=1)
+    )
+
+
+def _distances(comparison: Comparison, by_set: dict[Attributes, float]) -> tuple[MeanDistance, ...]:
+    """The lengths that were counted in full, then a sample of longer ones."""
+    size = len(comparison.sizes)
+    single = [j for j in range(size) if all(side.is_single(j) for side in (comparison.reference, comparison.synthetic))]
+    counted = max((len(attributes) for attributes in by_set), default=0)
+    means = [
+        mean_distance(k, comb(len(single), k), [tvd for attributes, tvd in by_set.items() if len(attributes) == k])
+        for k in range(1, counted + 1)
+    ]
+    for k in _LONGER:
+        if counted < k <= len(single):
+            distances = comparison.measure(sampled_sets(single, k, SAMPLED), total_variation)
+            means.append(mean_distance(k, comb(len(single), k), [tvd for tvd in distances if tvd is not None]))
+    return tuple(mean for mean in means if mean is not None)
+
+
+def _noise(aggregates: Aggregates, attributes: Attributes, released: int) -> float | None:
+    """The distance that noise implies, from the deviation of the marginal, or of its length."""
+    if aggregates.measured is not None:
+        deviation: float | None = aggregates.measured[attributes]
+    else:
+        deviation = next((n.deviation for n in aggregates.noise if n.length == len(attributes)), None)
+    return None if deviation is None else noise_distance(released, deviation, aggregates.record_count)
+
+
+def _expansion(records: int, reference: int) -> float | None:
+    return 100 * (records / reference - 1) if reference > 0 else None
+
+
+def _names(domain: Domain, attributes: Attributes) -> tuple[str, ...]:
+    return tuple(domain.names[j] for j in attributes)

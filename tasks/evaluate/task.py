@@ -4,25 +4,84 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
+from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
-from marginweave.tasks.checkpoint.codecs import unpack_arrays
+from marginweave.tasks.checkpoint.codecs import unpack_codes, unpack_table
 from marginweave.tasks.door import stage_task
+from marginweave.tasks.evaluate.bounds import Codes, combination_bounds, marginal_bounds
+from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import Evaluation, evaluate_release
+from marginweave.tasks.evaluate.paid_task import bought
+from marginweave.tasks.evaluate.rules import broken_rules
+from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
+
+_DISTANCE = (
+    "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
+    "noisy number of records: distance of the counts as drawn, bound of {counts} without noise, each with the level for itself"
+)
+_RELEASED = (
+    _DISTANCE.format(cells="the released combinations", counts="the bounded counts")
+    + "; what was suppressed is not known and no part of it"
+)
+_MEASURED = _DISTANCE.format(cells="all cells, missing as a value,", counts="those of the rows as prepared")
 
 
 @stage_task("evaluate")
-def evaluate(reference: DerivedReference, synthesized: StageResult, normalized: StageResult) -> StageResult:
-    """How well the synthetic records keep the released counts. DP: post-processing."""
+def evaluate(
+    reference: DerivedReference,
+    synthesized: StageResult,
+    normalized: StageResult,
+    decoded: StageResult,
+    collected: StageResult,
+    paid: StageResult | None,
+) -> StageResult:
+    """How well the synthetic records keep the released counts and the rules, and how far from the sensitive ones they can be.
+
+    `paid` is what was bought of the latter, if anything.
+    DP: post-processing.
+    """
 
     def compute() -> bytes:
-        records = unpack_arrays(reference.load(synthesized))[0]["records"]
-        return evaluation_json(evaluate_release(records, unpack_aggregates(reference.load(normalized))))
+        configuration, records = reference.resolved, unpack_codes(reference.load(synthesized))
+        counts = released_counts(reference, normalized)
+        evaluation = evaluate_release(
+            records,
+            counts,
+            ordered=configuration.ordered,
+            rules=broken_rules(unpack_table(reference.load(decoded)), configuration),
+        )
+        more: dict[str, Any] = {}
+        if paid is not None:
+            found = bought(reference, paid, synthesized, counts.record_count)
+            more["paid"] = None if found is None else asdict(found)
+        return evaluation_json(evaluation, bounds=_bounds(reference, records, collected), **more)
 
-    return reference.checkpoint("evaluate", [synthesized, normalized], compute)
+    inputs = [synthesized, normalized, decoded, collected, *([paid] if paid else [])]
+    return reference.checkpoint("evaluate", inputs, compute)
 
 
-def evaluation_json(evaluation: Evaluation) -> bytes:
-    """An evaluation as indented JSON."""
-    return (json.dumps(asdict(evaluation), indent=2) + "\n").encode()
+def evaluation_json(evaluation: Evaluation, **more: Any) -> bytes:
+    """An evaluation, and what else is told, as indented JSON; equal evaluations have equal bytes."""
+    return (json.dumps({**asdict(evaluation), **more}, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _bounds(reference: DerivedReference, records: Codes, collected: StageResult) -> dict[str, Any]:
+    """Bounds of the L1 distance, in records, by the attributes of each marginal; null where one is not known."""
+    configuration, payload = reference.resolved, reference.load(collected)
+    if configuration.marginals is None:
+        drawn = unpack_aggregates(payload)
+        domain, found = drawn.domain, combination_bounds(drawn, records, configuration)
+    else:
+        marginals = unpack_marginals(payload)
+        domain, found = marginals.domain, marginal_bounds(marginals, records, configuration)
+    return {
+        "level": LEVEL,
+        "about": _RELEASED if configuration.marginals is None else _MEASURED,
+        "marginals": [
+            {"attributes": [domain.names[j] for j in b.columns], "distance": b.distance, "bound": b.bound}
+            for b in found
+        ],
+    }

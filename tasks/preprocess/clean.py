@@ -2,91 +2,42 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from marginweave.schemas.columns import Category, NumberColumn
+from marginweave.schemas.columns import BooleanColumn, Category, Column, DateColumn, NumberColumn, SetColumn
 from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.values import NUMBER_PATTERN, ValueMatcher, number
-
-_NUMBER = f"^{NUMBER_PATTERN}$"
+from marginweave.tasks.preprocess.categories import clean_category
+from marginweave.tasks.preprocess.dates import clean_date
+from marginweave.tasks.preprocess.numbers import clean_number
+from marginweave.tasks.preprocess.sets import clean_set
 
 
 def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
-    """Clean every declared column of `raw`.
+    """Clean every counted column of `raw`; missing is null.
 
-    A category becomes a dictionary array over its public labels (a private domain: over the sorted distinct texts), a number
-    becomes float64 clamped to its bounds (Harvard notes, Algorithm 1: x -> min(max(x, lower), upper)). Missing is null.
+    A category or boolean becomes a dictionary array over its public labels (a private domain: over the sorted distinct
+    texts), a number float64, a date date32, a moment timestamp[s], a set a list array over such a dictionary.
 
     DP: 1-stable preprocessing; domains and bounds are public constants, one row in is one row out.
     """
-    columns = {}
-    for name, column in configuration.columns.items():
-        missing = configuration.missing_texts(name)
-        values = raw.column(name).combine_chunks()
-        clean = (
-            clean_number(values, column, missing)
-            if isinstance(column, NumberColumn)
-            else clean_category(values, column, missing)
+    columns = {
+        name: clean_column(
+            raw.column(name).combine_chunks(), configuration.columns[name], configuration.missing_texts(name)
         )
-        columns[name] = clean
+        for name in configuration.names
+    }
     return pa.table(columns)
 
 
-def clean_category(values: pa.Array, column: Category, missing: tuple[str, ...]) -> pa.DictionaryArray:
-    """Texts to declared labels; nulls preserved (Algorithm 1, categorical: outside the domain follows `outside`)."""
-    distinct, indices = _distinct(values)
-    absent = ValueMatcher(missing)
-    if column.domain == "private":
-        texts = [text.strip() for text in distinct]
-        labels = sorted({text for text in texts if absent.index(text) < 0})
-        position = {label: i for i, label in enumerate(labels)}
-        mapping = [position.get(text, -1) for text in texts]
-    else:
-        labels = list(column.labels)
-        declared = ValueMatcher(labels)
-        fallback = labels.index("other") if column.outside == "other" else -1
-        mapping = [-1 if absent.index(t) >= 0 else _or(declared.index(t), fallback) for t in distinct]
-    lookup = np.array([*mapping, -1], np.int32)
-    codes = lookup[indices]
-    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(labels, pa.string()))
-
-
-def clean_number(values: pa.Array, column: NumberColumn, missing: tuple[str, ...]) -> pa.Array:
-    """Texts or numbers to float64 within bounds; a text that is no number is missing (`outside: error` stopped before)."""
-    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
-        numbers = _declared_missing(pc.cast(values, pa.float64(), safe=False), missing)
-        numbers = pc.if_else(pc.is_finite(numbers), numbers, None)
-    else:
-        distinct, indices = _distinct(values)
-        absent = ValueMatcher(missing)
-        texts = pa.array([None if absent.index(text) >= 0 else text.strip() for text in distinct], pa.string())
-        texts = pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, pa.scalar(None, pa.string()))
-        numbers = pc.cast(texts, pa.float64()).take(pa.array(indices))
-    array = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
-    array = np.clip(array, column.edges[0], column.edges[-1])
-    return pa.array(array, mask=np.isnan(array))
-
-
-def _or(index: int, fallback: int) -> int:
-    return index if index >= 0 else fallback
-
-
-def _declared_missing(numbers: pa.Array, missing: tuple[str, ...]) -> pa.Array:
-    """Native numbers that equal a declared missing number (such as -9) become null."""
-    absent = [float(value) for text in missing if (value := number(text.strip())) is not None]
-    return pc.if_else(pc.is_in(numbers, value_set=pa.array(absent, pa.float64())), None, numbers) if absent else numbers
-
-
-def _distinct(values: pa.Array) -> tuple[list[str], np.ndarray]:
-    """Distinct texts of a column and, for each row, its position among them; a null counts as the empty text."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if not pa.types.is_string(values.type):
-        if pa.types.is_floating(values.type):
-            values = pc.if_else(pc.is_nan(values), None, values)  # how frames write a gap
-        values = pc.cast(values, pa.string())
-    encoded = pc.fill_null(values, "").dictionary_encode()
-    indices = encoded.indices.to_numpy(zero_copy_only=False)
-    return encoded.dictionary.to_pylist(), indices
+def clean_column(values: pa.Array, column: Column, missing: Sequence[str]) -> pa.Array:
+    """Clean one column by the rules of its kind; `missing` are the texts that mean "no value"."""
+    if isinstance(column, Category | BooleanColumn):
+        return clean_category(values, column, missing)
+    if isinstance(column, NumberColumn):
+        return clean_number(values, column, missing)
+    if isinstance(column, DateColumn):
+        return clean_date(values, column, missing)
+    assert isinstance(column, SetColumn)  # only measured columns are cleaned
+    return clean_set(values, column, missing)

@@ -1,1 +1,1 @@
-"""Last stage: what may leave: counts, records, the privacy statement and a plain report."""
+"""Last stage: what may leave: counts, records, the privacy statement, and two pages for people."""

@@ -13,16 +13,28 @@ import pyarrow.parquet as pq
 from marginweave.schemas.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.publish.tables import read_counts
+from marginweave.schemas.measurements import Marginals
+from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
+from marginweave.tasks.decode.decode import decode_table
+from marginweave.tasks.evaluate.intervals import Intervals
+from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
+from marginweave.tasks.publish.measurements import read_measurements
+from marginweave.tasks.publish.tables import read_counts, read_intervals
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRelease:
-    """A release: its configuration, its counts, its privacy statement."""
+    """A release: its configuration, its counts, its privacy statement, and its marginals where these were measured.
+
+    `intervals` has one item a length, aligned with the counts of `aggregates.levels`.
+    """
 
     configuration: Configuration
     aggregates: Aggregates
+    intervals: tuple[Intervals, ...]
     statement: dict[str, Any]
+    marginals: Marginals | None = None
 
     @classmethod
     def read(cls, place: Path) -> PublishedRelease:
@@ -33,14 +45,41 @@ class PublishedRelease:
         """
         try:
             statement = json.loads((place / "privacy.json").read_text(encoding="utf-8"))
-            counts = pq.read_table(place / "aggregates.parquet")
-            configuration = Configuration.from_canonical(statement["configuration"])
+            declared = Configuration.from_canonical(statement["configuration"])
+            configuration = declared.with_bounds(statement["bounds"])
             domain = Domain(
                 names=tuple(statement["domain"]), labels=tuple(tuple(labels) for labels in statement["domain"].values())
             )
-            noise = tuple(LevelNoise(**item) for item in statement["noise"])
+            if configuration.marginals is None:
+                noise = tuple(LevelNoise(**item) for item in statement["noise"])
+                counts = pq.read_table(place / "aggregates.parquet")
+                aggregates, marginals = read_counts(counts, domain, noise), None
+                intervals = read_intervals(counts, len(noise))
+            else:
+                cells = pq.read_table(place / "measurements.parquet")
+                drawn = read_measurements(cells, statement["marginals"], domain, configuration)
+                marginals = normalize_marginals(drawn, configuration)
+                aggregates = marginal_counts(marginals, configuration)
+                intervals = marginal_intervals(aggregates, marginals, configuration)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
             raise InputError(
-                f"{place} does not hold a complete release (privacy.json and aggregates.parquet)"
+                f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
             ) from None
-        return cls(configuration=configuration, aggregates=read_counts(counts, domain, noise), statement=statement)
+        return cls(
+            configuration=configuration,
+            aggregates=aggregates,
+            intervals=intervals,
+            statement=statement,
+            marginals=marginals,
+        )
+
+    def synthesize(self, settings: SynthesisSettings | GumSynthesis) -> pa.Table:
+        """New records from the released counts. DP: post-processing.
+
+        Raises:
+            InputError, StageError: as `synthesize_codes`.
+        """
+        from marginweave.tasks.synthesize.release import synthesize_codes  # numba
+
+        codes = synthesize_codes(self.marginals or self.aggregates, self.configuration, settings)
+        return decode_table(codes, self.aggregates.domain, self.configuration, settings.seed)

@@ -1,75 +1,130 @@
-"""report.html: one plain page, no script, no network; what was released, under which guarantee, and how good it is."""
+"""report.html: one page without scripts or network: what was released, under which guarantee, and how good it is."""
 
 from __future__ import annotations
 
-from importlib.resources import files
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates
-from marginweave.schemas.columns import NumberColumn
 from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.encode.codes import encode_table
-from marginweave.tasks.preprocess.clean import clean_table
-
-_MOST_VALUES = 25
+from marginweave.tasks.evaluate.intervals import record_interval
+from marginweave.tasks.publish.cautions import reader_warnings
+from marginweave.tasks.publish.distributions import distributions
+from marginweave.tasks.publish.figures import (
+    association_figure,
+    distribution_figure,
+    error_figure,
+    worst_marginals_figure,
+)
+from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.publish.templates import render
+from marginweave.tasks.publish.wording import paid_words
 
 
 def render_report(
-    statement: dict[str, Any],
-    aggregates: Aggregates,
-    synthetic: pa.Table,
-    evaluation: dict[str, Any],
-    warnings: tuple[str, ...],
+    published: PublishedRelease,
+    codes: Sequence[NDArray[np.unsignedinteger]],
+    evaluation: Mapping[str, Any],
+    internal: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page as HTML text. DP: post-processing of released counts and records."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    template = files("marginweave.tasks.publish").joinpath("report.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(
+    """The page as HTML text, the same for the same release.
+
+    Args:
+        published: The release.
+        codes: Codes of its synthetic records (`record_codes`).
+        evaluation: The content of its evaluation.json; a section whose key is not there is left out.
+        internal: The comparison with the sensitive table, for the page's internal twin alone, which says so everywhere.
+
+    Returns:
+        HTML. DP: post-processing of released counts and records; with `internal` none.
+    """
+    configuration, aggregates, statement = published.configuration, published.aggregates, published.statement
+    made = len(codes[0])
+    scale = aggregates.record_count / made if made else 1.0
+    columns = distributions(published, codes, scale)
+    inside = record_interval(aggregates)
+    return render(
+        "report.html.j2",
         statement=statement,
         evaluation=evaluation,
-        warnings=warnings,
+        internal=internal,
+        paid=paid_words(evaluation),
+        warnings=reader_warnings(configuration, aggregates, statement),
+        whose=_whose(configuration),
+        guess=_guess(configuration),
+        observer=math.ceil(100 * statement["observer"] - 1e-9),
+        shares=_shares(statement["mechanisms"]),
         record_count=aggregates.record_count,
         record_deviation=aggregates.record_deviation,
-        records=synthetic.num_rows,
-        combinations=[(level.length, len(level)) for level in aggregates.levels],
-        columns=_columns(aggregates, synthetic, Configuration.from_canonical(statement["configuration"])),
+        record_interval=inside,
+        records=made,
+        scale=scale,
+        combinations=[len(level) for level in aggregates.levels],
+        marginals=_marginals_by_length(statement),
+        private_columns=configuration.private_columns,
+        columns=[(c, Markup(distribution_figure(c, f"column-{j}"))) for j, c in enumerate(columns)],  # noqa: S704
+        figures=_quality_figures(evaluation, "quality", "Released counts"),
+        internal_figures=_quality_figures(internal or {}, "internal", "Sensitive table"),
     )
 
 
-def _columns(aggregates: Aggregates, synthetic: pa.Table, configuration: Configuration) -> list[dict[str, Any]]:
-    """For each column its values with the reported and the synthetic count, in declared order."""
-    encoded = encode_table(clean_table(synthetic, configuration), configuration)
-    first = aggregates.levels[0]
-    columns = []
-    for j, (name, labels) in enumerate(zip(aggregates.domain.names, aggregates.domain.labels, strict=True)):
-        reported = np.zeros(len(labels), np.int64)
-        rows = first.columns[:, 0] == j
-        reported[first.values[rows, 0]] = first.counts[rows]
-        position = {label: i for i, label in enumerate(encoded.labels[j])}
-        made = np.bincount(encoded.codes[j], minlength=len(encoded.labels[j]) + 1)
-        counts = [int(made[position[label]]) if label in position else 0 for label in labels]
-        largest = max([1, *reported.tolist(), *counts])
-        values = [
-            {
-                "label": label,
-                "reported": int(r),
-                "synthetic": s,
-                "wide": 100 * int(r) / largest,
-                "made": 100 * s / largest,
-            }
-            for label, r, s in zip(labels, reported.tolist(), counts, strict=True)
+def _quality_figures(evaluation: Mapping[str, Any], name: str, reference: str) -> dict[str, Any]:
+    """The figures of what an evaluation has, by section."""
+    figures: dict[str, Any] = {}
+    if any(bucket["proportional_error"] is not None for bucket in evaluation.get("by_count", ())):
+        figures["errors"] = Markup(error_figure(evaluation["by_count"], f"{name}-errors"))  # noqa: S704 - escaped by the XML writer
+    if evaluation.get("marginals"):
+        figures["worst"] = Markup(worst_marginals_figure(evaluation["marginals"], f"{name}-worst"))  # noqa: S704
+    if evaluation.get("association"):
+        measure = evaluation["association"]["cramers_v"]
+        figures["association"] = [
+            (title, Markup(association_figure(measure["names"], measure[side], title, f"{name}-{side}")))  # noqa: S704
+            for side, title in (("synthetic", "Synthetic records"), ("reference", reference))
         ]
-        columns.append(
-            {
-                "name": name,
-                "kind": "number" if isinstance(configuration.columns[name], NumberColumn) else "category",
-                "values": values[:_MOST_VALUES],
-                "more": max(0, len(values) - _MOST_VALUES),
-                "missing": int(made[-1]),
-            }
-        )
-    return columns
+    return figures
+
+
+def _marginals_by_length(statement: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """How many marginals of each length were measured, with how many cells and how much noise."""
+    lengths: dict[int, list[Mapping[str, Any]]] = {}
+    for marginal in statement.get("marginals", ()):
+        lengths.setdefault(len(marginal["attributes"]), []).append(marginal)
+    return [
+        {
+            "length": length,
+            "measured": len(found),
+            "cells": sum(m["cells"] for m in found),
+            "least": min(m["deviation"] for m in found),
+            "most": max(m["deviation"] for m in found),
+        }
+        for length, found in sorted(lengths.items())
+    ]
+
+
+def _shares(mechanisms: Sequence[Mapping[str, Any]]) -> list[float] | None:
+    """Each draw's share of mu², or of plain epsilon where all are charged in that; None where both are charged."""
+    charged = [[float(row[key]) for row in mechanisms] for key in ("mu2", "plain_epsilon")]
+    charged = [amounts for amounts in charged if sum(amounts) > 0]
+    if len(charged) != 1:
+        return None
+    return [amount / sum(charged[0]) for amount in charged[0]]
+
+
+def _whose(configuration: Configuration) -> str:
+    """What is protected, for a reader."""
+    added = configuration.privacy.neighbors == "add-remove"
+    hidden = "hidden is whether it is there at all" if added else "hidden is what stands in it, not that it is there"
+    if configuration.privacy.subject is None:
+        return f"One row of the table: {hidden}. A person with several rows is protected less."
+    return f"One {configuration.privacy.unit_words}: {hidden}."
+
+
+def _guess(configuration: Configuration) -> str:
+    """What such an observer tries to find out."""
+    if configuration.privacy.neighbors == "add-remove":
+        return "an observer's best guess whether a person is in the data"
+    return "an observer's best guess which of two given records a person has in the data"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
+from dataclasses import asdict
 from typing import Any
 
 from scipy.special import ndtr
@@ -10,13 +12,26 @@ from scipy.special import ndtr
 from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.aggregate.cliques import discovery, scoring
+from marginweave.tasks.budget.mechanisms import error_deviation, error_sensitivity
+from marginweave.tasks.budget.planned import EVALUATION
+from marginweave.tasks.budget.resize import functional_parameters
+from marginweave.tasks.publish.wording import Bounds, preparation_words, unit_assumption
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
-    "One row is one person, as `unit` says; a person with several rows is protected less.",
     "The operating system's generator is unpredictable, and the machine, the ledger and the private folders are the curator's.",
     "Budgets of later releases are not chosen from the noisy results of earlier ones.",
     "Everybody who may see several releases about the same people is told the account's total, not this release alone.",
+)
+COMPOSED = "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta"
+LAPLACE = (
+    "The draws of Laplace noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
+    "differential privacy, are converted at delta; both are added"
+)
+AMPLIFIED = (
+    "The draws together are differentially private towards the sampled table, by Gaussian differential privacy; the sampling "
+    "makes that (epsilon, delta) towards the data"
 )
 DATA_DEPENDENT_STOPS = (
     "A run that stops before its first draw (a broken contract or suite, an unreadable source) tells its operator so.",
@@ -30,66 +45,73 @@ def privacy_statement(
     aggregates: Aggregates,
     account: dict[str, Any],
     release: dict[str, Any],
+    bounds: Bounds,
 ) -> dict[str, Any]:
     """The content of privacy.json.
 
-    `guarantee` is the planned one, by which the release was admitted. `observer` is the largest probability that a best
-    guess whether one person is in the data is right: Phi(mu / 2) for Gaussian differential privacy (Dong, Roth, Su 2022,
-    section 2), plus delta_threshold for what the discovery of private values may add.
+    `guarantee` is the planned one, by which the release was admitted; `mu` and `rho` are null where it is known as (epsilon,
+    delta) alone. `observer` is the largest probability that a best guess whether one person is in the data is right:
+    Phi(mu / 2) for Gaussian differential privacy (Dong, Roth, Su 2022, section 2), plus delta_threshold for what the
+    discovery of private values may add; (e^epsilon + delta)/(1 + e^epsilon) for (epsilon, delta) alone. `bounds` are the
+    released ones of columns with private bounds. `on_the_sampled_table` is the functional
+    (epsilon, delta) of an amplified resize, which the noise of its draws adds up to; null without one. `returned` of
+    `release` names planned draws that were not made.
     """
     privacy = configuration.privacy
-    cost = plan.cost
+    amplified = configuration.resize is not None and configuration.resize.amplify
+    in_plain = bool(plan.cost.plain)
+    facts = dict(release)
+    returned = facts.pop("returned", ())
+    mu = None if in_plain else math.sqrt(plan.cost.mu2)
     return {
         "format": 1,
-        **release,
+        **facts,
         "guarantee": {
-            "unit": privacy.unit,
+            "unit": privacy.unit_words,
             "neighbors": privacy.neighbors,
             "epsilon": privacy.epsilon,
             "delta": privacy.delta,
             "epsilon_of_the_draws": plan.spent_epsilon,
-            "mu": math.sqrt(cost.mu2),
-            "rho": float(cost.rho),
+            "on_the_sampled_table": _functional(configuration),
+            "mu": mu,
+            "rho": None if in_plain else float(plan.cost.rho),
             "delta_threshold": plan.delta_threshold,
             "accountant": privacy.accountant,
         },
-        "observer": min(1.0, float(ndtr(math.sqrt(cost.mu2) / 2)) + plan.delta_threshold),
-        "mechanisms": _mechanisms(plan, aggregates),
-        "composition": "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta",
-        "assumptions": [*ASSUMPTIONS, *_private_domains(configuration)],
+        "observer": _observer(plan, mu),
+        "preparation": preparation_words(configuration, bounds),
+        "bounds": {name: list(pair) for name, pair in bounds.items()},
+        "mechanisms": _mechanisms(configuration, plan, aggregates, returned),
+        "composition": AMPLIFIED if amplified else LAPLACE if in_plain else COMPOSED,
+        "assumptions": [
+            unit_assumption(configuration),
+            *ASSUMPTIONS,
+            *_private_domains(configuration),
+            *_stated_facts(configuration),
+        ],
         "not_covered": list(DATA_DEPENDENT_STOPS),
         "account": account,
         "domain": {
             name: list(labels) for name, labels in zip(aggregates.domain.names, aggregates.domain.labels, strict=True)
         },
-        "noise": [
-            {
-                "length": noise.length,
-                "contribution_bound": noise.contribution_bound,
-                "deviation": noise.deviation,
-                "threshold": noise.threshold,
-                "private_threshold": noise.private_threshold,
-                "candidates": noise.candidates,
-            }
-            for noise in aggregates.noise
-        ],
+        "noise": [asdict(noise) for noise in aggregates.noise] if configuration.marginals is None else [],
         "configuration": configuration.canonical(),
     }
 
 
-def warnings(configuration: Configuration, aggregates: Aggregates) -> tuple[str, ...]:
-    """What a reader of the release has to know beyond the numbers; from public and released facts only."""
-    found = []
-    epsilon, delta, count = configuration.privacy.epsilon, configuration.privacy.delta, aggregates.record_count
-    if epsilon > 5:
-        found.append(f"epsilon ({epsilon:g}) is above 5: the formal protection of a person is weak.")
-    if count > 1 and delta > count**-1.5:
-        found.append(f"delta ({delta:g}) is large for about {count} records; 1/n^1.5 would be {count**-1.5:.1e}.")
-    if configuration.privacy.neighbors == "replace-one":
-        found.append("Under replace-one the number of records itself is not protected; it carries noise all the same.")
-    if not any(len(level) for level in aggregates.levels):
-        found.append("No combination was released: the noise is larger than the table.")
-    return tuple(found)
+def _functional(configuration: Configuration) -> dict[str, float] | None:
+    privacy, resize = configuration.privacy, configuration.resize
+    if resize is None or not resize.amplify:
+        return None
+    formula = resize.formula or "tight"
+    epsilon, delta = functional_parameters(privacy.epsilon, privacy.delta, resize.copies, resize.rate, formula)
+    return {"epsilon": epsilon, "delta": delta}
+
+
+def _observer(plan: BudgetPlan, mu: float | None) -> float:
+    if mu is not None:
+        return min(1.0, float(ndtr(mu / 2)) + plan.delta_threshold)
+    return min(1.0, (1 + plan.delta * math.exp(-plan.epsilon)) / (1 + math.exp(-plan.epsilon)))
 
 
 def _private_domains(configuration: Configuration) -> list[str]:
@@ -98,16 +120,52 @@ def _private_domains(configuration: Configuration) -> list[str]:
     ]
 
 
-def _mechanisms(plan: BudgetPlan, aggregates: Aggregates) -> list[dict[str, Any]]:
+def _stated_facts(configuration: Configuration) -> list[str]:
+    """Where each column's facts are published, by the steward's word; a draft's private line keeps its kind and form."""
+    stated = []
+    for name, column in configuration.columns.items():
+        if column.public is not None:
+            stated.append(f"What the configuration says of column {name!r} is public knowledge: {column.public}.")
+        elif column.confirm:
+            stated.append(
+                f"Kind and form of column {name!r} were drafted from the data and are taken for public knowledge."
+            )
+    return stated
+
+
+def _mechanisms(
+    configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, returned: Collection[str]
+) -> list[dict[str, Any]]:
+    """The planned draws; one that was not made is `returned`, its share given back to the account.
+
+    The deviation of every marginal stands in `marginals`, as one draw has many. `sigma` of
+    `selection` is that of a score, in records, on a grid of `step` records; `threshold` of `values` the least noisy count of
+    a released value. `sensitivity` of `evaluation` is how far a unit moves the mean count error, in records.
+    """
     rows = []
     for draw in plan.draws:
-        row: dict[str, Any] = {"draw": draw.name, "mechanism": draw.mechanism, "length": draw.length}
-        if draw.mechanism == "exponential":
+        state = "returned" if draw.name in returned else "drawn"
+        row: dict[str, Any] = {
+            "draw": draw.name,
+            "mechanism": draw.mechanism,
+            "length": draw.length,
+            "state": state,
+        }
+        if draw.mechanism in ("exponential", "discrete-laplace"):
             row["epsilon"] = draw.parameter
         else:
             row["noise_multiplier"] = draw.parameter
+        if draw.name == EVALUATION:
+            row["sensitivity"] = error_sensitivity(configuration.stability)
+            row["sigma"] = float(error_deviation(draw.parameter, configuration.stability))
+        elif draw.mechanism == "rounded-gaussian" and configuration.marginals is None:
             levels = aggregates.noise
             row["sigma"] = aggregates.record_deviation if not draw.length else levels[draw.length - 1].deviation
-        row |= {"mu2": str(draw.cost.mu2), "rho": str(draw.cost.rho), "delta": str(draw.cost.delta)}
-        rows.append(row)
+        elif draw.name == "values":
+            deviation, row["threshold"] = discovery(configuration, plan)
+            row["sigma"] = float(deviation)
+        elif draw.name == "selection":
+            grid = scoring(configuration, plan)
+            row["sigma"], row["step"] = grid.score_deviation, 1 / grid.steps
+        rows.append(row | draw.cost.texts)
     return rows

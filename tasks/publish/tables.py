@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.evaluate.intervals import Intervals, count_interval
 
 _ROW_GROUP = 1 << 16
 
 
-def counts_table(aggregates: Aggregates) -> pa.Table:
-    """Released combinations, one a row: `length`, `count`, then `column_i`, `value_i` for i = 1 … R.
+def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals]) -> pa.Table:
+    """Released combinations, one a row: `length`, `count`, `deviation`, `low`, `high`, then `column_i`, `value_i`, i = 1 … R.
 
     The row of length 0 is the empty combination: its count is the protected number of records. `deviation` is the standard
-    deviation of the noise that was added, before the counts were made consistent. Positions beyond the length are null.
+    deviation of the noise that was added, before the counts were made consistent; from marginals, of the cell that a
+    combination was measured in. `low` and `high` are the ends of `intervals`, one for each length, aligned with its counts.
+    Positions beyond the length are null.
     """
     names = pa.array(aggregates.domain.names, pa.string())
     parts = [
-        pa.table(_rows(aggregates, names, level, noise.deviation))
-        for level, noise in zip(aggregates.levels, aggregates.noise, strict=True)
+        pa.table(_rows(aggregates, names, level, count_deviations(aggregates, level, noise), inside))
+        for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True)
     ]
     nothing = Level(
         length=0,
@@ -32,7 +37,9 @@ def counts_table(aggregates: Aggregates) -> pa.Table:
         values=np.zeros((1, 0), np.int64),
         counts=np.array([aggregates.record_count], np.int64),
     )
-    head = pa.table(_rows(aggregates, names, nothing, aggregates.record_deviation))
+    deviation = aggregates.record_deviation
+    inside = count_interval(nothing.counts, deviation)
+    head = pa.table(_rows(aggregates, names, nothing, np.array([deviation]), inside))
     return pa.concat_tables([head, *parts]).combine_chunks()
 
 
@@ -56,6 +63,13 @@ def read_counts(table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]) 
     )
 
 
+def read_intervals(table: pa.Table, lengths: int) -> tuple[Intervals, ...]:
+    """The intervals that `counts_table` wrote, of lengths 1 … `lengths`. Raises KeyError where the columns are not there."""
+    parts = [table.filter(pa.array(table.column("length").to_numpy() == k)) for k in range(1, lengths + 1)]
+    ends = [[part.column(end).to_numpy().astype(np.int64) for end in ("low", "high")] for part in parts]
+    return tuple(Intervals(low=low, high=high) for low, high in ends)
+
+
 def parquet_bytes(table: pa.Table) -> bytes:
     """A Parquet file with fixed row groups and without column statistics."""
     sink = io.BytesIO()
@@ -66,17 +80,35 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 
 def csv_bytes(table: pa.Table) -> bytes:
-    """A UTF-8 CSV file with a header; null is the empty field, the empty text is quoted."""
+    """A UTF-8 CSV file with a header; null is the empty field, the empty text is quoted.
+
+    In a table of one column null is quoted as well, and so are numbers: most readers skip an empty line.
+    """
+    if table.num_columns == 1:
+        texts = [table.column(0).cast(pa.string()).fill_null("")]
+        table = pa.table(texts, names=table.column_names)
     sink = io.BytesIO()
     pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
     return sink.getvalue()
 
 
-def _rows(aggregates: Aggregates, names: pa.Array, level: Level, deviation: float) -> dict[str, pa.Array]:
+def count_deviations(aggregates: Aggregates, level: Level, noise: LevelNoise) -> NDArray[np.float64]:
+    """Deviation of the noise of every combination; shape (n,)."""
+    deviations = np.empty(len(level))
+    for columns, rows in level.by_columns():
+        deviations[rows] = noise.deviation if aggregates.measured is None else aggregates.measured[columns]
+    return deviations
+
+
+def _rows(
+    aggregates: Aggregates, names: pa.Array, level: Level, deviations: NDArray[np.float64], intervals: Intervals
+) -> dict[str, pa.Array]:
     rows = {
         "length": pa.array(np.full(len(level), level.length), pa.int16()),
         "count": pa.array(level.counts, pa.int64()),
-        "deviation": pa.array(np.full(len(level), deviation), pa.float64()),
+        "deviation": pa.array(deviations, pa.float64()),
+        "low": pa.array(intervals.low, pa.int64()),
+        "high": pa.array(intervals.high, pa.int64()),
     }
     for i in range(aggregates.reporting_length):
         if i < level.length:

@@ -1,4 +1,4 @@
-"""Door of the stage: write `release/`, the only place from which anything may leave."""
+"""Door of the stage: write what becomes `release/`, the only place from which anything may leave."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.tasks.aggregate.payloads import unpack_aggregates
+from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.checkpoint.codecs import unpack_table
-from marginweave.tasks.checkpoint.files import replace_file
+from marginweave.tasks.checkpoint.files import at_place, replace_file
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.publish.report import render_report
-from marginweave.tasks.publish.statement import privacy_statement, warnings
+from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.publish.confidence import confidence_facts, count_intervals
+from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
+from marginweave.tasks.publish.pages import release_pages
+from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.publish.statement import privacy_statement
 from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
 from marginweave.tasks.references import DerivedReference, StageResult
 
@@ -27,19 +31,24 @@ def publish(
     account: dict[str, Any],
     release: dict[str, Any],
 ) -> dict[str, str]:
-    """Write the released files to `place` and return their names with their SHA-256.
+    """Write the files of the release to `place`, a folder of this attempt, and return their names with their SHA-256.
 
-    `parts` has the results of `normalize`, `decode` and `evaluate`; `account` what the ledger says of the dataset, `release`
-    who the release is. DP: post-processing.
+    They become `release/` once the ledger has booked them. `parts` has the results of `collect`, `normalize`, `decode` and
+    `evaluate`; `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
     """
     configuration = reference.configuration
-    aggregates = unpack_aggregates(reference.load(parts["normalize"]))
+    aggregates = released_counts(reference, parts["normalize"])
     synthetic = unpack_table(reference.load(parts["decode"]))
     evaluation = reference.load(parts["evaluate"])
-    counts = counts_table(aggregates)
-    statement = privacy_statement(configuration, plan, aggregates, account, release)
-    report = render_report(
-        statement, aggregates, synthetic, json.loads(evaluation), warnings(configuration, aggregates)
+    intervals = count_intervals(reference, aggregates, parts["collect"], parts["normalize"])
+    counts = counts_table(aggregates, intervals)
+    measured, facts = _measured(reference, parts["normalize"])
+    statement = privacy_statement(configuration, plan, aggregates, account, release, reference.released_bounds) | facts
+    statement |= confidence_facts(reference.resolved, plan, aggregates)
+    told = (json.dumps(statement, indent=2, ensure_ascii=False) + "\n").encode()
+    # As it will be read back: the pages can be made again from the release, byte for byte.
+    published = PublishedRelease(
+        configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=json.loads(told)
     )
     files = {
         "aggregates.parquet": parquet_bytes(counts),
@@ -47,9 +56,21 @@ def publish(
         "synthetic.parquet": parquet_bytes(synthetic),
         "synthetic.csv": csv_bytes(synthetic),
         "evaluation.json": evaluation,
-        "privacy.json": (json.dumps(statement, indent=2, ensure_ascii=False) + "\n").encode(),
-        "report.html": report.encode(),
+        "privacy.json": told,
+        **release_pages(published, synthetic, json.loads(evaluation)),
+        **measured,
     }
+    with at_place(place, "created"):
+        place.mkdir(exist_ok=True)
     for name, content in files.items():
         replace_file(place / name, content)
-    return {f"{place.name}/{name}": hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return {f"release/{name}": hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+def _measured(reference: DerivedReference, normalized: StageResult) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The file of the marginals as they were drawn, and what privacy.json says of them; nothing where there are none."""
+    if reference.configuration.marginals is None:
+        return {}, {}
+    marginals = unpack_marginals(reference.load(normalized))
+    table = measurements_table(marginals, reference.resolved)
+    return {"measurements.parquet": parquet_bytes(table)}, marginal_facts(marginals, reference.resolved)

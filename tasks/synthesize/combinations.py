@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ class Combinations(NamedTuple):
     """Column of each attribute, shape (attributes,)."""
     values: IntArray
     """Value of each attribute, shape (attributes,)."""
+    sets: IntArray
+    """The set of values that each attribute belongs to, or -1; attributes of one set are never released together."""
     starts: IntArray
     """Where the children of each node of length below R begin, shape (inner nodes + 1,)."""
     extensions: IntArray
@@ -34,8 +37,10 @@ class Combinations(NamedTuple):
     """Node number of each child, shape (children,)."""
 
 
-def number_combinations(aggregates: Aggregates) -> Combinations:
+def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinations:
     """Number the combinations of normalized counts and link each to its extensions.
+
+    `sets` has for each column the set that it is a value of, or -1.
 
     DP: post-processing.
 
@@ -67,6 +72,7 @@ def number_combinations(aggregates: Aggregates) -> Combinations:
         counts=np.concatenate([[aggregates.record_count], *(level.counts for level in levels)]),
         columns=first.columns[:, 0].copy(),
         values=first.values[:, 0].copy(),
+        sets=np.asarray(sets, np.int64)[first.columns[:, 0]],
         starts=np.searchsorted(parents[order], np.arange(offset + 1)),
         extensions=extensions[order],
         children=children[order],

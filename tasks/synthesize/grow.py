@@ -29,6 +29,19 @@ class Rules(NamedTuple):
     """How many of the largest counts per attribute the percentile can need; at least 1."""
 
 
+class Prohibitions(NamedTuple):
+    """Combinations of attributes that no record may hold, as a table of rules and a list of the rules of each attribute."""
+
+    starts: IntArray
+    """Where the attributes of each rule begin in `members`, shape (rules + 1,)."""
+    members: IntArray
+    """Attributes of the rules."""
+    of_attribute: IntArray
+    """Where the rules of each attribute begin in `rules`, shape (attributes + 1,)."""
+    rules: IntArray
+    """Numbers of rules."""
+
+
 class State(NamedTuple):
     """Working memory: what is left of the counts, and the record being grown."""
 
@@ -54,6 +67,19 @@ class State(NamedTuple):
     """Attributes that may still be released together with the record."""
     weights: IntArray
     """Weight of each candidate."""
+    banned: IntArray
+    """For each attribute, the number of the last record in which it would have completed a forbidden combination."""
+    number: IntArray
+    """Number of the record being grown, from 1; shape (1,)."""
+    prohibitions: Prohibitions
+    held: NDArray[np.bool_]
+    """For each set, whether the record has drawn a value of it, present or absent."""
+    holding: NDArray[np.bool_]
+    """Which sets each member has a value of, shape (members, sets)."""
+    without: IntArray
+    """For each set, how many members have no value of it: those that its attributes can be released with."""
+    whole: NDArray[np.bool_]
+    """Whether the record has at most one value of every set, so that its own count can be known; shape (1,)."""
 
 
 @njit(cache=True)
@@ -111,15 +137,20 @@ def _grow_record(
 ) -> int:
     """Fill one record in place; returns how many of its columns were drawn."""
     state.used[:] = False
+    state.held[:] = False
+    state.holding[0, :] = False
+    state.whole[0] = True
+    state.number[0] += 1
     state.members[0], state.lengths[0] = 0, 0
     depth, filled = rules.longest, 0
     candidates, members = _offer(combinations, rules, state, depth, 1, filled)
     while True:
         candidates = _weigh(combinations, rules, state, candidates, members, filled < depth)
-        attribute = _draw(state, candidates, rng)
+        attribute = _draw(combinations, state, candidates, rng)
         if attribute >= 0:
             record[combinations.columns[attribute]] = combinations.values[attribute]
             members = _add(combinations, rules, state, attribute, depth, members)
+            _ban(combinations, state, attribute, record)
             filled += 1
         elif depth > rules.shortest:
             depth -= 1
@@ -134,6 +165,7 @@ def _offer(
 ) -> tuple[int, int]:
     """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members."""
     state.hits[:] = 0
+    state.without[:] = 0
     state.blocked[:] = False
     candidates = 0
     for attribute in range(len(state.available)):
@@ -144,7 +176,9 @@ def _offer(
     for i in range(members):
         if state.lengths[i] < depth:
             state.members[kept], state.lengths[kept] = state.members[i], state.lengths[i]
-            _extend(combinations, rules, state, state.members[i], kept, state.lengths[i] == filled)
+            for kind in range(len(state.held)):
+                state.holding[kept, kind] = state.holding[i, kind]
+            _extend(combinations, rules, state, kept, state.lengths[i] == filled)
             kept += 1
     return candidates, kept
 
@@ -155,14 +189,18 @@ def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: i
     kept = 0
     for i in range(candidates):
         attribute = state.candidates[i]
-        if state.hits[attribute] < members or state.used[combinations.columns[attribute]]:
+        group = combinations.sets[attribute]
+        known = members if group < 0 else state.without[group]
+        if state.hits[attribute] < known or state.used[combinations.columns[attribute]]:
             continue
-        if direct:
+        if state.banned[attribute] == state.number[0]:
+            continue
+        if direct and state.whole[0] and (group < 0 or not state.held[group]):
             weight = state.direct[attribute]
         elif state.blocked[attribute]:
             continue
         else:
-            weight = int(np.floor(quantile(state.largest[attribute], members, rules.fraction) + 0.5))
+            weight = int(np.floor(quantile(state.largest[attribute], known, rules.fraction) + 0.5))
         state.candidates[kept] = attribute
         state.weights[kept] = max(weight, 0)
         kept += 1
@@ -170,13 +208,27 @@ def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: i
 
 
 @njit(cache=True)
-def _draw(state: State, candidates: int, rng: np.random.Generator) -> int:
-    """Draw a candidate by weight; -1 where none has weight."""
-    point = int(rng.random() * np.sum(state.weights[:candidates]))
+def _draw(combinations: Combinations, state: State, candidates: int, rng: np.random.Generator) -> int:
+    """Draw a candidate by weight; -1 where none has weight.
+
+    Another value of a set that the record has one of waits until nothing else is left: what was counted with the first
+    one is drawn before, so that all values of a set meet the same company.
+    """
+    total = 0
     for i in range(candidates):
-        point -= state.weights[i]
-        if point < 0:
-            return int(state.candidates[i])
+        group = combinations.sets[state.candidates[i]]
+        if group < 0 or not state.held[group]:
+            total += state.weights[i]
+    everything = total == 0
+    if everything:
+        total = int(np.sum(state.weights[:candidates]))
+    point = int(rng.random() * total)
+    for i in range(candidates):
+        group = combinations.sets[state.candidates[i]]
+        if everything or group < 0 or not state.held[group]:
+            point -= state.weights[i]
+            if point < 0:
+                return int(state.candidates[i])
     return -1
 
 
@@ -185,17 +237,40 @@ def _add(combinations: Combinations, rules: Rules, state: State, attribute: int,
     """Put an attribute into the record: new members, their candidates, and one less of everything it completes."""
     state.available[attribute] -= 1
     state.used[combinations.columns[attribute]] = True
+    group = combinations.sets[attribute]
+    if group >= 0:
+        state.whole[0] &= not state.held[group]
+        state.held[group] = True
     grown = members
     for i in range(members):
+        if group >= 0 and state.holding[i, group]:
+            continue
         node = _child(combinations, state.members[i], attribute)
         if rules.subtract:
             state.left[node] -= 1
         if state.lengths[i] + 1 < depth:
             state.members[grown], state.lengths[grown] = node, state.lengths[i] + 1
+            for kind in range(len(state.held)):
+                state.holding[grown, kind] = state.holding[i, kind] or kind == group
             # As long as direct weights matter no member is left out, and the last one is the whole record.
-            _extend(combinations, rules, state, node, grown, i == members - 1)
+            _extend(combinations, rules, state, grown, state.whole[0] and i == members - 1)
             grown += 1
     return grown
+
+
+@njit(cache=True)
+def _ban(combinations: Combinations, state: State, attribute: int, record: NDArray[np.int32]) -> None:
+    """Ban what would complete a forbidden combination: where a rule of `attribute` has all but one in the record."""
+    given = state.prohibitions
+    for place in range(given.of_attribute[attribute], given.of_attribute[attribute + 1]):
+        rule = given.rules[place]
+        lacking, absent = 0, -1
+        for i in range(given.starts[rule], given.starts[rule + 1]):
+            member = given.members[i]
+            if record[combinations.columns[member]] != combinations.values[member]:
+                lacking, absent = lacking + 1, member
+        if lacking == 1:
+            state.banned[absent] = state.number[0]
 
 
 @njit(cache=True)
@@ -207,10 +282,13 @@ def _child(combinations: Combinations, node: int, attribute: int) -> int:
 
 
 @njit(cache=True)
-def _extend(combinations: Combinations, rules: Rules, state: State, node: int, earlier: int, whole: bool) -> None:
-    """Tell each attribute that extends `node`, which has `earlier` members before it; `whole` if it is all of it."""
+def _extend(combinations: Combinations, rules: Rules, state: State, number: int, whole: bool) -> None:
+    """Tell each attribute that extends member `number`; `whole` if that is all of the record."""
+    node = state.members[number]
     for place in range(combinations.starts[node], combinations.starts[node + 1]):
         attribute = combinations.extensions[place]
+        group = combinations.sets[attribute]
+        earlier = number if group < 0 else state.without[group]
         if state.hits[attribute] != earlier:
             continue  # what it makes of an earlier member is not released
         weight = state.left[combinations.children[place]]
@@ -226,3 +304,6 @@ def _extend(combinations: Combinations, rules: Rules, state: State, node: int, e
             row[i] = row[i - 1]
             i -= 1
         row[i] = weight
+    for group in range(len(state.held)):
+        if not state.holding[number, group]:
+            state.without[group] += 1

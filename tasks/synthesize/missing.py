@@ -12,7 +12,7 @@ from marginweave.schemas.aggregates import Aggregates, IntArray, Level
 from marginweave.tasks.normalize.normalize import combination_keys, find_rows, parts_of
 
 
-def count_missing(aggregates: Aggregates, optional: Sequence[bool]) -> Aggregates:
+def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequence[int]) -> Aggregates:
     """Add the combinations that contain missing values to normalized counts.
 
     count(t, column j missing) = max(count(t) - sum_v count(t, j = v), 0), for t with and without missing values of columns
@@ -22,25 +22,36 @@ def count_missing(aggregates: Aggregates, optional: Sequence[bool]) -> Aggregate
     Args:
         aggregates: Normalized counts of lengths 1..R.
         optional: For each column whether it can be missing; of the others no missing value is counted.
+        sets: For each column the set that it is a value of, or -1; what was counted of two columns of a set together is
+            unknown, so that nothing is counted of them, missing or not.
 
     Returns:
         The same with the added combinations, a missing value being the size of its column. DP: post-processing.
     """
     none = np.zeros((1, 0), np.int64)
     lower = Level(length=0, columns=none, values=none, counts=np.array([aggregates.record_count], np.int64))
+    # a column of no set is a set of its own: no column stands twice in a combination
+    groups = np.where(np.asarray(sets) < 0, -1 - np.arange(len(sets)), sets)
     levels = []
     for level in aggregates.levels:
         cells = level
         for position in range(level.length):
             cells = _join(
-                cells, _left_over(cells, lower, position, aggregates.domain.sizes, np.array(optional, np.bool_))
+                cells, _left_over(cells, lower, position, aggregates.domain.sizes, np.array(optional, np.bool_), groups)
             )
         lower = _consistent(cells, lower, aggregates.domain.sizes)
         levels.append(lower)
     return replace(aggregates, levels=tuple(levels))
 
 
-def _left_over(cells: Level, lower: Level, position: int, sizes: tuple[int, ...], optional: NDArray[np.bool_]) -> Level:
+def _left_over(
+    cells: Level,
+    lower: Level,
+    position: int,
+    sizes: tuple[int, ...],
+    optional: NDArray[np.bool_],
+    groups: IntArray,
+) -> Level:
     """The combinations of which `position` is the last missing value: `lower` less the sum of `cells` over its values."""
     width, missing = len(sizes), np.array(sizes, np.int64)
     part_columns = np.delete(cells.columns, position, axis=1)
@@ -51,7 +62,7 @@ def _left_over(cells: Level, lower: Level, position: int, sizes: tuple[int, ...]
     explained = np.bincount(places, weights=cells.counts[known], minlength=len(lower) * width)
     rest = lower.counts[:, None] - explained.astype(np.int64).reshape(len(lower), width)
     others, column = lower.columns[:, :, None], np.arange(width)
-    fits = ((others < column).sum(axis=1) == position) & (others != column).all(axis=1)
+    fits = ((others < column).sum(axis=1) == position) & (groups[others] != groups).all(axis=1)
     last = (lower.values[:, position:] < missing[lower.columns[:, position:]]).all(axis=1, keepdims=True)
     chosen, columns = np.nonzero((rest > 0) & fits & last & optional)
     return Level(

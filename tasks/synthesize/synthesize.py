@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates
-from marginweave.schemas.configuration import SynthesisSettings
+from marginweave.schemas.attributes import most_combinations
+from marginweave.schemas.synthesis import SynthesisSettings
 from marginweave.tasks.synthesize.combinations import Combinations, number_combinations
-from marginweave.tasks.synthesize.grow import Rules, State, grow_records
+from marginweave.tasks.synthesize.complete import complete_records, prohibit
+from marginweave.tasks.synthesize.grow import Prohibitions, Rules, State, grow_records
 from marginweave.tasks.synthesize.missing import count_missing
 
 
 def synthesize_records(
-    aggregates: Aggregates, settings: SynthesisSettings, optional: Sequence[bool] | None = None
+    aggregates: Aggregates,
+    settings: SynthesisSettings,
+    optional: Sequence[bool] | None = None,
+    forbidden: Iterable[Sequence[tuple[int, int]]] = (),
+    sets: Sequence[int] | None = None,
 ) -> NDArray[np.int32]:
     """Sample records attribute by attribute, each in proportion to released counts (SDS's aggregate-seeded synthesis).
 
@@ -37,40 +44,33 @@ def synthesize_records(
         aggregates: Normalized counts of lengths 1..R.
         settings: What to make; the same settings and counts make the same records.
         optional: For each column whether it can be missing; all of them if not given.
+        forbidden: Combinations of (column, value) that no record holds, whatever is released.
+        sets: For each column the set (0, 1, …) that it is a value of, or -1, as it is if not given. Combinations of two
+            columns of one set are not counted, so they neither hinder nor weigh.
 
     Returns:
         Codes, shape (n, columns), the size of a column being its missing value. DP: post-processing.
 
     Raises:
         InputError: if the aggregates have no levels or are not normalized.
+        StageError: the forbidden combinations leave no complete record.
     """
     sizes = aggregates.domain.sizes
     scaled = _scale(aggregates, settings.scale)
     can_be_missing = (True,) * len(sizes) if optional is None else tuple(optional)
-    combinations = number_combinations(count_missing(scaled, can_be_missing) if settings.sample_missing else scaled)
-    rules = _rules(settings, scaled.record_count, aggregates.reporting_length, len(sizes))
-    state = _working_memory(combinations, rules, len(sizes))
+    set_of = (-1,) * len(sizes) if sets is None else tuple(sets)
+    counted = count_missing(scaled, can_be_missing, set_of) if settings.sample_missing else scaled
+    combinations = number_combinations(counted, set_of)
+    members = _members(set_of, aggregates.reporting_length)
+    rules = _rules(settings, scaled.record_count, aggregates.reporting_length, members)
+    never = tuple(tuple(combination) for combination in forbidden)
+    state = _working_memory(combinations, rules, set_of, members, prohibit(combinations, never))
     rng = np.random.default_rng(settings.seed)  # post-processing
     records = grow_records(combinations, rules, state, np.array(sizes, np.int32), rng)
     if settings.relax:
-        _complete(records, scaled, can_be_missing, rng)
-    shuffled: NDArray[np.int32] = records[rng.permutation(len(records))]
+        complete_records(records, scaled, can_be_missing, never, rng)
+    shuffled: NDArray[np.int32] = records[rng.permutation(len(records))][: settings.max_records]
     return shuffled
-
-
-def _complete(
-    records: NDArray[np.int32], aggregates: Aggregates, optional: Sequence[bool], rng: np.random.Generator
-) -> None:
-    """Fill what is missing where nothing can be missing, in proportion to the 1-counts (evenly where there are none)."""
-    first = aggregates.levels[0]
-    for j, size in enumerate(aggregates.domain.sizes):
-        rows = np.flatnonzero(records[:, j] == size)
-        if optional[j] or size == 0 or len(rows) == 0:
-            continue
-        mine = first.columns[:, 0] == j
-        weights = np.bincount(first.values[mine, 0], weights=first.counts[mine], minlength=size)
-        shares = weights / weights.sum() if weights.sum() > 0 else np.full(size, 1 / size)
-        records[rows, j] = rng.choice(size, len(rows), p=shares)
 
 
 def _scale(aggregates: Aggregates, scale: float) -> Aggregates:
@@ -78,40 +78,38 @@ def _scale(aggregates: Aggregates, scale: float) -> Aggregates:
     return replace(aggregates, record_count=math.ceil(aggregates.record_count * scale), levels=levels)
 
 
-def _rules(settings: SynthesisSettings, record_count: int, longest: int, width: int) -> Rules:
-    shortest = 1 if settings.relax else longest
+def _rules(settings: SynthesisSettings, record_count: int, longest: int, members: int) -> Rules:
     fraction = settings.weight_percentile / 100
     return Rules(
         longest=longest,
-        shortest=shortest,
+        shortest=1 if settings.relax else longest,
         records={"exhaust": -1, "count": record_count}.get(settings.records, settings.records),  # type: ignore[arg-type]
         subtract=settings.use_synthetic_counts,
         fraction=fraction,
-        kept=max(_ranks_needed(width, depth, fraction) for depth in range(shortest, longest + 1)),
+        kept=ranks_needed(members, fraction),
     )
 
 
-def _parts(values: int, depth: int) -> int:
-    """Number of combinations shorter than `depth` inside a record of so many values."""
-    return sum(math.comb(values, k) for k in range(depth))
+def ranks_needed(members: int, fraction: float) -> int:
+    """How many of the largest counts the percentile of at most `members` counts looks at: the more, the more there are."""
+    rank = int((members + 1 / 3) * fraction + 1 / 3)
+    return max(1, min(members - rank + 1, members))
 
 
-def _ranks_needed(width: int, depth: int, fraction: float) -> int:
-    """How many of the largest counts the percentile looks at, in records of any length from `depth` on."""
-    needed = 1
-    for values in range(depth, width):
-        number = _parts(values, depth)
-        rank = int((number + 1 / 3) * fraction + 1 / 3)
-        needed = max(needed, min(number - rank + 1, number))
-    return needed
+def _members(sets: Sequence[int], depth: int) -> int:
+    """How many combinations shorter than `depth`, with at most one column of each set, a record can have at most."""
+    together = Counter(group if group >= 0 else -1 - column for column, group in enumerate(sets))
+    return sum(most_combinations(together.values(), length) for length in range(depth))
 
 
-def _working_memory(combinations: Combinations, rules: Rules, width: int) -> State:
-    attributes, members = len(combinations.columns), _parts(width, rules.longest)
+def _working_memory(
+    combinations: Combinations, rules: Rules, sets: Sequence[int], members: int, prohibitions: Prohibitions
+) -> State:
+    attributes, kinds = len(combinations.columns), max(sets) + 1
     return State(
         left=combinations.counts.copy(),
         available=np.zeros(attributes, np.int64),
-        used=np.zeros(width, np.bool_),
+        used=np.zeros(len(sets), np.bool_),
         members=np.zeros(members, np.int64),
         lengths=np.zeros(members, np.int64),
         hits=np.zeros(attributes, np.int64),
@@ -120,4 +118,11 @@ def _working_memory(combinations: Combinations, rules: Rules, width: int) -> Sta
         largest=np.zeros((attributes, rules.kept), np.int64),
         candidates=np.zeros(attributes, np.int64),
         weights=np.zeros(attributes, np.int64),
+        banned=np.zeros(attributes, np.int64),
+        number=np.zeros(1, np.int64),
+        prohibitions=prohibitions,
+        held=np.zeros(kinds, np.bool_),
+        holding=np.zeros((members, kinds), np.bool_),
+        without=np.zeros(kinds, np.int64),
+        whole=np.ones(1, np.bool_),
     )

@@ -25,12 +25,12 @@ def validate(reference: RunReference) -> StageResult:
         import pandas as pd
 
         configuration = reference.configuration
-        source = load_source(reference.source)
+        source = load_source(reference.source, configuration.source)
         if reference.ledger.source_digest(source.chunks()) != reference.manifest.source_digest:
             raise InputError("validate: the source was changed since the run began")
-        raw = source.table(configuration.names)
+        raw = source.table(configuration.source_names)
         frame = raw.to_pandas(types_mapper=pd.ArrowDtype)
-        check_contract(input_schema(configuration), frame, "validate")
+        check_contract(input_schema(configuration), frame[list(configuration.names)], "validate")
         suite = reference.suites[0]
         if suite is not None:
             broken = [result for result in check_suite(suite, frame, raw_input=True) if not result.success]

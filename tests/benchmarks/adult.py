@@ -24,7 +24,7 @@ from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribut
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
 from marginweave.tasks.aggregate.released import collect
-from marginweave.tasks.budget.mechanisms import add_noise, deviation, select_percentile
+from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
 from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
@@ -56,21 +56,21 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
         held = contributions(table.codes, candidates)
         cap = len(list(itertools.combinations(table.codes, k)))
         bound = select_percentile(
-            contribution_histogram(held, cap), 99.0, plan.draw(f"percentile-{k}").parameter, "add-remove"
+            contribution_histogram(held, cap), 99.0, plan.draw(f"percentile-{k}").parameter, configuration.stability
         )
         mechanism = plan_level(
             configuration,
             candidates=candidates,
             survivors_before=len(levels[-1]) if levels else 0,
             contribution_bound=bound,
-            deviation=deviation(plan.draw(f"level-{k}").parameter, bound, "add-remove"),
+            deviation=deviation(plan.draw(f"level-{k}").parameter, bound, configuration.stability),
             delta_threshold=plan.delta_threshold,
         )
         words = KeyedBits(key=os.urandom(32), purpose=f"level-{k}")
         levels.append(draw_level(bounded_counts(table.codes, candidates, held, bound, words), candidates, mechanism))
         noises.append(level_noise(mechanism, candidates))
         candidates = CandidateSet.above(levels[-1], table.sizes)
-    sd = deviation(plan.draw("count").parameter, 1, "add-remove")
+    sd = count_deviation(plan.draw("count").parameter, configuration.stability)
     count = int(add_noise(np.array([table.records], np.int64), sd)[0])
     return collect(configuration.names, table.labels, count, float(sd), levels, noises)
 
@@ -100,7 +100,7 @@ def measured(name: str, work: Callable[[], T], unit: float | None) -> tuple[T, f
 def main() -> None:
     """Print the table."""
     configuration = adult_configuration()
-    raw = load_source(str(DATA / "adult" / "adult_cat.csv")).table(configuration.names)
+    raw = load_source(str(DATA / "adult" / "adult_cat.csv"), configuration.source).table(configuration.names)
     table = encode_table(clean_table(raw, configuration), configuration)
     _, unit = measured("yardstick: 364 triples", lambda: yardstick(table), None)
     aggregates, _ = measured("aggregate", lambda: aggregate(table, configuration), unit)

@@ -18,26 +18,16 @@ from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
-from marginweave.schemas.ledger import Account, Event, EventKind
+from marginweave.schemas.ledger import Event, EventKind
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.ledger.books import release_body
 from marginweave.tasks.budget.ledger.core import now
+from tests.support.releases import ACCOUNT, gaussian, reserve_release, small_plan
 
 REPEATS = 30
 NAMES = ("count", *(f"{what}-{k}" for k in (1, 2, 3) for what in ("percentile", "level")))
-COST = Cost(mu2=amount(1e-6), rho=amount(5e-7), delta=amount(0.0))
-PLAN = BudgetPlan(
-    epsilon=0.001,
-    delta=1e-12,
-    neighbors="add-remove",
-    accountant="gdp",
-    delta_threshold=0.0,
-    spent_epsilon=0.001,
-    draws=tuple(
-        PlannedDraw(name=name, mechanism="rounded-gaussian", length=1, parameter=10.0, cost=COST) for name in NAMES
-    ),
-)
+COST = gaussian(1e-6)
+PLAN = small_plan(NAMES, cost=COST, epsilon=0.02, delta=1e-12)
 
 
 def milliseconds(work: Callable[[], object]) -> float:
@@ -53,7 +43,12 @@ def fill(ledger: Ledger, releases: int) -> None:
     with ledger._writing() as journal:
         for number in range(releases):
             first = Event(
-                kind=EventKind.RESERVED, actor="a", created=now(), account="d", release=f"old-{number}", body=body
+                kind=EventKind.RESERVED,
+                actor="a",
+                created=now(),
+                account=ACCOUNT.dataset,
+                release=f"old-{number}",
+                body=body,
             )
             journal.append(first)
             for name in NAMES:
@@ -67,8 +62,7 @@ def fill(ledger: Ledger, releases: int) -> None:
 
 def one_release(ledger: Ledger, name: str) -> tuple[float, float, float]:
     """Reserve, begin and commit one draw of a fresh release."""
-    request = {"plan": PLAN, "plan_digest": "p", "source_digest": "s", "unit": "row", "actor": "a"}
-    reserve = milliseconds(lambda: ledger.reserve(dataset="d", release_id=name, run=name, **request))  # type: ignore[arg-type]
+    reserve = milliseconds(lambda: reserve_release(ledger, PLAN, name))
     ledger.take_lease(name, "l")
     begin = milliseconds(lambda: ledger.begin_draw(name, "count", "l"))
     commit = milliseconds(lambda: ledger.commit_draw(name, "count", "l", "00" * 32, tainted=False))
@@ -87,14 +81,12 @@ def measure(folder: Path, releases: int) -> None:
     """One line of the table."""
     location = folder / str(releases) / "ledger.sqlite"
     made = Ledger.create(location, environment={})
-    made.open_account(
-        Account(dataset="d", epsilon=Decimal(100), delta=Decimal("1e-5"), unit="row", neighbors="add-remove"), actor="a"
-    )
+    made.open_account(replace(ACCOUNT, epsilon=Decimal(100), delta=Decimal("1e-5")), actor="a")
     fill(made, releases)
     rows = made.verify()
     opening = milliseconds(lambda: Ledger.open(location, environment={}))
     ledger = Ledger.open(location, environment={})
-    first = milliseconds(lambda: ledger.account_total("d"))
+    first = milliseconds(lambda: ledger.account_total(ACCOUNT.dataset))
     times, bare = [], []
     with closing(bare_database(folder)) as connection:
         for number in range(REPEATS):  # in turn, so that both meet the same disk

@@ -45,7 +45,7 @@ def test_files_can_be_read(path: Path) -> None:
     assert not imported & {"pickle", "joblib", "random"}
 
 
-@pytest.mark.parametrize("path", [p for p in PRODUCT if p.parts[-2] == "schemas"], ids=relative)
+@pytest.mark.parametrize("path", [p for p in PRODUCT if p.is_relative_to(REPOSITORY / "schemas")], ids=relative)
 def test_schemas_import_nothing_of_ours_but_schemas(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("marginweave"):

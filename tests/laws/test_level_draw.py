@@ -20,6 +20,7 @@ from scipy.special import ndtr
 from scipy.stats import beta
 
 from marginweave.schemas.aggregates import Level
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contributions
 from marginweave.tasks.aggregate.candidates import CandidateSet
@@ -200,7 +201,7 @@ def test_empty_pairs_of_survivors_survive_as_the_tail_says(
     )
     below = surviving_values(sizes)
     candidates = CandidateSet.above(below, sizes)
-    sd = deviation(multiplier, bound, neighbors)
+    sd = deviation(multiplier, bound, Stability(records=1, neighbors=neighbors))
     mechanism = planned(config, candidates, bound, sd, survivors=len(below))
     real = multiplier * math.sqrt(bound * (2 if neighbors == "replace-one" else 1))
     assert mechanism.private_threshold == 0

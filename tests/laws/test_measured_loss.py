@@ -64,7 +64,7 @@ def total_scores(config: Configuration, table: EncodedTable) -> np.ndarray:
         candidates = Pinned(length=length, sizes=DOMAINS)
         bound = math.comb(3, length)
         multiplier = plan_budget(config).draw(f"level-{length}").parameter
-        sd = deviation(multiplier, bound, config.privacy.neighbors)
+        sd = deviation(multiplier, bound, config.stability)
         # No threshold: what is not published would be a loss of power, not of privacy.
         mechanism = replace(planned(config, candidates, bound, sd), threshold=-(10**6))
         counts = bounded(table, candidates, bound)

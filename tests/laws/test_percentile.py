@@ -11,12 +11,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.budget import mechanisms
 from marginweave.tasks.budget.mechanisms import select_percentile
 from marginweave.tasks.budget.percentile import percentile_fraction, rank_scores, score_sensitivity
 
-RELATIONS = ("add-remove", "replace-one")
+UNITS = [
+    Stability(records=records, neighbors=neighbors)
+    for records in (1, 2, 3)
+    for neighbors in ("add-remove", "replace-one")
+]
 # 990 records with 1 combination, 9 with 3, one with 4; the neighbor has one more with 3
 WORST_PAIR = np.array([0, 990, 0, 9, 1]), np.array([0, 990, 0, 10, 1])
 
@@ -28,47 +33,55 @@ def histograms(cap: int, records: int) -> Iterator[np.ndarray]:
             yield np.bincount(np.array(values, np.int64), minlength=cap + 1).astype(np.int64)
 
 
-def neighbors_of(histogram: np.ndarray, relation: str) -> Iterator[np.ndarray]:
-    """One record more, or one record with another number of combinations."""
-    step = np.eye(len(histogram), dtype=np.int64)
-    for v in range(len(histogram)):
-        if relation == "add-remove":
-            yield histogram + step[v]
-        elif histogram[v]:
-            yield from (histogram - step[v] + step[w] for w in range(len(histogram)) if w != v)
+def multisets(cap: int, most: int) -> list[np.ndarray]:
+    """Every multiset of 0 … `most` records, as a histogram."""
+    return list(histograms(cap, most))
 
 
-def log_pmf(histogram: np.ndarray, percentile: float, epsilon: float, relation: str) -> np.ndarray:
+def neighbors_of(histogram: np.ndarray, unit: Stability) -> Iterator[np.ndarray]:
+    """Up to theta records more, or up to theta records with as many others or fewer in their place."""
+    moved = multisets(len(histogram) - 1, unit.records)
+    for added in moved:
+        if unit.neighbors == "add-remove":
+            yield histogram + added
+        else:
+            yield from (histogram - taken + added for taken in moved if (taken <= histogram).all())
+
+
+def log_pmf(histogram: np.ndarray, percentile: float, epsilon: float, unit: Stability) -> np.ndarray:
     """ln of the exponential mechanism's exact probabilities."""
-    exponent = epsilon * rank_scores(histogram, percentile) / (2 * score_sensitivity(percentile, relation))
+    exponent = epsilon * rank_scores(histogram, percentile) / (2 * score_sensitivity(percentile, unit))
     exponent = exponent - exponent.max()
     return exponent - math.log(np.exp(exponent).sum())
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("unit", UNITS, ids=str)
 @pytest.mark.parametrize("percentile", [50, 90, 99, 2.5])
-def test_choice_is_private_on_all_small_tables(relation: str, percentile: float) -> None:
-    """Up to 5 records, caps 2 and 3: the largest log-ratio is at most epsilon, and the score's sensitivity is attained."""
+def test_choice_is_private_on_all_small_tables(unit: Stability, percentile: float) -> None:
+    """Up to 6 records, caps 2 and 3, theta 1 to 3: log-ratios are at most epsilon, and the score's sensitivity is attained.
+
+    With the sensitivity of one record the subjects of several exceed epsilon.
+    """
     widest, moved = 0.0, 0
-    for histogram in (*histograms(2, 5), *histograms(3, 5)):
-        ours = log_pmf(histogram, percentile, 2.0, relation)
+    for histogram in (*histograms(2, 6), *histograms(3, 5 - unit.records)):
+        ours = log_pmf(histogram, percentile, 2.0, unit)
         scores = rank_scores(histogram, percentile)
-        for other in neighbors_of(histogram, relation):
-            widest = max(widest, float(np.abs(log_pmf(other, percentile, 2.0, relation) - ours).max()))
+        for other in neighbors_of(histogram, unit):
+            widest = max(widest, float(np.abs(log_pmf(other, percentile, 2.0, unit) - ours).max()))
             moved = max(moved, int(np.abs(rank_scores(other, percentile) - scores).max()))
     assert widest <= 2.0 * (1 + 1e-12)
-    assert moved == score_sensitivity(percentile, relation)
+    assert moved == score_sensitivity(percentile, unit)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_score_sensitivity_holds_on_large_tables(relation: str) -> None:
+@pytest.mark.parametrize("unit", UNITS[:2], ids=str)
+def test_score_sensitivity_holds_on_large_tables(unit: Stability) -> None:
     """Random tables of about 1000 records with up to 12 combinations: no score moves by more than its sensitivity."""
     rng = np.random.default_rng(3)
     for _ in range(40):
         histogram = rng.multinomial(rng.integers(900, 1100), rng.dirichlet(np.full(13, 0.2))).astype(np.int64)
-        for other in neighbors_of(histogram, relation):
+        for other in neighbors_of(histogram, unit):
             moved = np.abs(rank_scores(other, 99) - rank_scores(histogram, 99)).max()
-            assert moved <= score_sensitivity(99, relation) <= percentile_fraction(99).denominator
+            assert moved <= score_sensitivity(99, unit) <= percentile_fraction(99).denominator
 
 
 @pytest.mark.parametrize("percentile", [50, 90, 99])
@@ -86,8 +99,9 @@ def test_best_score_is_a_quantile(percentile: float) -> None:
 
 def test_sensitivity_is_at_most_one_record() -> None:
     """max(q, 1 - q) under add-remove and 1 under replace-one, in units of 1/b."""
-    assert [score_sensitivity(p, "add-remove") for p in (99, 50, 2.5)] == [99, 1, 39]
-    assert [score_sensitivity(p, "replace-one") for p in (99, 50, 2.5)] == [100, 2, 40]
+    assert [score_sensitivity(p, UNITS[0]) for p in (99, 50, 2.5)] == [99, 1, 39]
+    assert [score_sensitivity(p, UNITS[1]) for p in (99, 50, 2.5)] == [100, 2, 40]
+    assert [score_sensitivity(99, unit) for unit in UNITS] == [99, 100, 198, 200, 297, 300]
     assert str(percentile_fraction(99.9)) == "999/1000"
 
 
@@ -130,16 +144,16 @@ def test_known_bad_pair_of_the_reference_stays_within_epsilon() -> None:
     theirs = [permute_and_flip_log_pmf(sds_scores(h, 99), 0.5) for h in WORST_PAIR]
     assert np.abs(theirs[1] - theirs[0])[1:].max() == pytest.approx(3.15, abs=0.01)
     assert np.abs(rank_scores(after, 99) - rank_scores(before, 99)).max() <= 99
-    ours = [log_pmf(h, 99, 0.5, "add-remove") for h in WORST_PAIR]
+    ours = [log_pmf(h, 99, 0.5, UNITS[0]) for h in WORST_PAIR]
     assert np.abs(ours[1] - ours[0]).max() <= 0.5
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_drawn_choices_follow_the_exponential_mechanism(relation: str) -> None:
+@pytest.mark.parametrize("unit", UNITS[:4], ids=str)
+def test_drawn_choices_follow_the_exponential_mechanism(unit: Stability) -> None:
     """Chi-square of 1500 choices against the exact probabilities: false alarm 1e-6."""
     histogram = np.array([3, 40, 30, 20, 6, 1])
-    expected = np.exp(log_pmf(histogram, 90, 0.1, relation))
-    chosen = [select_percentile(histogram, 90, 0.1, relation) for _ in range(1500)]
+    expected = np.exp(log_pmf(histogram, 90, 0.1, unit))
+    chosen = [select_percentile(histogram, 90, 0.1, unit) for _ in range(1500)]
     assert min(expected) * 1500 > 20
     observed = np.bincount(chosen, minlength=6)[1:]
     assert stats.chisquare(observed, expected * 1500).pvalue > 1e-6
@@ -147,8 +161,8 @@ def test_drawn_choices_follow_the_exponential_mechanism(relation: str) -> None:
 
 def test_a_large_epsilon_finds_the_percentile() -> None:
     """With epsilon 1000 the choice is the exact percentile; a wrong one has probability below 1e-40."""
-    assert select_percentile(np.array([0, 10, 20, 60, 9, 1]), 85, 1000.0, "add-remove") == 3
-    assert select_percentile(np.array([0, 10, 20, 60, 9, 1]), 99.9, 1000.0, "add-remove") == 5
+    assert select_percentile(np.array([0, 10, 20, 60, 9, 1]), 85, 1000.0, UNITS[0]) == 3
+    assert select_percentile(np.array([0, 10, 20, 60, 9, 1]), 99.9, 1000.0, UNITS[0]) == 5
 
 
 def test_a_loss_above_the_plan_stops_before_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,4 +170,4 @@ def test_a_loss_above_the_plan_stops_before_the_draw(monkeypatch: pytest.MonkeyP
     smaller = mechanisms._noisy_max(0.9 * 2 * 99 / 0.5)
     monkeypatch.setattr(mechanisms, "_noisy_max", lambda _: smaller)
     with pytest.raises(StageError, match="above the planned one"):
-        select_percentile(WORST_PAIR[0], 99, 0.5, "add-remove")
+        select_percentile(WORST_PAIR[0], 99, 0.5, UNITS[0])

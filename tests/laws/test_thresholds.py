@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from scipy.stats import norm
 
 from marginweave.schemas.aggregation import AggregateSettings
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.budget.mechanisms import deviation
 from marginweave.tasks.budget.noise_table import noise_table
@@ -27,6 +28,9 @@ def stable_quantile(d: float, bound: int) -> float:
     return float(norm.isf(-math.expm1(math.log1p(-d) / bound)))
 
 
+ONE_ROW = Stability(records=1, neighbors="add-remove")
+
+
 def leak(sd: Fraction, contributions: int, least: int) -> Fraction:
     """Exact chance that a value of one record alone reaches `least`: 1 - P(1 + X < least)^D, in whole fractions."""
     return 1 - (1 - noise_table(sd).upper_tail(least - 1)) ** contributions
@@ -37,7 +41,7 @@ def leak(sd: Fraction, contributions: int, least: int) -> Fraction:
 @pytest.mark.parametrize("delta", [0.4, 1e-3, 5e-7, 1e-12])
 def test_private_threshold_is_the_smallest_that_keeps_delta(sd: Fraction, contributions: int, delta: float) -> None:
     """The exact leak at T is at most delta and at T - 1 above it, by whole fractions."""
-    least = private_threshold(sd, contributions, delta)
+    least = private_threshold(sd, contributions, 1, delta)
     assert leak(sd, contributions, least) <= Fraction(delta)
     assert least == 1 or leak(sd, contributions, least - 1) > Fraction(delta)
 
@@ -46,12 +50,12 @@ def test_private_threshold_is_the_smallest_that_keeps_delta(sd: Fraction, contri
 @settings(max_examples=40, deadline=None)
 def test_private_threshold_is_near_its_real_counterpart(sd: int, contributions: int, delta: float) -> None:
     """About 1.5 + sd z, z the quantile of one of D values; it grows with D and with a smaller delta."""
-    least = private_threshold(Fraction(sd), contributions, delta)
+    least = private_threshold(Fraction(sd), contributions, 1, delta)
     z = -float(ndtri(-math.expm1(math.log1p(-delta) / contributions)))
     assert least == max(1, least)
     assert least == 1 or abs(least - (1.5 + sd * z)) <= 1 + 1e-6 * sd
-    assert private_threshold(Fraction(sd), contributions + 1, delta) >= least
-    assert private_threshold(Fraction(sd), contributions, delta / 2) >= least
+    assert private_threshold(Fraction(sd), contributions + 1, 1, delta) >= least
+    assert private_threshold(Fraction(sd), contributions, 1, delta / 2) >= least
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,7 @@ def test_private_threshold_is_near_its_real_counterpart(sd: int, contributions: 
 def test_published_thresholds_of_sds(sigma: float, bound: int, delta: float, threshold: float) -> None:
     """The printed real form reproduces; ours, for the same noise and delta/2, is at most 1.5 above it."""
     assert printed_threshold(sigma, bound, delta) == pytest.approx(threshold, abs=1e-7)
-    ours = private_threshold(deviation(sigma, bound, "add-remove"), bound, delta / 2)
+    ours = private_threshold(deviation(sigma, bound, ONE_ROW), bound, 1, delta / 2)
     assert threshold < ours <= threshold + 1.5 + 0.02
 
 
@@ -78,7 +82,7 @@ def test_noisy_above_the_printed_threshold_would_leak(sd: Fraction, times: float
         fine = sd + Fraction(step, 1024)
         printed = math.floor(printed_threshold(float(fine), 1, 2 * delta)) + 1
         worst = max(worst, float(leak(fine, 1, printed)))
-        assert leak(fine, 1, private_threshold(fine, 1, delta)) <= Fraction(delta)
+        assert leak(fine, 1, private_threshold(fine, 1, 1, delta)) <= Fraction(delta)
     assert worst > times * delta
 
 
@@ -90,7 +94,7 @@ def test_quantile_of_many_values_is_computed_stably() -> None:
     assert stable_quantile(d, bound) == pytest.approx(8.026859, abs=1e-6)
     sd = Fraction(300)
     assert leak(sd, bound, math.ceil(1.5 + 300 * naive)) > Fraction(d)
-    assert private_threshold(sd, bound, d) == math.ceil(1.5 + 300 * stable_quantile(d, bound))
+    assert private_threshold(sd, bound, 1, d) == math.ceil(1.5 + 300 * stable_quantile(d, bound))
 
 
 def least(thresholds, length: int, sd: float, *, reporting_length: int = 3, survivors: int = 10, candidates: int = 10):
@@ -141,10 +145,10 @@ def test_thresholds_are_exceeded_and_never_below_one() -> None:
 def test_adaptive_rate_needs_this_lengths_contribution_bound(bound: int) -> None:
     """Design rule 5: with sqrt(Delta_k) an empty cell is published at about eta/2; with sqrt(Delta_1) far more often."""
     sigma, eta, first_bound = 6.0, 0.05, 2
-    noise = deviation(sigma, bound, "add-remove")
+    noise = deviation(sigma, bound, ONE_ROW)
     settings_ = AggregateSettings.model_validate({"thresholds": {"adaptive": {2: eta}}})
     ours = level_threshold(settings_, 2, 3, noise, 10, 10)
-    printed = level_threshold(settings_, 2, 3, deviation(sigma, first_bound, "add-remove"), 10, 10)
+    printed = level_threshold(settings_, 2, 3, deviation(sigma, first_bound, ONE_ROW), 10, 10)
     assert float(noise_table(noise).upper_tail(ours)) == pytest.approx(eta / 2, rel=0.1)
     assert float(noise_table(noise).upper_tail(printed)) > 1.5 * eta
 
@@ -166,10 +170,10 @@ def test_paper_rule_bounds_the_fabricated_combinations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("contributions", "delta", "message"),
-    [(0, 1e-6, "contributions"), (1, 0.0, "delta_thres"), (1, 1.0, "delta_thres")],
+    ("contributions", "records", "delta", "message"),
+    [(0, 1, 1e-6, "contributions"), (1, 0, 1e-6, "records"), (1, 1, 0.0, "delta_thres"), (1, 1, 1.0, "delta_thres")],
 )
-def test_impossible_thresholds_are_refused(contributions: int, delta: float, message: str) -> None:
-    """At least one contribution, delta_threshold in (0, 1)."""
+def test_impossible_thresholds_are_refused(contributions: int, records: int, delta: float, message: str) -> None:
+    """At least one contribution and one row, delta_threshold in (0, 1)."""
     with pytest.raises(InputError, match=message):
-        private_threshold(Fraction(3), contributions, delta)
+        private_threshold(Fraction(3), contributions, records, delta)

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -22,10 +21,9 @@ from marginweave.tasks.budget.ledger.books import releases_of
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 
-_ONE_AT_A_TIME = threading.Lock()  # Alembic's migrations work on globals
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")
-_FILE = re.compile(r"\.?(?P<name>[a-z]+(?:-\d+)?)\.(?P<lease>[0-9a-f]{32})\.draw(?P<temporary>\.[0-9a-f]+\.tmp)?")
+_FILE = re.compile(r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?P<lease>[0-9a-f]{32})\.draw(?P<temporary>\.[0-9a-f]+\.tmp)?")
 
 
 class WarmParent:
@@ -73,8 +71,7 @@ class Victim:
         account = Account(
             dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="row", neighbors="add-remove"
         )
-        with _ONE_AT_A_TIME:
-            Ledger.create(self.location, environment={}).open_account(account, actor="harness")
+        Ledger.create(self.location, environment={}).open_account(account, actor="harness")
 
     @property
     def location(self) -> Path:
@@ -174,7 +171,8 @@ class Victim:
             kept = {f"{draw.name}.{draw.lease}.draw" for draw in record.draws if draw.state == State.COMMITTED}
             assert {file.name for file in self.folder.draws.iterdir()} == kept
         statement = json.loads((self.folder.release / "privacy.json").read_text())
-        assert statement["guarantee"]["epsilon"] == 1
+        asked = Configuration.from_canonical(manifest.configuration).privacy.epsilon
+        assert statement["guarantee"]["epsilon"] == asked
         lost = sorted(draw.replaces or draw.name for draw in record.draws if draw.state == State.CHARGED_LOST)
         assert sorted(draw["draw"] for draw in statement["account"]["lost_draws"]) == lost
 

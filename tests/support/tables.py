@@ -26,8 +26,8 @@ def tuple_counts(table: EncodedTable, length: int) -> Counter[tuple[tuple[int, i
     """Counts of all combinations by going through every record: the slow reference."""
     counts: Counter[tuple[tuple[int, int], ...]] = Counter()
     for record in zip(*table.codes, strict=True):
-        present = [(j, int(v)) for j, v in enumerate(record) if v < table.sizes[j]]
-        counts.update(itertools.combinations(present, length))
+        present = [(j, int(v)) for j, cell in enumerate(record) for v in np.atleast_1d(cell) if v < table.sizes[j]]
+        counts.update(t for t in itertools.combinations(present, length) if len({j for j, _ in t}) == length)
     return counts
 
 

@@ -21,23 +21,26 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows import release
+from marginweave.flows import bookkeeping, release
 from marginweave.schemas.errors import MarginweaveError
-from marginweave.tasks import references
+from marginweave.tasks import drawing, references
 from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint import draws, files
 from marginweave.tasks.checkpoint.codecs import unpack_table
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
+from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.publish import task as publish_door
+from marginweave.tasks.publish.confidence import count_intervals
 from marginweave.tasks.publish.tables import counts_table, csv_bytes
 
 flow_module = sys.modules["marginweave.flows.release"]
 DOORS = (
-    "validate", "preprocess", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
-    "normalize_counts", "synthesize", "decode", "evaluate", "publish",
+    "validate", "preprocess", "release_bounds", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
+    "discover_values", "measure_one_way", "score_pairs", "measure_larger", "collect_marginals",
+    "normalize_counts", "synthesize", "decode", "buy_evaluation", "evaluate", "publish",
 )  # fmt: skip
 LEASE = re.compile(r"\.[0-9a-f]{32}")
 LEDGER = ("reserve", "take_lease", "begin_draw", "commit_draw", "lose_draw", "give_back", "finish")
@@ -55,6 +58,8 @@ POINTS: dict[str, tuple[Any, str]] = {
     "file replaced": (Path, "replace"),
     "file removed": (Path, "unlink"),
     "fsync": (os, "fsync"),
+    "release file": (publish_door, "replace_file"),
+    "published": (bookkeeping, "publish_staged"),
     "manifest": (RunFolder, "write_manifest"),
     "folders": (RunFolder, "create"),
     "purge": (RunFolder, "purge_private"),
@@ -134,11 +139,11 @@ def _run(order: dict[str, Any]) -> int:
 
 def run_by_doors(order: dict[str, Any]) -> None:
     """The flow with the functions of its stages, without Prefect."""
-    names = (*DOORS, "show_in_prefect")
+    names = (*DOORS, "shown_in_prefect")
     originals = {name: getattr(flow_module, name) for name in names}
     for name in DOORS:
         setattr(flow_module, name, originals[name].fn)
-    flow_module.show_in_prefect = lambda _: None  # type: ignore[attr-defined]
+    flow_module.shown_in_prefect = lambda _: nullcontext()  # type: ignore[attr-defined]
     try:
         release.fn(order["config"], order["run"], None, order["home"])
     finally:
@@ -153,18 +158,20 @@ def recompute(home: Path, run: str) -> bool:
     folder.derived.mkdir()
     reference = references.RunReference(folder=folder, source="", ledger_file=None, lease="none")
     public = reference.derived
-    collected = aggregate.collect_draws.fn(reference)
+    collect = aggregate.collect_draws if reference.configuration.marginals is None else flow_module.collect_marginals
+    collected = collect.fn(reference)
     normalized = flow_module.normalize_counts.fn(public, collected)
     synthesized = flow_module.synthesize.fn(public, normalized)
     decoded = flow_module.decode.fn(public, synthesized, normalized, None)
-    counts = csv_bytes(counts_table(unpack_aggregates(public.load(normalized))))
+    aggregates = released_counts(public, normalized)
+    counts = csv_bytes(counts_table(aggregates, count_intervals(public, aggregates, collected, normalized)))
     records = csv_bytes(unpack_table(public.load(decoded)))
     return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))
 
 
 def _log_makes(path: str) -> None:
     """Write a line for every draw of noise that is begun, whatever becomes of it."""
-    run_draw = aggregate.run_draw
+    run_draw = drawing.run_draw
 
     def logging(ledger: Any, store: Any, release_id: str, name: str, lease: str, make: Any, **more: Any) -> bytes:
         def told() -> Any:
@@ -175,7 +182,7 @@ def _log_makes(path: str) -> None:
 
         return run_draw(ledger, store, release_id, name, lease, told, **more)
 
-    aggregate.run_draw = logging  # type: ignore[assignment]
+    drawing.run_draw = logging  # type: ignore[assignment]
 
 
 def _kill_at(point: str, side: str, number: int, how: str = "kill") -> None:

@@ -118,7 +118,7 @@ def test_the_auditors_day(marginweave: CommandLine, tmp_path: Path) -> None:
 
     shown = cli("ledger", "show", "people").stdout
     assert "left at delta 1e-06: epsilon " in shown
-    assert "0e-" not in shown
+    assert not re.search(r"\b0e-", shown)  # a release id may hold these letters, but not as a word
     assert "length 2" in shown
     assert "exponential" in shown
 

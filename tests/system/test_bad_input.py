@@ -26,7 +26,17 @@ CONFIGURATIONS = {
     "R too large": ({"aggregate__reporting_length": 5}, "must be at most the number of columns (4)"),
     "bins out of order": ({"columns__age__bins": [0, 50, 18, 100]}, "columns.age has bins out of order"),
     "minimum above maximum": ({"columns__age__bounds": [100, 0]}, "the minimum must be below the maximum"),
-    "a later kind": ({"columns__age": {"type": "date"}}, "columns.age.type (date) must be category or number"),
+    "an unknown kind": (
+        {"columns__age": {"type": "text"}},
+        "columns.age.type (text) must be category, boolean, number",
+    ),
+    "survey weights": ({"weights": "w"}, "weights: survey weights are not supported: every record counts once"),
+    "linked tables": ({"tables": ["a.csv"]}, "tables: several linked tables are not supported"),
+    "households": ({"privacy__unit": "household"}, "privacy.unit.household: households are not supported"),
+    "unconfirmed": (
+        {"columns__age__confirm": True},
+        "columns.age was drafted from the data and waits for confirmation",
+    ),
 }
 SOURCES = {
     "no header": ("", "has no header"),
@@ -34,6 +44,11 @@ SOURCES = {
     "missing column": (f"sex,region,age\nf,{MARKER},30\n", "lacks the declared column 'grade'"),
     "duplicate column": (f"sex,region,age,grade,sex\nf,{MARKER},30,1,m\n", "has the column 'sex' more than once"),
     "not UTF-8": (b"sex,region,age,grade\nf,xq7marker\xff,30,1\n", "must be UTF-8"),
+    "a quote that stays open": (f'sex,region,age,grade\nf,"{MARKER},30,1\n', "has a quote that is never closed"),
+    "another delimiter": (
+        f"sex;region;age;grade\nf;{MARKER};30;1\n",
+        "lacks the declared columns 'sex', 'region', 'age'",
+    ),
     "ragged": (f"sex,region,age,grade\nf,north,30,1\nm,{MARKER}\n", "another number of fields than its header"),
 }
 
@@ -124,3 +139,24 @@ def test_a_cap_that_breaks_a_rule_opens_nothing(alone: CommandLine, epsilon: str
     assert result.returncode == 2, result.stderr
     assert "must" in result.stderr
     assert alone("ledger", "list").returncode == 3 or "people" not in alone("ledger", "list").stdout
+
+
+def test_two_hundred_columns_and_thousands_of_categories(marginweave: CommandLine, tmp_path: Path) -> None:
+    """Triples of 200 columns are refused by their number, from public facts; pairs are released like any others."""
+    cli = marginweave
+    names = [f"c{i}" for i in range(199)]
+    columns = {name: {"type": "category", "values": ["a", "b"]} for name in names}
+    columns["code"] = {"type": "category", "domain": "private"}
+    rows = [",".join(["ab"[(i * j) % 2] for j in range(199)] + [f"{MARKER}{i}"]) for i in range(3000)]
+    table = "\n".join([",".join([*names, "code"]), *rows]) + "\n"
+    assert cli("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    refused(
+        cli,
+        write(tmp_path, raw(columns=columns), table),
+        "aggregate.reporting_length (3) makes 1313400 sets of columns",
+    )
+    result = cli("run", write(tmp_path, raw(columns=columns, aggregate__reporting_length=2), table), timeout=600)
+    assert result.returncode == 0, result.stderr
+    (release,) = (cli.home / "runs").glob("*/release")
+    assert (release / "synthetic.csv").read_text().partition("\n")[0].count(",") == 199
+    assert MARKER not in (release / "aggregates.csv").read_text()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +13,10 @@ import pytest
 
 from marginweave.schemas.ledger import State
 from tests.support.kills import Victim, WarmParent
-from tests.support.warm_parent import LEASE
+from tests.support.warm_parent import FAULTS, LEASE
+from tests.system.conftest import CommandLine
 from tests.system.test_kills import new_victim, parent, parents  # noqa: F401 - fixtures
-from tests.system.test_release import people
+from tests.system.test_release import opened, people
 
 pytestmark = pytest.mark.system
 NewVictim = Callable[..., Victim]
@@ -110,3 +113,59 @@ def test_a_ledger_without_room_books_what_it_could_not_commit(parent: WarmParent
         victim.check_finished()
     finally:
         subprocess.run(["umount", str(home / "ledger")], check=True)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[CommandLine]:
+    """A command line whose home, Prefect's database and logs included, is a disk of 48 MB; the ledger is elsewhere."""
+    home = tmp_path / "small"
+    home.mkdir()
+    if os.geteuid() or not _mounted(["-t", "tmpfs", "-o", "size=48m", "tmpfs"], home):
+        pytest.skip("a disk of limited size can be mounted by root only")
+    try:
+        yield opened(CommandLine(home, {"MARGINWEAVE_LEDGER": str(tmp_path / "ledger" / "ledger.sqlite")}))
+    finally:
+        subprocess.run(["umount", "--lazy", str(home)], check=True)
+
+
+def test_a_home_that_fills_in_mid_run_is_told_as_that(small: CommandLine, tmp_path: Path) -> None:
+    """Logs and Prefect's database can be written no more either: one line with the reason, and later the run goes on."""
+    path = people(tmp_path)
+    process = subprocess.Popen(
+        small.command("run", path, "--run", "r"),
+        cwd=tmp_path,
+        env=small.variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["stage"] == "encode":
+            process.send_signal(signal.SIGSTOP)  # nothing more is written before the disk is full
+            FAULTS["full"](str(small.home))
+            process.send_signal(signal.SIGCONT)
+            break
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err
+    (told,) = err.splitlines()
+    assert told.endswith("cannot be written: No space left on device"), err
+    assert "/runs/r/" in told  # the file of the run, not Prefect's
+    (small.home / "ballast").unlink()
+    again = small("run", path, "--run", "r")
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_home_without_room_for_the_server_is_told_as_that(small: CommandLine, tmp_path: Path) -> None:
+    """The run itself finds room, Prefect's new database does not."""
+    path = people(tmp_path, 40, aggregate__reporting_length=2)
+    FAULTS["full"](str(small.home))
+    with (small.home / "ballast").open("r+b") as ballast:
+        ballast.truncate((small.home / "ballast").stat().st_size - (256 << 10))
+    full = small("run", path, "--run", "r")
+    assert full.returncode == 1, full.stderr
+    (told,) = full.stderr.splitlines()
+    assert told.endswith("cannot be written: No space left on device"), full.stderr
+    (small.home / "ballast").unlink()
+    again = small("run", path, "--run", "r")
+    assert again.returncode == 0, again.stderr

@@ -8,6 +8,7 @@ from marginweave.tasks.budget.ledger.location import (
     ledger_location,
     opening_command,
 )
+from marginweave.tasks.budget.ledger.openings import least_account, opening_for
 from marginweave.tasks.budget.ledger.schema import upgrade
 
 __all__ = [
@@ -15,7 +16,9 @@ __all__ = [
     "LedgerLocation",
     "PostgresLocation",
     "example_ledger_location",
+    "least_account",
     "ledger_location",
     "opening_command",
+    "opening_for",
     "upgrade",
 ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, AccountTotal, Event, EventKind
-from marginweave.tasks.budget.ledger.admission import account_total, reserved_statement, total_with
+from marginweave.tasks.budget.ledger.admission import account_total, total_with
 from marginweave.tasks.budget.ledger.books import account_body, cap_body
-from marginweave.tasks.budget.ledger.checks import account_in, check_cap, check_dataset
+from marginweave.tasks.budget.ledger.checks import account_in, as_stored, check_cap, check_dataset, check_purse
 from marginweave.tasks.budget.ledger.core import LedgerCore, now
 from marginweave.tasks.budget.ledger.location import opening_command
+from marginweave.tasks.budget.ledger.openings import opening_for, reserved_statement
 
 
 class Accounts(LedgerCore):
@@ -23,7 +24,9 @@ class Accounts(LedgerCore):
             InputError: a name or number that breaks a rule.
         """
         check_dataset(account.dataset)
+        account = as_stored(account)
         check_cap(float(account.epsilon), float(account.delta))
+        check_purse(account.purse, account.epsilon, account.delta)
         with self._writing() as journal:
             present = self._view(journal).accounts.get(account.dataset)
             if present is None:
@@ -34,7 +37,7 @@ class Accounts(LedgerCore):
             elif account_body(present) != account_body(account):
                 raise BudgetError(
                     f"account {account.dataset} is open with epsilon {present.epsilon:f}, delta {float(present.delta)!r}, "
-                    f"unit {present.unit}, neighbors {present.neighbors}; "
+                    f"unit {present.unit}, neighbors {present.neighbors}{_purse(present)}; "
                     "`marginweave ledger cap` changes a cap, the rest stays"
                 )
 
@@ -56,7 +59,7 @@ class Accounts(LedgerCore):
     def accounts(self) -> tuple[AccountTotal, ...]:
         """All accounts with what they have spent, in order of opening."""
         view = self._now()
-        return tuple(account_total(account, view.releases.values()) for account in view.accounts.values())
+        return tuple(account_total(account, view.spent_of(account.dataset)) for account in view.accounts.values())
 
     def account_total(self, dataset: str) -> AccountTotal:
         """What one account has spent.
@@ -66,7 +69,7 @@ class Accounts(LedgerCore):
         """
         view = self._now()
         account = account_in(view.accounts, dataset, opening_command(dataset))
-        return account_total(account, view.releases.values())
+        return account_total(account, view.spent_of(dataset))
 
     def forecast(self, dataset: str, plan: BudgetPlan) -> tuple[float, bool]:
         """Epsilon of the account with one more release of `plan`, and whether it fits; nothing is booked.
@@ -75,5 +78,10 @@ class Accounts(LedgerCore):
             BudgetError: no such account.
         """
         view = self._now()
-        account = account_in(view.accounts, dataset, opening_command(dataset, plan.epsilon, plan.delta))
-        return total_with(account, view.releases.values(), plan.reserved_cost, reserved_statement(plan))
+        account = account_in(view.accounts, dataset, opening_for(dataset, plan))
+        return total_with(account, view.spent_of(dataset), plan.reserved_cost, reserved_statement(plan))
+
+
+def _purse(account: Account) -> str:
+    purse = account.purse
+    return f", a purse of epsilon {purse.epsilon:f} and delta {float(purse.delta)!r}" if purse else ", no purse"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-from marginweave.schemas.budget import BudgetPlan, Cost
+from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import Account, AccountTotal, ReleaseRecord
+from marginweave.schemas.ledger import Account, AccountTotal, ReleaseRecord, Spent
 from marginweave.tasks.budget.composition import account_epsilon
-from marginweave.tasks.budget.ledger.books import stated
-from marginweave.tasks.budget.ledger.location import raising_command
-
-Statement = tuple[Decimal, Decimal]
+from marginweave.tasks.budget.ledger.location import opening_command, raising_command
+from marginweave.tasks.budget.ledger.openings import cap_around
 
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
@@ -27,7 +25,7 @@ class Request:
     release: str
     dataset: str
     cost: Cost
-    statement: Statement
+    statement: Plain
     unit: str
     neighbors: str
     plan_digest: str
@@ -42,23 +40,19 @@ class Refusal:
     message: str
 
 
-def reserved_statement(plan: BudgetPlan) -> Statement:
-    """The plain (epsilon, delta) of what is reserved for a release: once for its draws and once for each spare.
-
-    The draws together are (epsilon, delta)-DP, so each of them is, and a spare is one of them drawn again.
-    """
-    return stated(plan.epsilon) * (1 + plan.spares), stated(plan.delta) * (1 + plan.spares)
-
-
-def account_total(account: Account, releases: Iterable[ReleaseRecord]) -> AccountTotal:
+def account_total(account: Account, spent: Spent) -> AccountTotal:
     """The smallest valid epsilon, at the cap's delta, of everything the account is charged for.
 
     A release counts with the cost of its charged draws and, as plain statement, with its (epsilon, delta).
     """
-    costs, statements = _charges(account.dataset, releases)
-    epsilon, composition = account_epsilon(costs, statements, account.delta)
+    epsilon, composition = _epsilon(account, spent)
     return AccountTotal(
-        account=account, epsilon=epsilon, delta=float(account.delta), composition=composition, releases=len(costs)
+        account=account,
+        epsilon=epsilon,
+        delta=float(account.delta),
+        composition=composition,
+        releases=spent.releases,
+        purse=spent.cost.plain,
     )
 
 
@@ -77,8 +71,8 @@ def check_identity(request: Request, known: ReleaseRecord) -> None:
             raise InputError(f"release {known.release} was reserved with another {what}; a new {what} needs a new name")
 
 
-def refusal(request: Request, account: Account, releases: Sequence[ReleaseRecord]) -> Refusal | None:
-    """Why `request` is refused against all `releases` of the ledger, or None where it may be reserved.
+def refusal(request: Request, account: Account, spent: Spent, releases: Iterable[ReleaseRecord]) -> Refusal | None:
+    """Why `request` is refused, or None where it may be reserved; `spent` is the account's, `releases` are all of the ledger.
 
     The total with the release added is compared with the cap by <=, as doubles, so that a release alone fits a cap equal
     to its own (epsilon, delta).
@@ -97,45 +91,78 @@ def refusal(request: Request, account: Account, releases: Sequence[ReleaseRecord
                 f'account; to decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
             )
             return Refusal(reason="source", message=message)
-    return _over_cap(request, account, releases)
+    return _over_purse(request, account, spent) or _over_cap(request, account, spent)
 
 
-def total_with(
-    account: Account, releases: Iterable[ReleaseRecord], cost: Cost, statement: Statement
-) -> tuple[float, bool]:
-    """Epsilon of the account at its cap's delta with one more release, and whether that is within the cap."""
-    costs, statements = _charges(account.dataset, releases)
-    total, _ = account_epsilon([*costs, cost], [*statements, statement], account.delta)
-    return total, total <= float(account.epsilon)
+def total_with(account: Account, spent: Spent, cost: Cost, statement: Plain) -> tuple[float, bool]:
+    """Epsilon of the account at its cap's delta with one more release, and whether that is within the cap and the purse."""
+    both = _together(spent, cost, statement)
+    total, _ = _epsilon(account, both)
+    return total, total <= float(account.epsilon) and both.cost.plain.within(account.purse)
 
 
-def _over_cap(request: Request, account: Account, releases: Sequence[ReleaseRecord]) -> Refusal | None:
-    total, fits = total_with(account, releases, request.cost, request.statement)
+def _over_purse(request: Request, account: Account, spent: Spent) -> Refusal | None:
+    """Plain charges have a bound of their own, which no cap moves: the account's guarantee counts the purse whole."""
+    asked, purse = request.cost.plain, account.purse
+    if not asked:
+        return None
+    if not purse:
+        message = (
+            f"this release is charged in plain (epsilon, delta), and account {account.dataset} was opened without a purse for "
+            "such charges (--purse-epsilon, --purse-delta), which cannot be changed; use a plan that needs none "
+            "(aggregate.noise: gaussian, no resize.amplify)"
+        )
+        if not spent.releases:
+            cap = cap_around(request.statement, asked)
+            command = opening_command(
+                f"{account.dataset}-2",
+                float(cap.epsilon),
+                float(cap.delta),
+                unit=account.unit,
+                neighbors=account.neighbors,
+                purse=asked,
+            )
+            message += f", or, as nothing was released under it yet, an account that has one: {command}"
+        return Refusal(reason="purse", message=message)
+    used = spent.cost.plain
+    if (used + asked).within(purse):
+        return None
+    message = (
+        f"account {account.dataset} has spent epsilon {used.epsilon.normalize():f} and delta {float(used.delta)!r} of its "
+        f"purse of epsilon {purse.epsilon:f} and delta {float(purse.delta)!r}; this release asks it for epsilon "
+        f"{asked.epsilon.normalize():f} and delta {float(asked.delta)!r}. A purse is fixed when its account is opened"
+    )
+    return Refusal(reason="purse", message=message)
+
+
+def _over_cap(request: Request, account: Account, spent: Spent) -> Refusal | None:
+    total, fits = total_with(account, spent, request.cost, request.statement)
     if fits:
         return None
-    costs, statements = _charges(account.dataset, releases)
-    spent, _ = account_epsilon(costs, statements, account.delta)
-    costs, statements = [*costs, request.cost], [*statements, request.statement]
-    cap = float(account.epsilon)
+    both = _together(spent, request.cost, request.statement)
+    used, cap = _epsilon(account, spent)[0], float(account.epsilon)
     message = (
-        f"account {account.dataset} has spent epsilon {rounded_up(spent)} of {account.epsilon:f} at delta "
-        f"{float(account.delta)!r} ({rounded_down(max(0.0, cap - spent))} left); this release asks for epsilon "
-        f"{request.statement[0]:f} at delta {float(request.statement[1])!r}, which makes the total "
+        f"account {account.dataset} has spent epsilon {rounded_up(used)} of {account.epsilon:f} at delta "
+        f"{float(account.delta)!r} ({rounded_down(max(0.0, cap - used))} left); this release asks for epsilon "
+        f"{request.statement.epsilon:f} at delta {float(request.statement.delta)!r}, which makes the total "
         f"{'larger than any epsilon at that delta' if math.isinf(total) else rounded_up(total)}"
     )
     # Where no composition holds at the cap's delta, the plain sum holds at the sum of deltas.
-    deltas = _UP.create_decimal(sum((stated for _, stated in statements), Decimal(0)))
+    deltas = _UP.create_decimal(both.statement.delta)
     delta = deltas if math.isinf(total) else account.delta
     if delta < 1:
-        epsilon = max(account_epsilon(costs, statements, delta)[0], cap)
+        epsilon = max(_epsilon(replace(account, delta=delta), both)[0], cap)
         command = raising_command(account.dataset, rounded_up(epsilon), repr(float(delta)))
         message += f"; to allow it: {command}"
     return Refusal(reason="cap", message=message)
 
 
-def _charges(dataset: str, releases: Iterable[ReleaseRecord]) -> tuple[list[Cost], list[Statement]]:
-    charged = [record for record in releases if record.dataset == dataset and any(record.statement)]
-    return [record.charged for record in charged], [record.statement for record in charged]
+def _together(spent: Spent, cost: Cost, statement: Plain) -> Spent:
+    return Spent(releases=spent.releases + 1, cost=spent.cost + cost, statement=spent.statement + statement)
+
+
+def _epsilon(account: Account, spent: Spent) -> tuple[float, str]:
+    return account_epsilon([spent.cost], [spent.statement], account.delta, account.purse)
 
 
 def rounded_up(epsilon: float) -> str:

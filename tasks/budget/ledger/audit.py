@@ -14,23 +14,13 @@ from marginweave.schemas.errors import AuditError, BudgetError
 from marginweave.schemas.ledger import Account, Event, ReleaseRecord
 from marginweave.tasks.budget.ledger.anchor import Anchor
 from marginweave.tasks.budget.ledger.chain import GENESIS, check_key, row_hash
-from marginweave.tasks.budget.ledger.engines import connected, engine_for
+from marginweave.tasks.budget.ledger.engines import DamagedLedger, connected, engine_for
+from marginweave.tasks.budget.ledger.guards import guards_fault
 from marginweave.tasks.budget.ledger.keyring import Keyring
 from marginweave.tasks.budget.ledger.location import LedgerLocation, opening_command
 from marginweave.tasks.budget.ledger.replay import Replay
 from marginweave.tasks.budget.ledger.schema import check_schema
 from marginweave.tasks.budget.ledger.tables import ACCOUNTS, EVENTS, event_of
-
-_TRIGGERS = {
-    "sqlite": (
-        "SELECT name FROM sqlite_master WHERE type = 'trigger'",
-        {f"{table}_no_{what}" for table in ("accounts", "events") for what in ("update", "delete", "replace")},
-    ),
-    "postgresql": (
-        "SELECT tgname FROM pg_trigger WHERE tgenabled = 'A'",
-        {f"{table}_append_only" for table in ("accounts", "events")},
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +68,11 @@ def _read(location: LedgerLocation) -> tuple[dict[str, int], list[dict[str, Any]
     if isinstance(location, Path) and not location.is_file():
         raise BudgetError(f"there is no ledger at {location}; open an account: {opening_command()}")
     engine = engine_for(location)
-    with connected(engine, location, writing=False) as connection:
-        check_schema(connection, location, opening_command())
+    try:
+        with connected(engine, location, writing=False) as connection:
+            check_schema(connection, location, opening_command())
+    except DamagedLedger as error:
+        raise AuditError(str(error)) from None
     try:
         with connected(engine, location, writing=False) as connection:
             _check_database(connection)
@@ -92,18 +85,16 @@ def _read(location: LedgerLocation) -> tuple[dict[str, int], list[dict[str, Any]
 
 def _check_database(connection: Connection) -> None:
     """Damage that no row shows: indices that disagree with their table, and guards that were taken away."""
-    name = connection.dialect.name
-    if name == "sqlite":
+    if connection.dialect.name == "sqlite":
         driver = connection.connection.driver_connection
         if isinstance(driver, sqlite3.Connection):  # bytes that are no text must not hide their row
             driver.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
         found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
         if found != "ok":
             raise AuditError("the ledger's file is damaged: its tables and indices do not fit together")
-    query, expected = _TRIGGERS[name]
-    missing = expected - {str(row[0]) for row in connection.exec_driver_sql(query)}
-    if missing:
-        raise AuditError(f"the ledger is not append-only any more: {', '.join(sorted(missing))} was taken away")
+    fault = guards_fault(connection)
+    if fault is not None:
+        raise AuditError(fault)
 
 
 def _check_rows(rows: Sequence[Mapping[str, Any]], keys: Keyring) -> int:

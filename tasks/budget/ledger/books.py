@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from marginweave.schemas.budget import BudgetPlan, Cost
+from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Plain
 from marginweave.schemas.ledger import Account, DrawRecord, Event, EventKind, ReleaseRecord, State
 
 _DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
@@ -21,7 +21,9 @@ def stated(value: float | Decimal) -> Decimal:
 
 def account_body(account: Account) -> dict[str, Any]:
     """The facts of an account as the body of its OPENED event."""
-    return {**cap_body(account.epsilon, account.delta), "unit": account.unit, "neighbors": account.neighbors}
+    facts = {**cap_body(account.epsilon, account.delta), "unit": account.unit, "neighbors": account.neighbors}
+    purse = {"purse": cap_body(account.purse.epsilon, account.purse.delta)} if account.purse else {}
+    return {**facts, **purse}
 
 
 def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]:
@@ -60,6 +62,7 @@ def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = N
                 delta=Decimal(event.body["delta"]),
                 unit=event.body["unit"],
                 neighbors=event.body["neighbors"],
+                purse=_purse(event.body),
             )
         elif event.kind == EventKind.CAP_CHANGED:
             epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
@@ -68,6 +71,11 @@ def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = N
             account = accounts[event.account]
             accounts[event.account] = replace(account, aliases=account.aliases | {event.body["other"]})
     return accounts
+
+
+def _purse(body: Mapping[str, Any]) -> Plain:
+    purse = body.get("purse")
+    return NOTHING if purse is None else Plain(epsilon=Decimal(purse["epsilon"]), delta=Decimal(purse["delta"]))
 
 
 def releases_of(events: Sequence[Event]) -> dict[str, ReleaseRecord]:

@@ -13,11 +13,15 @@ from marginweave.tasks.budget.ledger.keyring import Keyring, key_id, sealing_key
 
 GENESIS = "0" * 64
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
+# Columns that later migrations added: hashed where they are filled, so that older rows keep their hashes.
+_ADDED = frozenset({"plain_epsilon", "plain_delta"})
 
 
 def row_hash(row: Mapping[str, Any]) -> str:
-    """SHA-256(prev_hash || canonical JSON of the row without its seals), hex."""
-    content = {name: value for name, value in row.items() if name not in _SEALS}
+    """SHA-256(prev_hash || canonical JSON of the row without its seals, and without what is empty of the purse), hex."""
+    content = {
+        name: value for name, value in row.items() if name not in _SEALS and not (name in _ADDED and value is None)
+    }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(f"{row['prev_hash']}{text}".encode()).hexdigest()
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
 
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.budget import BudgetPlan, Plain
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, ReleaseRecord
-from marginweave.tasks.budget.ledger.books import release_of
+from marginweave.tasks.budget.ledger.books import release_of, stated
 from marginweave.tasks.budget.ledger.journal import Journal
+from marginweave.tasks.budget.ledger.plans import draws_fault, stated_fault
 
 
 def check_dataset(dataset: str) -> None:
@@ -37,16 +40,55 @@ def check_cap(epsilon: float, delta: float) -> None:
         raise InputError(f"delta ({delta}) must lie strictly between 0 and 1")
 
 
-def check_plan(plan: BudgetPlan) -> None:
-    """Refuse a plan that states no (epsilon, delta) or whose draws could not be told apart.
+def as_stored(account: Account) -> Account:
+    """`account` with the amounts that its row will hold: what is checked is what every reader finds.
 
     Raises:
-        InputError: no draws, a name twice, or a statement out of range.
+        InputError: an amount that is too small for a double, and would be stored as 0.
+    """
+    purse = account.purse
+    for name, value in (
+        ("epsilon", account.epsilon),
+        ("delta", account.delta),
+        ("purse-epsilon", purse.epsilon),
+        ("purse-delta", purse.delta),
+    ):
+        if value and not stated(value):
+            raise InputError(f"{name} ({value}) is too small: it would be stored as 0")
+    return replace(
+        account,
+        epsilon=stated(account.epsilon),
+        delta=stated(account.delta),
+        purse=Plain(epsilon=stated(purse.epsilon), delta=stated(purse.delta)),
+    )
+
+
+def check_purse(purse: Plain, epsilon: Decimal, delta: Decimal) -> None:
+    """Refuse a purse that is no part of the cap (epsilon, delta); an empty one is none.
+
+    Raises:
+        InputError: its epsilon is not positive, or it is not smaller than the cap.
+    """
+    finite = purse.epsilon.is_finite() and purse.delta.is_finite()
+    if purse and not (finite and 0 < purse.epsilon <= epsilon and 0 <= purse.delta < delta):
+        raise InputError(
+            f"purse (epsilon {float(purse.epsilon):g}, delta {float(purse.delta):g}) must have a positive epsilon of at most "
+            f"{float(epsilon):g} and a delta in [0, {float(delta):g}): it is a part of the cap"
+        )
+
+
+def check_plan(plan: BudgetPlan) -> None:
+    """Refuse a plan whose statement, draws and spares do not fit each other.
+
+    Raises:
+        InputError: what is wrong, by the rules that an auditor applies again.
     """
     check_cap(plan.epsilon, plan.delta)
-    names = [draw.name for draw in plan.draws]
-    if not names or len(set(names)) != len(names):
-        raise InputError("a plan must have draws, each with a name of its own")
+    statement = Plain(epsilon=stated(plan.epsilon), delta=stated(plan.delta))
+    fault = stated_fault(statement, [draw.name for draw in plan.draws], plan.spares)
+    fault = fault or draws_fault(statement, plan.draws, [plan.spare_cost])
+    if fault is not None:
+        raise InputError(f"plan: {fault}")
 
 
 def account_in(accounts: Mapping[str, Account], dataset: str, command: str) -> Account:

@@ -13,12 +13,18 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from marginweave.schemas.errors import BudgetError
+from marginweave.tasks.budget.ledger.access import access_to, database_uri
 from marginweave.tasks.budget.ledger.location import LedgerLocation
 
 _BUSY_SECONDS = 60
 _CONNECT_SECONDS = 10
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # Every writer appends behind the newest row of the one chain, so one lock serves all accounts: "marginwe" in ASCII.
 _CHAIN_LOCK = 0x6D617267696E7765
+
+
+class DamagedLedger(BudgetError):
+    """The bytes of the ledger's database are not what the database wrote."""
 
 
 def engine_for(location: LedgerLocation) -> Engine:
@@ -28,9 +34,9 @@ def engine_for(location: LedgerLocation) -> Engine:
 
 def sqlite_engine(location: Path) -> Engine:
     """An engine for the existing file at `location`: synchronous=FULL, foreign keys, IMMEDIATE writers."""
-    address = f"{location.absolute().as_uri()}?mode=rw"  # rw: never creates
 
     def connect() -> sqlite3.Connection:
+        address = database_uri(location, access_to(location))
         return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 
     engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
@@ -76,19 +82,28 @@ def connected(engine: Engine, location: LedgerLocation, *, writing: bool) -> Ite
     """One transaction, committed at the end of the block and undone by an exception in it.
 
     Raises:
-        BudgetError: the database cannot be read or written (missing, busy, damaged, read-only, disk full).
+        DamagedLedger: the bytes of the database are not what was written.
+        BudgetError: it cannot be read or written (missing, busy, read-only, disk full).
     """
     try:
         with engine.connect() as plain:
             connection = plain.execution_options(writing=writing)
             with connection.begin():
                 yield connection
+    except UnicodeDecodeError:  # of a message of SQLite's that quotes the damaged bytes
+        raise DamagedLedger(_damage(location)) from None
     except DBAPIError as error:
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+            raise DamagedLedger(_damage(location)) from None
         raise BudgetError(f"the ledger {location} cannot be used: {_words(error, engine.url)}") from None
 
 
 def _is_writing(connection: Connection) -> bool:
     return bool(connection.get_execution_options().get("writing", False))
+
+
+def _damage(location: LedgerLocation) -> str:
+    return f"the ledger {location} is damaged: its bytes are not those that were written; restore it from its backup"
 
 
 def _words(error: DBAPIError, url: URL) -> str:

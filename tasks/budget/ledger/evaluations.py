@@ -33,18 +33,25 @@ class Evaluations(LedgerCore):
             )
 
     def internally_evaluated(self, dataset: str, before: str | None) -> bool:
-        """Whether an internal evaluation of the account precedes the reservation of release `before` (None: precedes now).
+        """Whether an internal evaluation precedes the reservation of release `before` (None: precedes now).
+
+        One of the account, or of any that an alias ties to it, whichever of the two was named: they are the same people.
 
         Raises:
             BudgetError: no release `before` in this account.
         """
-        evaluated = False
+        evaluated: set[str] = set()
+        same = {dataset: {dataset}}
         for event in self._all_events():
-            if event.account != dataset:
-                continue
             if before is not None and event.release == before and event.kind == EventKind.RESERVED:
-                return evaluated
-            evaluated = evaluated or event.kind == EventKind.EVALUATED_INTERNALLY
+                if event.account == dataset:
+                    return bool(evaluated & same[dataset])
+            elif event.kind == EventKind.EVALUATED_INTERNALLY:
+                evaluated.add(str(event.account))
+            elif event.kind == EventKind.ALIASED:
+                pair = (str(event.account), str(event.body["other"]))
+                tied = {account for name in pair for account in same.get(name, {name})}
+                same |= dict.fromkeys(tied, tied)
         if before is not None:
             raise BudgetError(f"account {dataset} has no release {before}")
-        return evaluated
+        return bool(evaluated & same[dataset])

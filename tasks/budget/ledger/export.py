@@ -11,7 +11,6 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 from marginweave.schemas.ledger import DrawRecord, ReleaseRecord, State
@@ -20,6 +19,7 @@ from marginweave.tasks.budget.ledger.tables import EVENTS
 _COLUMNS = tuple(column.name for column in EVENTS.columns)
 _MECHANISMS = {
     "rounded-gaussian": "rounded Gaussian noise on counts, standard deviation {parameter:.6g} times the sensitivity",
+    "discrete-laplace": "discrete Laplace noise on the counts of marginals, epsilon {parameter:.6g} for all of them together",
     "exponential": "exponential mechanism over a public range, epsilon {parameter:.6g}",
     "threshold": "threshold on noisy counts",
 }
@@ -29,7 +29,8 @@ _NEIGHBORS = {
 }
 COMPOSITION = (
     "Adaptive: Gaussian differential privacy, mu^2 of all draws add; deltas of thresholds add. Zero-concentrated "
-    "differential privacy (rho adds) is kept beside it. Every draw is booked in an append-only ledger before it is drawn."
+    "differential privacy (rho adds) is kept beside it. What is known in plain (epsilon, delta) only is added to "
+    "either. Every draw is booked in an append-only ledger before it is drawn."
 )
 
 
@@ -106,11 +107,7 @@ def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: 
 
 
 def _parameters(record: ReleaseRecord, lost: Sequence[DrawRecord]) -> str:
-    charged = record.charged
-    text = (
-        f"epsilon {record.epsilon:f} at delta {float(record.delta)!r} as planned; charged mu^2 {_short(charged.mu2)}, rho "
-        f"{_short(charged.rho)}, additive delta {_short(charged.delta)}"
-    )
+    text = f"epsilon {record.epsilon:f} at delta {float(record.delta)!r} as planned; charged {record.charged}"
     if lost:
         text += f"; among it {len(lost)} draw(s) that were charged and lost in a crash, and are in no file"
     return text
@@ -119,12 +116,7 @@ def _parameters(record: ReleaseRecord, lost: Sequence[DrawRecord]) -> str:
 def _mechanism(draw: DrawRecord) -> str:
     how = _MECHANISMS.get(draw.mechanism, draw.mechanism or "room for a draw that is lost")
     text = how if draw.parameter is None else how.format(parameter=draw.parameter)
-    cost = draw.cost
-    return f"{draw.name} ({draw.state}): {text}; mu^2 {_short(cost.mu2)}, rho {_short(cost.rho)}, delta {_short(cost.delta)}"
-
-
-def _short(value: Decimal) -> str:
-    return f"{float(value):.6g}"
+    return f"{draw.name} ({draw.state}): {text}; {draw.cost}"
 
 
 def _list(items: Iterable[str]) -> str:

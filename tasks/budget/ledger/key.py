@@ -14,6 +14,7 @@ from marginweave.tasks.budget.ledger.location import LedgerLocation, PostgresLoc
 
 KEY_VARIABLE = "MARGINWEAVE_LEDGER_KEY"
 KEY_BYTES = 32
+_TWICE = "holds the same key twice: a key that was replaced is not used again; keep the first of the two"
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){32,}")
 
 
@@ -26,7 +27,7 @@ def environment_key(environment: Mapping[str, str]) -> Keyring | None:
     """The keys in MARGINWEAVE_LEDGER_KEY, oldest first with commas between, or None where it is not set.
 
     Raises:
-        InputError: one is not hexadecimal, or shorter than 32 bytes.
+        InputError: one is not hexadecimal, shorter than 32 bytes, or there twice.
     """
     text = environment.get(KEY_VARIABLE, "")
     if not text:
@@ -36,14 +37,17 @@ def environment_key(environment: Mapping[str, str]) -> Keyring | None:
         raise InputError(
             f"{KEY_VARIABLE} must be at least {2 * KEY_BYTES} hexadecimal digits, two a byte, for each key"
         )
-    return Keyring(tuple(map(bytes.fromhex, keys)))
+    ring = Keyring(tuple(map(bytes.fromhex, keys)))
+    if ring.repeats:
+        raise InputError(f"{KEY_VARIABLE} {_TWICE}")
+    return ring
 
 
 def load_key(location: LedgerLocation, environment: Mapping[str, str], command: str) -> Keyring:
     """The keys of the ledger at `location`; nothing is created.
 
     Raises:
-        BudgetError: no key, a key others can read, or a key file that holds no key.
+        BudgetError: no key, a key others can read, or a key file that holds no key, or one twice.
         InputError: MARGINWEAVE_LEDGER_KEY is malformed.
     """
     given = environment_key(environment)
@@ -64,7 +68,10 @@ def load_key(location: LedgerLocation, environment: Mapping[str, str], command: 
         raise BudgetError(f"the ledger's key at {place} must be readable by its owner alone; chmod 600 {place}")
     if not keys or not all(map(_HEX.fullmatch, keys)):
         raise BudgetError(f"the file {place} holds no ledger key")
-    return Keyring(tuple(map(bytes.fromhex, keys)))
+    ring = Keyring(tuple(map(bytes.fromhex, keys)))
+    if ring.repeats:
+        raise BudgetError(f"the file {place} {_TWICE}")
+    return ring
 
 
 def make_key_file(place: Path) -> None:

@@ -43,6 +43,11 @@ class Keyring:
             raise BudgetError("the ledger's key is missing; restore it")
         return self.keys[0]
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a key is there twice, so that its place among the others says nothing."""
+        return len(set(self.keys)) < len(self.keys)
+
     def find(self, name: str) -> bytes | None:
         """The key of this id, or None."""
         return self._named.get(name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,6 +14,7 @@ import platformdirs
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from marginweave.schemas.budget import NOTHING, Plain
 from marginweave.schemas.errors import InputError
 
 LEDGER_VARIABLE = "MARGINWEAVE_LEDGER"
@@ -70,9 +73,30 @@ def example_ledger_location(home: Path) -> Path:
     return home / ".marginweave" / "example-ledger" / FILE_NAME
 
 
-def opening_command(dataset: str = "DATASET", epsilon: float | str = "E", delta: float | str = "D") -> str:
+def opening_command(
+    dataset: str = "DATASET",
+    epsilon: float | str = "E",
+    delta: float | str = "D",
+    *,
+    unit: str = "row",
+    neighbors: str = "add-remove",
+    purse: Plain = NOTHING,
+) -> str:
     """The command that opens an account, for the end of a refusal."""
-    return f"marginweave ledger open {shlex.quote(dataset)} --epsilon {epsilon} --delta {delta}"
+    command = f"marginweave ledger open {shlex.quote(dataset)} --epsilon {epsilon} --delta {delta}"
+    if purse:
+        command += f" --purse-epsilon {_double_above(purse.epsilon)!r}"
+    if purse.delta:
+        command += f" --purse-delta {_double_above(purse.delta)!r}"
+    if unit != "row":
+        command += f" --unit {shlex.quote(unit)}"
+    return command if neighbors == "add-remove" else f"{command} --neighbors {neighbors}"
+
+
+def _double_above(value: Decimal) -> float:
+    """The smallest double that prints as no less: an account's amounts are kept as doubles print."""
+    nearest = float(value)
+    return nearest if Decimal(repr(nearest)) >= value else math.nextafter(nearest, math.inf)
 
 
 def raising_command(dataset: str, epsilon: str, delta: str) -> str:

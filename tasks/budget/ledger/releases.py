@@ -9,12 +9,13 @@ from typing import Any
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import SPARE_PREFIX, Event, EventKind, ReleaseRecord, State
-from marginweave.tasks.budget.ledger.admission import Request, check_identity, refusal, reserved_statement
+from marginweave.tasks.budget.ledger.admission import Request, check_identity, refusal
 from marginweave.tasks.budget.ledger.books import release_body, release_of
 from marginweave.tasks.budget.ledger.checks import account_in, check_plan, release_in
 from marginweave.tasks.budget.ledger.core import LedgerCore, now
 from marginweave.tasks.budget.ledger.location import opening_command
 from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR, check_lease
+from marginweave.tasks.budget.ledger.openings import opening_for, reserved_statement
 
 
 class Releases(LedgerCore):
@@ -54,7 +55,7 @@ class Releases(LedgerCore):
 
         Raises:
             BudgetError: no account; another unit or neighbors; the source has another account; over the cap.
-            InputError: the id was reserved with another dataset, plan or source; a plan without draws.
+            InputError: the id was reserved with another dataset, plan or source; a plan that does not fit its own statement.
         """
         check_plan(plan)
         request = Request(
@@ -70,29 +71,26 @@ class Releases(LedgerCore):
         body = release_body(plan, run=run, plan_digest=plan_digest, source_digest=source_digest, unit=unit)
         with self._writing() as journal:
             view = self._view(journal)
-            account = account_in(view.accounts, dataset, opening_command(dataset, plan.epsilon, plan.delta))
+            account = account_in(view.accounts, dataset, opening_for(dataset, plan))
             releases = view.releases
             if release_id in releases:
                 check_identity(request, releases[release_id])
                 return releases[release_id]
-            refused = refusal(request, account, tuple(releases.values()))
+            refused = refusal(request, account, view.spent_of(dataset), releases.values())
             if refused is None:
                 journal.append_all(_bookings(request, plan, body, actor))
-            else:
-                body = {**body, "reason": refused.reason}
-                journal.append(
-                    Event(
-                        kind=EventKind.REFUSED,
-                        actor=actor,
-                        created=now(),
-                        account=dataset,
-                        release=release_id,
-                        body=body,
-                    )
+                return release_in(journal, release_id)
+            journal.append(
+                Event(
+                    kind=EventKind.REFUSED,
+                    actor=actor,
+                    created=now(),
+                    account=dataset,
+                    release=release_id,
+                    body={**body, "reason": refused.reason},
                 )
-        if refused is not None:  # outside the transaction, which keeps the refusal
-            raise BudgetError(refused.message)
-        return self._known(release_id)
+            )
+        raise BudgetError(refused.message)  # outside the transaction, which keeps the refusal
 
     def finish(self, release_id: str, lease: str, outputs: Mapping[str, str], *, actor: str = LEDGER_ACTOR) -> None:
         """Book the publication of `outputs` (released file → SHA-256); the same outputs again are booked once.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any
 
-from marginweave.schemas.budget import Cost
+from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger import (
     SPARE_PREFIX,
@@ -18,12 +18,13 @@ from marginweave.schemas.ledger import (
     Event,
     EventKind,
     ReleaseRecord,
+    Spent,
     State,
 )
 from marginweave.tasks.budget.composition import account_epsilon
 from marginweave.tasks.budget.ledger.books import accounts_of, release_of
+from marginweave.tasks.budget.ledger.plans import draws_fault, stated_fault
 
-_EXACT = Context(prec=400)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PENDING = frozenset({State.RESERVED, State.DRAWN})
 
@@ -38,7 +39,7 @@ class Replay:
     # What was planned for the draws of a reservation whose rows are still to come.
     _expected: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
     _leases: set[tuple[str, str]] = field(default_factory=set)
-    _spent: dict[str, tuple[Cost, Decimal, Decimal]] = field(default_factory=dict)
+    _spent: dict[str, Spent] = field(default_factory=dict)
 
     def step(self, seq: int, event: Event) -> None:
         """Take row number `seq`.
@@ -95,11 +96,14 @@ class Replay:
         _expect(event.account not in self.accounts, f"account {event.account} is open already")
         self.accounts.update(accounts_of([event]))
         account = self._account(event)
-        _expect(account.epsilon > 0 and 0 < account.delta < 1, "the cap is no (epsilon, delta)")
+        _expect_cap(account.epsilon, account.delta)
+        purse = account.purse
+        fits = 0 < purse.epsilon <= account.epsilon and 0 <= purse.delta < account.delta
+        _expect(fits or not purse, "the purse is no part of the cap")
 
     def _cap(self, event: Event) -> None:
         epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
-        _expect(epsilon > 0 and 0 < delta < 1, "the cap is no (epsilon, delta)")
+        _expect_cap(epsilon, delta)
         account = self._account(event)
         self.accounts[account.dataset] = replace(account, epsilon=epsilon, delta=delta)
 
@@ -127,19 +131,18 @@ class Replay:
             same = other.source_digest == record.source_digest
             allowed = {account.dataset, *account.aliases}
             _expect(not same or other.dataset in allowed, f"its source was released under account {other.dataset}")
-        spares = range(1, event.body.get("spares", 0) + 1)
-        planned = [draw["name"] for draw in event.body["draws"]]
+        spares, planned = event.body.get("spares", 0), [draw["name"] for draw in event.body["draws"]]
+        _expect_none(stated_fault(Plain(epsilon=record.epsilon, delta=record.delta), planned, spares))
         self._expected[record.release] = {draw["name"]: draw for draw in event.body["draws"]} | {
-            f"{SPARE_PREFIX}{number}": {} for number in spares
+            f"{SPARE_PREFIX}{number}": {} for number in range(1, spares + 1)
         }
-        _expect(len(set(planned)) == len(planned) > 0, "its plan has no draws, or one twice")
         self.releases[record.release] = record
 
     def _reserve_draw(self, event: Event) -> None:
         record, name, cost = self._release(event), event.draw or "", event.cost
         expected = self._expected.get(record.release, {})
         _expect(name in expected, f"draw {name} is not in the plan, or was reserved before")
-        if cost is None or min(cost.mu2, cost.rho, cost.delta) < 0:
+        if cost is None:
             raise AuditError(f"draw {name} has no cost")
         plan = expected.pop(name)
         draw = DrawRecord(
@@ -158,12 +161,17 @@ class Replay:
 
     def _charge(self, record: ReleaseRecord) -> None:
         """The account's total with a new release in it, against its cap at this point in time."""
+        statement = Plain(epsilon=record.epsilon, delta=record.delta)
+        planned = [draw for draw in record.draws if not draw.is_spare]
+        _expect_none(draws_fault(statement, planned, (draw.cost for draw in record.draws if draw.is_spare)))
         account = self.accounts[record.dataset]
-        cost, epsilon, delta = self._spent.get(account.dataset, (Cost(), Decimal(0), Decimal(0)))
-        cost += record.charged
-        epsilon, delta = _EXACT.add(epsilon, record.statement[0]), _EXACT.add(delta, record.statement[1])
-        self._spent[account.dataset] = cost, epsilon, delta
-        total, _ = account_epsilon([cost], [(epsilon, delta)], account.delta)
+        spent = self._spent.get(account.dataset, Spent()).with_release(record)
+        self._spent[account.dataset] = spent
+        total, _ = account_epsilon([spent.cost], [spent.statement], account.delta, account.purse)
+        _expect(
+            spent.cost.plain.within(account.purse),
+            f"with release {record.release}, more is charged to the purse of account {account.dataset} than it holds",
+        )
         _expect(
             total <= float(account.epsilon), f"with release {record.release}, account {account.dataset} is over its cap"
         )
@@ -201,14 +209,8 @@ class Replay:
         draws = tuple(moved if present.name == draw.name else present for present in record.draws)
         self.releases[record.release] = replace(record, draws=draws)
         if target == State.RETURNED:
-            self._recount(record.dataset)
-
-    def _recount(self, dataset: str) -> None:
-        own = [record for record in self.releases.values() if record.dataset == dataset]
-        epsilon = delta = Decimal(0)
-        for record in own:
-            epsilon, delta = _EXACT.add(epsilon, record.statement[0]), _EXACT.add(delta, record.statement[1])
-        self._spent[dataset] = sum((record.charged for record in own), Cost()), epsilon, delta
+            spent = self._spent[record.dataset]
+            self._spent[record.dataset] = spent.with_release(self.releases[record.release], record)
 
     def _lease(self, event: Event) -> None:
         record, lease = self._release(event), event.lease or ""
@@ -241,3 +243,12 @@ class Replay:
 def _expect(holds: bool, fault: str) -> None:
     if not holds:
         raise AuditError(fault)
+
+
+def _expect_none(fault: str | None) -> None:
+    if fault is not None:
+        raise AuditError(fault)
+
+
+def _expect_cap(epsilon: Decimal, delta: Decimal) -> None:
+    _expect(epsilon.is_finite() and epsilon > 0 and 0 < delta < 1, "the cap is no (epsilon, delta)")

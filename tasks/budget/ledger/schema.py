@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,8 @@ UPGRADE_COMMAND = "marginweave ledger upgrade"
 _VERSION_TABLE = "alembic_version"
 _FIRST = "0001"
 _UNVERSIONED = "0000"  # made before there were migrations, with the tables of the first
+# Alembic keeps the connection of the command that runs in globals of its modules: two threads would swap theirs.
+_MIGRATING = threading.Lock()
 
 
 def schema_version(connection: Connection) -> str | None:
@@ -58,9 +61,10 @@ def migrate(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.attributes["connection"] = connection
-    if schema_version(connection) == _UNVERSIONED:
-        command.stamp(config, _FIRST)
-    command.upgrade(config, "head")
+    with _MIGRATING:
+        if schema_version(connection) == _UNVERSIONED:
+            command.stamp(config, _FIRST)
+        command.upgrade(config, "head")
 
 
 def upgrade(location: LedgerLocation, environment: Mapping[str, str], *, writer: str | None = None) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 
 from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, Table, Text
 
-from marginweave.schemas.budget import Cost
+from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.ledger import Event, EventKind
 
-SCHEMA_VERSION = "0001"  # the newest migration
+SCHEMA_VERSION = "0002"  # the newest migration
 METADATA = MetaData()
+_AMOUNTS = tuple(Cost().texts)
+_PURSE = frozenset({"plain_epsilon", "plain_delta"})
 
 ACCOUNTS = Table(
     "accounts",
@@ -42,21 +44,20 @@ EVENTS = Table(
     Column("prev_hash", Text, nullable=False, unique=True),  # a chain does not fork
     Column("row_hash", Text, nullable=False, unique=True),
     Column("mac", Text, nullable=False),
+    Column("plain_epsilon", Text),
+    Column("plain_delta", Text),
     Index("events_by_release", "release"),
 )
 
 
 def columns_of(entry: Event) -> dict[str, str | None]:
     """The text columns of an event; the body is canonical JSON, amounts are plain decimals."""
-    cost = entry.cost
     return {
         "account": entry.account,
         "release": entry.release,
         "draw": entry.draw,
         "kind": entry.kind.value,
-        "mu2": None if cost is None else format(cost.mu2, "f"),
-        "rho": None if cost is None else format(cost.rho, "f"),
-        "delta": None if cost is None else format(cost.delta, "f"),
+        **_amounts(entry.cost),
         "lease": entry.lease,
         "digest": entry.digest,
         "body": json.dumps(entry.body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False),
@@ -65,11 +66,19 @@ def columns_of(entry: Event) -> dict[str, str | None]:
     }
 
 
+def _amounts(cost: Cost | None) -> dict[str, str | None]:
+    """What a row charges; the purse's columns stay empty where nothing is charged to it."""
+    if cost is None:
+        return dict.fromkeys(_AMOUNTS)
+    return {name: None if name in _PURSE and not cost.plain else text for name, text in cost.texts.items()}
+
+
 def event_of(row: Mapping[str, Any]) -> Event:
     """The event that `columns_of` wrote into an authentic row."""
     cost = None
     if row["mu2"] is not None:
-        cost = Cost(mu2=Decimal(row["mu2"]), rho=Decimal(row["rho"]), delta=Decimal(row["delta"]))
+        plain = Plain(epsilon=Decimal(row["plain_epsilon"] or 0), delta=Decimal(row["plain_delta"] or 0))
+        cost = Cost(mu2=Decimal(row["mu2"]), rho=Decimal(row["rho"]), delta=Decimal(row["delta"]), plain=plain)
     return Event(
         kind=EventKind(row["kind"]),
         actor=row["actor"],

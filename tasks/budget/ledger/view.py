@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Account, Event, ReleaseRecord
+from marginweave.schemas.ledger import Account, Event, ReleaseRecord, Spent
 from marginweave.tasks.budget.ledger.books import accounts_of, release_of
 from marginweave.tasks.budget.ledger.chain import GENESIS, check_key, check_row
 from marginweave.tasks.budget.ledger.keyring import Keyring
@@ -28,6 +28,11 @@ class View:
     accounts: Mapping[str, Account] = field(default_factory=dict)
     releases: Mapping[str, ReleaseRecord] = field(default_factory=dict)
     events: Mapping[str, Sequence[Event]] = field(default_factory=dict)  # by release
+    spent: Mapping[str, Spent] = field(default_factory=dict)  # by dataset
+
+    def spent_of(self, dataset: str) -> Spent:
+        """The sums over the releases of one account."""
+        return self.spent.get(dataset, Spent())
 
     def with_rows(self, rows: Sequence[Mapping[str, Any]], keys: Keyring) -> View:
         """This view and the `rows` behind it; the first of them is the newest row of this view, if that has any.
@@ -56,11 +61,13 @@ class View:
         for event in new:
             if event.release is not None:
                 touched.setdefault(event.release, []).append(event)
-        releases = dict(self.releases)
+        releases, spent = dict(self.releases), dict(self.spent)
         for name, own in touched.items():
             events[name] = (*events.get(name, ()), *own)
             record = release_of(events[name])
             if record is not None:
+                before = spent.get(record.dataset, Spent())
+                spent[record.dataset] = before.with_release(record, releases.get(name))
                 releases[name] = record
         return View(
             seq=self.seq + len(new),
@@ -69,4 +76,5 @@ class View:
             accounts=accounts_of(new, self.accounts),
             releases=releases,
             events=events,
+            spent=spent,
         )

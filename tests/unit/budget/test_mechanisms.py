@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.budget import mechanisms
-from marginweave.tasks.budget.mechanisms import add_noise, deviation, select_percentile
+from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
 from marginweave.tasks.budget.noise_table import NoiseTable, noise_table
 from tests.support.seeded_bits import SeededBits
 
 SCALES = [Fraction(1, 64), Fraction(3, 10), Fraction(1), Fraction(17), Fraction(300), Fraction(2500)]
+ONE_ROW = Stability(records=1, neighbors="add-remove")
 
 
 class Script:
@@ -33,11 +35,15 @@ class Script:
         return part
 
 
-@given(st.floats(1e-3, 1e4), st.integers(1, 10**6), st.sampled_from(["add-remove", "replace-one"]))
-def test_deviation_is_the_next_multiple_above_the_sensitivity(multiplier: float, bound: int, neighbors) -> None:
-    """sd >= multiplier sqrt(Delta (or 2 Delta)) > sd - 1/1024, decided in exact fractions."""
-    sd = deviation(multiplier, bound, neighbors)
-    square = Fraction(multiplier) ** 2 * bound * (2 if neighbors == "replace-one" else 1)
+@given(
+    st.floats(1e-3, 1e4), st.integers(1, 10**6), st.sampled_from(["add-remove", "replace-one"]), st.integers(1, 10**4)
+)
+def test_deviation_is_the_next_multiple_above_the_sensitivity(multiplier, bound, neighbors, records: int) -> None:
+    """sd >= multiplier theta sqrt(Delta (or 2 Delta)) > sd - 1/1024, decided in exact fractions; theta alone for the count."""
+    unit = Stability(records=records, neighbors=neighbors)
+    sd, count = deviation(multiplier, bound, unit), count_deviation(multiplier, unit)
+    square = (Fraction(multiplier) * records) ** 2 * bound * (2 if neighbors == "replace-one" else 1)
+    assert count >= Fraction(multiplier) * records > count - Fraction(1, 1024)
     assert (sd * 1024).denominator == 1
     assert sd**2 >= square > (sd - Fraction(1, 1024)) ** 2
 
@@ -106,9 +112,9 @@ def test_counts_that_could_overflow_or_are_no_int64_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0.0, 1, "add-remove"), "multiplier"),
-        ((float("nan"), 1, "add-remove"), "multiplier"),
-        ((1.0, 0, "add-remove"), "contribution_bound"),
+        ((0.0, 1, ONE_ROW), "multiplier"),
+        ((float("nan"), 1, ONE_ROW), "multiplier"),
+        ((1.0, 0, ONE_ROW), "contribution_bound"),
     ],
 )
 def test_impossible_deviations_are_refused(arguments, message: str) -> None:
@@ -130,10 +136,10 @@ def test_impossible_deviations_are_refused(arguments, message: str) -> None:
 def test_impossible_selections_are_refused(histogram, percentile, epsilon, message: str) -> None:
     """Every parameter has its rule."""
     with pytest.raises(InputError, match=message):
-        select_percentile(histogram, percentile, epsilon, "add-remove")
+        select_percentile(histogram, percentile, epsilon, ONE_ROW)
 
 
 def test_the_only_candidate_is_chosen() -> None:
     """With a public cap of 1 the answer is 1, whatever the data."""
-    assert select_percentile(np.array([5, 9]), 99, 0.1, "add-remove") == 1
-    assert select_percentile(np.array([0, 0]), 99, 0.1, "replace-one") == 1
+    assert select_percentile(np.array([5, 9]), 99, 0.1, ONE_ROW) == 1
+    assert select_percentile(np.array([0, 0]), 99, 0.1, Stability(records=3, neighbors="replace-one")) == 1

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.budget.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho, selection_mu
 from marginweave.tasks.budget.composition import account_epsilon
@@ -144,10 +145,10 @@ def test_no_configuration_spends_more_than_it_states(
     except InputError:
         return
     assert plan.spent_epsilon <= epsilon
-    cap = Decimal(repr(epsilon)), Decimal(repr(delta))
-    total, _ = account_epsilon([plan.cost], [cap], cap[1])
+    cap = Plain(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta)))
+    total, _ = account_epsilon([plan.cost], [cap], cap.delta)
     assert total <= epsilon
-    assert Decimal(total) <= cap[0] or total == float(cap[0])
+    assert Decimal(total) <= cap.epsilon or total == float(cap.epsilon)
 
 
 @pytest.mark.parametrize("name", ["gdp", "zcdp"])

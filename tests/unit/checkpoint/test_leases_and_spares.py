@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pytest
 
+from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import BudgetError, InputError, MachineError
 from marginweave.schemas.ledger import State
 from marginweave.tasks.budget.ledger import Ledger
@@ -171,12 +172,12 @@ class TestSpares:
         record = ledger.release("r")
         assert record is not None
         assert record.charged.mu2 == Decimal("0.05")
-        assert record.statement == (Decimal(3), Decimal("3e-6"))
+        assert record.statement == Plain(epsilon=Decimal(3), delta=Decimal("3e-6"))
         ledger.give_back("r", ["spare-1", "spare-2"])
         record = ledger.release("r")
         assert record is not None
         assert record.charged.mu2 == Decimal("0.03")
-        assert record.statement == (Decimal(1), Decimal("1e-6"))
+        assert record.statement == Plain(epsilon=Decimal(1), delta=Decimal("1e-6"))
 
     def test_a_lost_draw_is_made_again_under_a_spare(self, ledger: Ledger, draw_store: DrawStore) -> None:
         """Two losses of one draw use both spares; the third is final. Every noisy output has a charge of its own."""

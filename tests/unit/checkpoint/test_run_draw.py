@@ -171,7 +171,7 @@ def test_a_killed_run_leaves_one_draw_or_a_lost_charge(
         assert _again(ledger, draw_store, lease, _never) == PAYLOAD
     else:
         for _ in range(2):  # and it stays so
-            with pytest.raises(BudgetError, match=r"draw count of release r was charged and lost.*mu2 0\.01"):
+            with pytest.raises(BudgetError, match=r"draw count of release r was charged and lost.*mu\^2 0\.01"):
                 _again(ledger, draw_store, lease, resume)
         reconcile(ledger, draw_store, "r", lease)
         assert _state(ledger) == State.CHARGED_LOST

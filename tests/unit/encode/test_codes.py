@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.columns import NumberColumn
-from marginweave.tasks.encode.codes import bin_numbers, code_type
+from marginweave.tasks.encode.bins import bin_numbers
+from marginweave.tasks.encode.codes import code_type
 from tests.support.configurations import configuration
 from tests.support.tables import encoded
 

@@ -33,7 +33,7 @@ def brute_force(reference, records, chosen):
 @given(TABLE, TABLE)
 def test_internal_metrics_equal_brute_force(reference, records):
     """Every metric of every length is what counting in pandas gives."""
-    evaluation = evaluate_internal(np.array(reference), np.array(records), domain_of())
+    evaluation = evaluate_internal(np.array(reference).T, np.array(records).T, domain_of())
     assert (evaluation.reference_records, evaluation.records) == (len(reference), len(records))
     for metrics in evaluation.lengths:
         sides = [brute_force(reference, records, c) for c in combinations(range(4), metrics.length)]
@@ -58,8 +58,8 @@ def test_internal_metrics_equal_brute_force(reference, records):
 @given(TABLE, TABLE)
 def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records):
     """Released counts that are exact say the same as the table they come from."""
-    release = evaluate_release(np.array(records), aggregates_of(tally(reference, 3), record_count=len(reference)))
-    internal = evaluate_internal(np.array(reference), np.array(records), domain_of())
+    release = evaluate_release(np.array(records).T, aggregates_of(tally(reference, 3), record_count=len(reference)))
+    internal = evaluate_internal(np.array(reference).T, np.array(records).T, domain_of())
     for ours, exact in zip(release.lengths, internal.lengths, strict=True):
         for name in ("combinations", "preservation", "suppressed", "fabricated", "mean_error", "tvd"):
             assert getattr(ours, name) == pytest.approx(getattr(exact, name))
@@ -70,7 +70,7 @@ def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records)
 def test_ranges(counts, records):
     """Distances lie in [0, 1] and percentages in [0, 100], however much noise the release has."""
     aggregates = normalize(aggregates_of(counts, record_count=3))
-    for metrics in evaluate_release(np.array(records), aggregates).lengths:
+    for metrics in evaluate_release(np.array(records).T, aggregates).lengths:
         assert 0 <= metrics.tvd <= 1 + 1e-12
         assert all(0 <= p <= 100 for p in (metrics.suppressed, metrics.fabricated) if p is not None)
 
@@ -78,7 +78,7 @@ def test_ranges(counts, records):
 def test_a_copy_is_perfect():
     """A table compared with itself: nothing lost, nothing invented, no distance."""
     table = np.random.default_rng(2).integers(0, np.array(SIZES) + 1, (300, 4))
-    for metrics in evaluate_internal(table, table, domain_of()).lengths:
+    for metrics in evaluate_internal(table.T, table.T, domain_of()).lengths:
         assert (metrics.preservation, metrics.suppressed, metrics.fabricated) == (1, 0, 0)
         assert (metrics.mean_error, metrics.tvd, metrics.tvd_missing) == (0, 0, 0)
 
@@ -88,13 +88,13 @@ def test_large_domains_are_ranked_first():
     rng = np.random.default_rng(3)
     small = [rng.integers(0, 3, (200, 3)) for _ in range(2)]
     spread = np.array([997, 1999, 2001])
-    wide = evaluate_internal(small[0] * spread, small[1] * spread, domain_of((3000, 4000, 5000)))
-    narrow = evaluate_internal(small[0], small[1], domain_of((3, 3, 3)))
+    wide = evaluate_internal((small[0] * spread).T, (small[1] * spread).T, domain_of((3000, 4000, 5000)))
+    narrow = evaluate_internal(small[0].T, small[1].T, domain_of((3, 3, 3)))
     for large, little in zip(wide.lengths, narrow.lengths, strict=True):
         assert asdict(large) == pytest.approx(asdict(little))
 
 
 def test_other_columns_are_refused():
     """Records of another width are an error."""
-    with pytest.raises(InputError, match="4 columns"):
-        evaluate_internal(np.zeros((2, 4), int), np.zeros((2, 3), int), domain_of())
+    with pytest.raises(InputError, match="4 attributes"):
+        evaluate_internal(np.zeros((4, 2), int), np.zeros((3, 2), int), domain_of())

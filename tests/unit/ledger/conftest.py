@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Neighbors, PlannedDraw, amount
+from marginweave.schemas.budget import BudgetPlan, Neighbors
 from marginweave.schemas.ledger import Account, ReleaseRecord
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, ledger_location, upgrade
 from tests.support.postgres import Server, postgres_server
+from tests.support.releases import ACCOUNT, DRAWS, gaussian, reserve_release, small_plan
 
 MakePlan = Callable[..., BudgetPlan]
 Reserve = Callable[..., ReleaseRecord]
@@ -40,17 +42,34 @@ def database(server: Server, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def location(tmp_path: Path) -> Path:
-    return tmp_path / "home of ledgers" / "ledger.sqlite"
+def writer(server: Server, database: dict[str, str]) -> dict[str, str]:
+    """The environment of a role with INSERT and SELECT, on tables that their owner made."""
+    url = server.role(database["MARGINWEAVE_LEDGER"])
+    upgrade(ledger_location(database), database, writer=make_url(url).username)
+    return {**database, "MARGINWEAVE_LEDGER": url}
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> str:
+    """Which database the ledger is in: a file, unless the test is marked `on_both`."""
+    return str(getattr(request, "param", "sqlite"))
+
+
+@pytest.fixture
+def location(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> LedgerLocation:
+    """A new place; in PostgreSQL as a role sees it that may only read and append."""
+    if backend == "sqlite":
+        return tmp_path / "home of ledgers" / "ledger.sqlite"
+    return ledger_location(request.getfixturevalue("writer"))
 
 
 @pytest.fixture
 def account() -> Account:
-    return Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
+    return ACCOUNT
 
 
 @pytest.fixture
-def ledger(location: Path, account: Account) -> Ledger:
+def ledger(location: LedgerLocation, account: Account) -> Ledger:
     made = Ledger.create(location)
     made.open_account(account, actor="steward")
     return made
@@ -61,41 +80,20 @@ def plan() -> MakePlan:
     def make(
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        draws: tuple[str, ...] = ("count", "level-1", "level-2"),
+        draws: tuple[str, ...] = DRAWS,
         mu2: float = 0.01,
         cost_delta: float = 0.0,
         neighbors: Neighbors = "add-remove",
     ) -> BudgetPlan:
-        cost = Cost(mu2=amount(mu2), rho=amount(mu2 / 2), delta=amount(cost_delta))
-        return BudgetPlan(
-            epsilon=epsilon,
-            delta=delta,
-            neighbors=neighbors,
-            accountant="gdp",
-            delta_threshold=0.0,
-            spent_epsilon=epsilon,
-            draws=tuple(
-                PlannedDraw(name=name, mechanism="rounded-gaussian", length=i, parameter=10.0, cost=cost)
-                for i, name in enumerate(draws)
-            ),
-        )
+        cost = gaussian(mu2, cost_delta)
+        return small_plan(draws, cost=cost, epsilon=epsilon, delta=delta, neighbors=neighbors)
 
     return make
 
 
 @pytest.fixture
 def reserve(ledger: Ledger, plan: MakePlan) -> Reserve:
-    def call(release_id: str = "first", **changes: object) -> ReleaseRecord:
-        arguments: dict[str, object] = {
-            "dataset": "affairs",
-            "release_id": release_id,
-            "run": release_id,
-            "plan": plan(),
-            "plan_digest": "plan-digest",
-            "source_digest": "source-digest",
-            "unit": "row",
-            "actor": "steward",
-        }
-        return ledger.reserve(**{**arguments, **changes})  # type: ignore[arg-type]
+    def call(release_id: str = "first", **changes: Any) -> ReleaseRecord:
+        return reserve_release(ledger, release=release_id, **{"plan": plan(), **changes})
 
     return call

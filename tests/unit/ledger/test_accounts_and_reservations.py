@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, State
+from marginweave.tasks.budget.accountants import gdp_epsilon, gdp_mu
 from marginweave.tasks.budget.ledger import Ledger
+from tests.support.releases import ALONE, FULL, gaussian, small_plan
 
 
 def _kinds(location: Path) -> list[tuple[str, str | None]]:
@@ -128,19 +129,19 @@ def test_one_source_has_one_account(ledger, reserve, account) -> None:
 @pytest.mark.parametrize(
     "second",
     [
-        {"mu2": 1.0},
-        {"mu2": 1e6, "epsilon": 1.23456789},
-        {"cost_delta": 1e-6},
-        {"cost_delta": 1e-6, "delta": 1.23456789e-3},
+        {},
+        {"epsilon": 1.23456789},
+        {"cost_delta": 5e-7, "delta": 2e-6, "epsilon": 1.1},
+        {"cost_delta": 5e-7, "delta": 1.23456789e-3},
     ],
     ids=["epsilon", "epsilon of many digits", "delta", "delta of many digits"],
 )
 def test_over_the_cap_is_refused_and_the_printed_command_admits(ledger, reserve, plan, location, second) -> None:
     """A refusal leaves a row and no charge; raising the cap to exactly the printed numbers admits the release."""
-    reserve(plan=plan(mu2=1.0))
-    heavy = plan(**second)
+    reserve(plan=plan(mu2=FULL))
+    heavy = plan(**{"mu2": FULL, **second})
     spent = ledger.account_total("affairs")
-    with pytest.raises(BudgetError, match=r"has spent epsilon 1 of 1\.0 at delta 1e-06 \(0 left\)") as error:
+    with pytest.raises(BudgetError, match=r"has spent epsilon 1 of 1\.0 at delta 1e-06 \(\S+ left\)") as error:
         reserve("second", plan=heavy)
     assert ledger.account_total("affairs") == spent
     assert ledger.release("second") is None
@@ -156,11 +157,11 @@ def test_cap_below_the_printed_one_still_refuses(ledger, reserve, plan) -> None:
     """The printed epsilon is no guess: a little less does not admit."""
     reserve()
     with pytest.raises(BudgetError) as error:
-        reserve("second", plan=plan(mu2=0.05))
+        reserve("second", plan=plan(mu2=0.05, epsilon=2.0))
     printed = float(re.findall(r"--epsilon ([0-9.]+)", str(error.value))[0])
     ledger.change_cap("affairs", printed * 0.998, 1e-6, "too little", "steward")
     with pytest.raises(BudgetError):
-        reserve("second", plan=plan(mu2=0.05))
+        reserve("second", plan=plan(mu2=0.05, epsilon=2.0))
 
 
 def test_a_lowered_cap_refuses_but_forgets_nothing(ledger, reserve, plan) -> None:
@@ -183,7 +184,7 @@ def test_cap_needs_a_reason(ledger) -> None:
 
 def test_returned_releases_cost_nothing(ledger, reserve, plan) -> None:
     """A release of which every draw was given back leaves the account as it was."""
-    heavy = plan(mu2=1.0)
+    heavy = plan(mu2=FULL)
     reserve(plan=heavy)
     ledger.give_back("first", ["count", "level-1", "level-2"])
     total = ledger.account_total("affairs")
@@ -207,18 +208,9 @@ def test_totals_list_every_account(ledger, reserve, account) -> None:
     digits=st.integers(0, 25),
 )
 def test_a_release_alone_fits_a_cap_of_its_own(epsilon: float, delta: float, digits: int) -> None:
-    """Whatever the numbers and however many digits the cap was typed with, equal is enough (costs too big for GDP)."""
-    cost = Cost(mu2=Decimal(10**6), rho=Decimal(10**6))
-    draw = PlannedDraw(name="count", mechanism="rounded-gaussian", length=0, parameter=1.0, cost=cost)
-    plan = BudgetPlan(
-        epsilon=epsilon,
-        delta=delta,
-        neighbors="add-remove",
-        accountant="gdp",
-        delta_threshold=0.0,
-        spent_epsilon=epsilon,
-        draws=(draw,),
-    )
+    """Whatever the numbers and however many digits the cap was typed with, equal is enough ; all of it is used."""
+    cost = gaussian(gdp_mu(epsilon, delta) ** 2 * (1 - 1e-9))
+    plan = small_plan(("count",), cost=cost, epsilon=epsilon, delta=delta)
     typed = Decimal(repr(epsilon) + ("0" * digits if "." in repr(epsilon) and "e" not in repr(epsilon) else ""))
     exact = Decimal(delta)  # every digit of the double
     with TemporaryDirectory() as folder:
@@ -233,8 +225,9 @@ def test_a_release_alone_fits_a_cap_of_its_own(epsilon: float, delta: float, dig
 
 
 def test_race_of_sixteen_for_five_admits_five(ledger, reserve, plan, location) -> None:
-    """However many ask at once, the cap holds: five of sixteen releases at epsilon 1 fit an epsilon of 5, exactly."""
-    ledger.change_cap("affairs", 5.0, 5e-6, "room for five in the plain sum", "steward")
+    """However many ask at once, the cap holds: five of sixteen releases at epsilon 1 fit what five and a half cost."""
+    room = gdp_epsilon(math.sqrt(5.5 * ALONE), 1e-6)
+    ledger.change_cap("affairs", room, 1e-6, "room for five and a half", "steward")
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(16)
     granted = context.Queue()
@@ -242,7 +235,7 @@ def test_race_of_sixteen_for_five_admits_five(ledger, reserve, plan, location) -
     def ask(number: int) -> None:
         barrier.wait()
         try:
-            reserve(f"release-{number}", plan=plan(mu2=1e6, draws=("count",)))
+            reserve(f"release-{number}", plan=plan(mu2=ALONE, draws=("count",)))
             granted.put(True)
         except BudgetError:
             granted.put(False)
@@ -284,11 +277,11 @@ def test_forecast_is_what_the_reservation_brings(ledger, reserve, plan, location
     assert fits
     reserve(plan=plan(mu2=0.01))
     assert ledger.account_total("affairs").epsilon == epsilon
-    _, fits = ledger.forecast("affairs", plan(mu2=1.0))
+    _, fits = ledger.forecast("affairs", plan(mu2=FULL))
     assert not fits
     assert len(before) == 2
     with pytest.raises(BudgetError):
-        reserve("second", plan=plan(mu2=1.0))
+        reserve("second", plan=plan(mu2=FULL))
 
 
 def test_finish_books_outputs_once(ledger, reserve, location) -> None:

@@ -10,6 +10,9 @@ from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.ledger.audit import audit_ledger
 from marginweave.tasks.budget.ledger.key import load_key
+from tests.support.databases import on_both
+
+pytestmark = on_both
 
 
 @pytest.fixture
@@ -43,6 +46,20 @@ def test_an_alias_has_one_direction_and_two_names(twins, reserve, account) -> No
         reserve("second", dataset="affairs")
     with pytest.raises(BudgetError, match="released under account twin"):
         reserve("fourth", dataset="third")
+
+
+def test_a_look_at_one_account_marks_what_an_alias_ties_to_it(twins, reserve, account) -> None:
+    """Both ways and through a third one, from the alias on: a release reserved before it stays unmarked."""
+    twins.open_account(replace(account, dataset="third"), actor="steward")
+    reserve("seen")
+    twins.record_internal_evaluation("affairs", "seen")
+    reserve("before", dataset="third", source_digest="another")
+    assert not twins.internally_evaluated("twin", None)
+    twins.alias("twin", "affairs", "because", actor="steward")
+    assert twins.internally_evaluated("twin", None)
+    twins.alias("twin", "third", "because", actor="steward")
+    assert twins.internally_evaluated("third", None)
+    assert not twins.internally_evaluated("third", "before")
 
 
 def test_a_source_under_two_accounts_needs_both_aliases(twins, reserve, account) -> None:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw
+from marginweave.schemas.budget import Cost
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Account, State
+from marginweave.schemas.ledger import State
 from marginweave.tasks.budget.ledger import Ledger
+from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
 MOVES = {
     "begin": lambda ledger, name, lease: ledger.begin_draw("r", name, lease),
@@ -41,32 +42,14 @@ TABLE = {
 )
 def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]]) -> None:
     """Any sequence of calls ends where the table says; a refused call changes nothing; a charge leaves by RETURNED only."""
-    cost = Cost(mu2=Decimal("0.25"), rho=Decimal("0.125"), delta=Decimal("1e-9"))
-    draws = tuple(
-        PlannedDraw(name=name, mechanism="rounded-gaussian", length=0, parameter=2.0, cost=cost)
-        for name in ("count", "level-1")
-    )
-    plan = BudgetPlan(
-        epsilon=1.0,
-        delta=1e-6,
-        neighbors="add-remove",
-        accountant="gdp",
-        delta_threshold=0,
-        spent_epsilon=1,
-        draws=draws,
-    )
+    cost = Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"), delta=Decimal("1e-9"))
     states = {"count": "RESERVED", "level-1": "RESERVED"}
     leases: dict[str, str] = {}
     taken: list[str] = []
     with TemporaryDirectory() as folder:
         ledger = Ledger.create(Path(folder) / "ledger.sqlite", environment={})
-        ledger.open_account(
-            Account(dataset="a", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove"),
-            actor="s",
-        )
-        ledger.reserve(
-            dataset="a", release_id="r", run="r", plan=plan, plan_digest="p", source_digest="s", unit="row", actor="s"
-        )
+        ledger.open_account(ACCOUNT, actor="s")
+        reserve_release(ledger, small_plan(("count", "level-1"), cost=cost), "r")
         for move, name, lease in moves:
             target = TABLE.get((states[name], move))
             if move == "take":

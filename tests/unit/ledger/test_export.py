@@ -12,6 +12,9 @@ from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.budget.ledger.chain import GENESIS, row_hash
 from marginweave.tasks.budget.ledger.export import comma_separated, json_lines, registry_record
 from marginweave.tasks.budget.ledger.key import key_file, load_key
+from tests.support.databases import on_both
+
+pytestmark = on_both
 
 # The fields that the registry's schema (opendp/deployments-registry-data at 057e5d8) has at each place; * are required.
 SCHEMA = {

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import Event, EventKind
-from marginweave.tasks.budget.ledger import Ledger, decisions
+from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, decisions
 from marginweave.tasks.budget.ledger.audit import audit_ledger
 from marginweave.tasks.budget.ledger.core import now
 from marginweave.tasks.budget.ledger.journal import Journal
 from marginweave.tasks.budget.ledger.key import key_file, load_key
 from marginweave.tasks.budget.ledger.keyring import Keyring, key_id
+from tests.support.databases import on_both, run
 
+pytestmark = on_both
 ONE, TWO, THREE = "11" * 32, "22" * 32, "33" * 32
 
 
-def _rows(location: Path) -> list[tuple[str, str, str]]:
-    with sqlite3.connect(location) as connection:
-        return connection.execute("SELECT kind, mac, body FROM events ORDER BY seq").fetchall()
+def _rows(location: LedgerLocation) -> list[tuple[str, str, str]]:
+    return run(location, "SELECT kind, mac, body FROM events ORDER BY seq")
 
 
 def _rotate(ledger: Ledger) -> str:
@@ -165,6 +164,22 @@ def test_keys_of_the_environment_rotate_to_the_one_at_the_end(location, account)
         with pytest.raises(BudgetError, match="wrong key"):
             Ledger.open(location, environment={"MARGINWEAVE_LEDGER_KEY": wrong}).verify()
     assert not key_file(location).exists()
+
+
+def test_a_key_that_is_there_twice_is_named(ledger, location, account) -> None:
+    """An old key that is appended once more is not taken for a wrong one: the message says what to do."""
+    old = key_file(location).read_text()
+    _rotate(ledger)
+    place = key_file(location)
+    sound = place.read_text()
+    place.write_text(sound + old.upper())
+    with pytest.raises(BudgetError, match=r"holds the same key twice.*keep the first of the two") as error:
+        Ledger.open(location, environment={})
+    assert old.strip() not in str(error.value)
+    with pytest.raises(InputError, match="MARGINWEAVE_LEDGER_KEY holds the same key twice"):
+        Ledger.open(location, environment={"MARGINWEAVE_LEDGER_KEY": f"{ONE},{TWO},{ONE}"})
+    place.write_text(sound)
+    assert Ledger.open(location, environment={}).verify() == 3
 
 
 def test_a_rotation_needs_a_reason(ledger) -> None:

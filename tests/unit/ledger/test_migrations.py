@@ -16,7 +16,10 @@ from sqlalchemy import Connection
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, ledger_location, schema, upgrade
+from marginweave.tasks.budget.ledger.anchor import Anchor
+from marginweave.tasks.budget.ledger.audit import audit_ledger
 from marginweave.tasks.budget.ledger.engines import connected, engine_for
+from marginweave.tasks.budget.ledger.key import load_key
 from marginweave.tasks.budget.ledger.tables import METADATA, SCHEMA_VERSION
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.system)]
@@ -87,11 +90,38 @@ def test_newer_tables_are_refused(place) -> None:
         Ledger.open(place)
 
 
+def _as_of_the_first_version(location: Path) -> None:
+    with sqlite3.connect(location) as connection:
+        for column in ("plain_epsilon", "plain_delta"):
+            connection.execute(f"ALTER TABLE events DROP COLUMN {column}")
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+
+
+def _anchor(location: Path) -> Anchor:
+    return audit_ledger(location, load_key(location, {}, "")).anchor
+
+
+def test_rows_from_before_the_purse_keep_their_hashes(ledger, reserve, location) -> None:
+    """A migration that adds columns leaves every row as it was sealed; the chain goes on behind it."""
+    reserve()
+    before, anchor = ledger._all_events(), _anchor(location)
+    _as_of_the_first_version(location)
+    with pytest.raises(BudgetError, match="version 0001, this program needs"):
+        Ledger.open(location)
+    upgrade(location, {})
+    upgraded = Ledger.open(location)
+    assert upgraded._all_events() == before
+    assert _anchor(location) == anchor
+    upgraded.give_back("first", ["level-2"])
+    assert upgraded.verify() == len(before) + 1
+
+
 def test_a_ledger_from_before_the_migrations_is_upgraded_in_place(location, account) -> None:
     """Tables without a version are those of the first migration: their rows and triggers stay."""
     ledger = Ledger.create(location)
     ledger.open_account(account, actor="steward")
     before = ledger._all_events()
+    _as_of_the_first_version(location)
     with sqlite3.connect(location) as connection:
         connection.execute("DROP TABLE alembic_version")
     with pytest.raises(BudgetError, match="marginweave ledger upgrade"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -193,3 +195,16 @@ def test_umask_does_not_widen(tmp_path: Path) -> None:
         os.umask(before)
     assert {p.stat().st_mode & 0o777 for p in (tmp_path / "new").iterdir()} == {0o600}
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def test_threads_of_one_process_make_their_ledgers_at_once(tmp_path: Path) -> None:
+    """Each ends with a ledger of its own, complete: a migration does not run in the transaction of another thread."""
+    barrier = threading.Barrier(4)
+
+    def make(name: str) -> int:
+        barrier.wait()
+        return Ledger.create(tmp_path / name / "ledger.sqlite", environment={}).verify()
+
+    for turn in range(4):
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(make, [f"{turn}-{k}" for k in range(4)])) == [1] * 4

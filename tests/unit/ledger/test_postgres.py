@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import traceback
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import make_url
@@ -15,7 +14,7 @@ from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, State
 from marginweave.tasks.budget.ledger import Ledger, creation, engines, ledger_location, opening_command, upgrade
-from tests.support.postgres import Server
+from tests.support.releases import reserve_release
 
 pytestmark = pytest.mark.system
 
@@ -28,16 +27,9 @@ def _create(environment: Environment, account: Account) -> Ledger:
     return made
 
 
-def _reserve(ledger: Ledger, plan: BudgetPlan, release: str = "first") -> Any:
-    digests = {"plan_digest": "plan-digest", "source_digest": "source-digest"}
-    return ledger.reserve(
-        dataset="affairs", release_id=release, run=release, plan=plan, unit="row", actor="steward", **digests
-    )
-
-
 def _release(ledger: Ledger, plan: BudgetPlan) -> None:
     """A whole release: two draws committed, one given back, published, evaluated."""
-    _reserve(ledger, plan)
+    reserve_release(ledger, plan)
     ledger.take_lease("first", "lease")
     for name in ("count", "level-1"):
         ledger.begin_draw("first", name, "lease")
@@ -53,22 +45,13 @@ def elsewhere(tmp_path: Path) -> Environment:
     return {"MARGINWEAVE_LEDGER": "postgresql://h/d", "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "key")}
 
 
-@pytest.fixture
-def writer(server: Server, database: Environment) -> Environment:
-    """The environment of a role with INSERT and SELECT, on tables that their owner made."""
-    url = server.role(database["MARGINWEAVE_LEDGER"])
-    owner = {**database, "MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_OWNER": database["MARGINWEAVE_LEDGER"]}
-    upgrade(ledger_location(owner), owner, writer=url.partition("://")[2].partition("@")[0].partition(":")[0])
-    return {**database, "MARGINWEAVE_LEDGER": url}
-
-
 def test_a_release_is_the_same_in_both_databases(database, ledger, account, plan) -> None:
     """Kinds, draws, costs and totals of the same history do not depend on where it is kept."""
     other = _create(database, account)
     for each in (ledger, other):
         _release(each, plan(mu2=0.01))
         with pytest.raises(BudgetError, match="this release asks for"):
-            _reserve(each, plan(mu2=5.0), "second")
+            reserve_release(each, plan(mu2=0.5, epsilon=10.0), "second")
     assert other.account_total("affairs") == ledger.account_total("affairs")
     assert other.verify() == ledger.verify()
     ours, theirs = other._all_events(), ledger._all_events()
@@ -125,8 +108,8 @@ def test_the_role_cannot_give_itself_rights(server, writer, account) -> None:
         server.run(writer["MARGINWEAVE_LEDGER"], "GRANT UPDATE ON events TO PUBLIC", "UPDATE events SET actor = 'me'")
 
 
-def test_triggers_stop_the_owner_too(server, database, account) -> None:
-    """Even a superuser must disarm the triggers before a row can be changed, in replication as well."""
+def test_triggers_stop_the_superuser_too(server, database, account) -> None:
+    """The triggers must be disarmed before a row can be changed, in replication as well."""
     ledger = _create(database, account)
     for before in ("SELECT 1", "SET session_replication_role = replica"):
         for statement in FORBIDDEN:
@@ -135,10 +118,25 @@ def test_triggers_stop_the_owner_too(server, database, account) -> None:
     assert ledger.verify() == 2
 
 
+def test_triggers_stop_the_owner_of_the_tables(server, database, account) -> None:
+    """Owning the tables, which gives the right to change rows, is not enough to change one, nor is making them anew."""
+    superuser = database["MARGINWEAVE_LEDGER"]
+    owner = {**database, "MARGINWEAVE_LEDGER": server.role(superuser)}
+    server.run(superuser, f"GRANT CREATE ON SCHEMA public TO {make_url(owner['MARGINWEAVE_LEDGER']).username}")
+    ledger = _create(owner, account)
+    for statement in FORBIDDEN:
+        with pytest.raises(Exception, match="append-only"):
+            server.run(owner["MARGINWEAVE_LEDGER"], statement)
+    upgrade(ledger_location(owner), owner)
+    with pytest.raises(Exception, match="append-only"):
+        server.run(owner["MARGINWEAVE_LEDGER"], "DELETE FROM events")
+    assert ledger.verify() == 2
+
+
 def test_a_row_changed_by_the_superuser_is_found(server, database, account, plan) -> None:
     """Behind disarmed triggers the chain still tells."""
     ledger = _create(database, account)
-    _reserve(ledger, plan())
+    reserve_release(ledger, plan())
     url = database["MARGINWEAVE_LEDGER"]
     server.run(url, "ALTER TABLE events DISABLE TRIGGER ALL", "UPDATE events SET mu2 = '0' WHERE draw = 'count'")
     with pytest.raises(BudgetError, match="was changed"):

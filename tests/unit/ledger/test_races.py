@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from multiprocessing.synchronize import Barrier
-from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Account, EventKind, State
-from marginweave.tasks.budget.ledger import Ledger, ledger_location
+from marginweave.schemas.ledger import EventKind, State
+from marginweave.tasks.budget.accountants import gdp_epsilon
+from marginweave.tasks.budget.ledger import Ledger, LedgerLocation
+from tests.support.databases import on_both
+from tests.support.releases import ACCOUNT, ALONE, FULL, reserve_release
 
 RACERS = 64
 ADMITTED = 10
-ACCOUNT = Account(
-    dataset="affairs", epsilon=Decimal(ADMITTED), delta=Decimal("1e-5"), unit="row", neighbors="add-remove"
-)
-
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, on_both]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def shared(request: pytest.FixtureRequest, location: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    """A ledger whose account has room for ten releases at epsilon 1 in the plain sum, which is the tightest here."""
-    if request.param == "postgresql":
-        for name, value in request.getfixturevalue("database").items():
-            monkeypatch.setenv(name, value)
-    made = Ledger.create(
-        location if request.param == "sqlite" else ledger_location(request.getfixturevalue("database"))
+@pytest.fixture
+def shared(location: LedgerLocation) -> Ledger:
+    """A ledger whose account has room for what ten and a half releases at epsilon 1 cost together."""
+    made = Ledger.create(location)
+    made.open_account(
+        replace(ACCOUNT, epsilon=Decimal(gdp_epsilon(math.sqrt((ADMITTED + 0.5) * ALONE), 1e-6))), actor="steward"
     )
-    made.open_account(ACCOUNT, actor="steward")
     return made
-
-
-def _reserve(ledger: Ledger, plan: BudgetPlan, release: str) -> None:
-    digests = {"plan_digest": "plan", "source_digest": "source"}
-    ledger.reserve(dataset="affairs", release_id=release, run=release, plan=plan, unit="row", actor="racer", **digests)
 
 
 def _race(work: list) -> Counter[str]:
@@ -69,11 +60,11 @@ def _race(work: list) -> Counter[str]:
 
 def test_sixty_four_race_for_ten(shared: Ledger, plan) -> None:
     """Exactly ten are granted, the others are refused and written down, and every row is in its place."""
-    heavy = plan(mu2=1e6, draws=("count", "level-1"))
-    counted = _race([lambda n=n: _reserve(shared, heavy, f"release-{n}") for n in range(RACERS)])
+    heavy = plan(mu2=ALONE / 2, draws=("count", "level-1"))
+    counted = _race([lambda n=n: reserve_release(shared, heavy, f"release-{n}") for n in range(RACERS)])
     assert counted == {"granted": ADMITTED, "refused": RACERS - ADMITTED}
     total = shared.account_total("affairs")
-    assert (total.releases, total.epsilon) == (ADMITTED, float(ADMITTED))
+    assert (total.releases, total.epsilon) == (ADMITTED, pytest.approx(gdp_epsilon(math.sqrt(ADMITTED * ALONE), 1e-6)))
     again = Ledger.open(shared.location)
     assert again.verify() == 2 + ADMITTED * 3 + (RACERS - ADMITTED)
     assert sum(event.kind == EventKind.REFUSED for event in again._all_events()) == RACERS - ADMITTED
@@ -82,15 +73,15 @@ def test_sixty_four_race_for_ten(shared: Ledger, plan) -> None:
 
 def test_sixty_four_race_for_one_release(shared: Ledger, plan) -> None:
     """The same release asked for at once is booked once, and all who asked have it."""
-    heavy = plan(mu2=1e6)
-    assert _race([lambda: _reserve(shared, heavy, "same") for _ in range(RACERS)]) == {"granted": RACERS}
+    heavy = plan(mu2=FULL)
+    assert _race([lambda: reserve_release(shared, heavy, "same") for _ in range(RACERS)]) == {"granted": RACERS}
     assert shared.account_total("affairs").releases == 1
     assert shared.verify() == 2 + 4
 
 
 def test_sixty_four_race_for_one_draw(shared: Ledger, plan) -> None:
     """One caller begins a draw; the others are told so before they have drawn anything."""
-    _reserve(shared, plan(), "one")
+    reserve_release(shared, plan(), "one")
     shared.take_lease("one", "lease")
     counted = _race([lambda: shared.begin_draw("one", "count", "lease") for _ in range(RACERS)])
     assert counted == {"granted": 1, "refused": RACERS - 1}

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from marginweave.schemas.budget import Cost, amount
+from marginweave.schemas.budget import Cost, Plain, amount
 from marginweave.schemas.ledger import Account
 from marginweave.tasks.budget.accountants import gdp_mu
 from marginweave.tasks.budget.ledger.admission import total_with
@@ -20,12 +20,13 @@ def test_the_room_fits_and_a_little_more_does_not(ledger, reserve, plan, spent) 
     for number in range(spent):
         reserve(str(number), plan=plan(epsilon=0.3, mu2=0.001))
     account, releases = ledger.account_total("affairs").account, ledger.releases("affairs")
+    together = ledger._now().spent_of("affairs")
     left = room(account, releases)
     assert left > float(account.epsilon) - ledger.account_total("affairs").epsilon - 1e-6
     for epsilon, fits in ((left * 0.999, True), (left * 1.001, False)):
         mu2 = gdp_mu(epsilon, float(account.delta)) ** 2
         cost = Cost(mu2=amount(mu2), rho=amount(mu2 / 2))
-        assert total_with(account, releases, cost, (Decimal(epsilon), account.delta))[1] is fits
+        assert total_with(account, together, cost, Plain(epsilon=Decimal(epsilon), delta=account.delta))[1] is fits
 
 
 def test_nothing_is_left_of_a_spent_account(ledger, reserve, plan) -> None:

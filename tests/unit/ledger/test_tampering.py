@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from pathlib import Path
 
 import pytest
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger.key import key_file
+from tests.support.databases import change, on_both, run
 
 TEXTS = ("account", "release", "draw", "kind", "mu2", "rho", "delta", "lease", "digest", "body", "actor", "created")
 SEALS = ("prev_hash", "row_hash", "mac")
@@ -25,14 +26,6 @@ def booked(ledger, reserve) -> Ledger:
     return ledger
 
 
-def _tamper(location: Path, *statements: str) -> None:
-    with sqlite3.connect(location) as connection:
-        for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            connection.execute(f"DROP TRIGGER {trigger}")
-        for statement in statements:
-            connection.execute(statement)
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -43,7 +36,7 @@ def _tamper(location: Path, *statements: str) -> None:
         "DELETE FROM accounts",
         "INSERT OR REPLACE INTO accounts (dataset, opened) VALUES ('affairs', 9)",
         "INSERT OR REPLACE INTO events SELECT * FROM events WHERE seq = 4",
-        f"INSERT INTO events SELECT 99, {', '.join(TEXTS)}, 'x', 'y', mac FROM events",
+        f"INSERT INTO events SELECT 99, {', '.join(TEXTS)}, 'x', 'y', mac, NULL, NULL FROM events",
     ],
 )
 def test_both_tables_only_grow(booked, location, statement) -> None:
@@ -54,23 +47,25 @@ def test_both_tables_only_grow(booked, location, statement) -> None:
     assert booked.verify() == rows
 
 
+@on_both
 @pytest.mark.parametrize("column", TEXTS + SEALS)
 def test_any_changed_column_is_found(booked, location, column) -> None:
     """One character more in one column of one row, triggers dropped, and `verify` names the row."""
-    with sqlite3.connect(location) as connection:
-        found = connection.execute(f"SELECT min(seq) FROM events WHERE {column} IS NOT NULL AND seq > 2").fetchone()[0]
-    _tamper(location, "PRAGMA foreign_keys=OFF", f"UPDATE events SET {column} = {column} || '0' WHERE seq = {found}")
+    ((found,),) = run(location, f"SELECT min(seq) FROM events WHERE {column} IS NOT NULL AND seq > 2")
+    change(location, f"UPDATE events SET {column} = {column} || '0' WHERE seq = {found}")
     with pytest.raises(BudgetError, match=f"row {found} "):
         Ledger.open(location).verify()
 
 
+@on_both
 def test_emptied_column_is_found(booked, location) -> None:
     """Taking a lease away is a change like any other."""
-    _tamper(location, "UPDATE events SET lease = NULL WHERE kind = 'DRAWN'")
+    change(location, "UPDATE events SET lease = NULL WHERE kind = 'DRAWN'")
     with pytest.raises(BudgetError, match="changed"):
         booked.verify()
 
 
+@on_both
 @pytest.mark.parametrize(
     "statements",
     [
@@ -86,7 +81,7 @@ def test_emptied_column_is_found(booked, location) -> None:
 )
 def test_removed_or_moved_rows_are_found(booked, location, statements) -> None:
     """The chain shows a gap, a renumbering and an exchange; no reservation is booked on a broken chain."""
-    _tamper(location, *statements)
+    change(location, *statements)
     with pytest.raises(BudgetError, match="ledger"):
         booked.verify()
     with pytest.raises(BudgetError, match="ledger"):
@@ -102,30 +97,33 @@ def test_rows_of_another_history_are_found(booked, location, tmp_path) -> None:
     Ledger.open(other / location.name).give_back("first", ["level-1"])
     seq = booked.verify() - 1
     texts = ", ".join(f"{name} = (SELECT {name} FROM other.events WHERE seq = {seq})" for name in TEXTS + SEALS[1:])
-    _tamper(location, f"ATTACH '{other / location.name}' AS other", f"UPDATE events SET {texts} WHERE seq = {seq}")
+    change(location, f"ATTACH '{other / location.name}' AS other", f"UPDATE events SET {texts} WHERE seq = {seq}")
     with pytest.raises(BudgetError, match=f"broken before row {seq + 1}"):
         booked.verify()
 
 
+@on_both
 def test_changed_newest_row_closes_the_ledger(booked, location) -> None:
     """Opening checks the newest row, and nothing is appended behind a row that was changed."""
-    _tamper(location, "UPDATE events SET actor = 'nobody' WHERE seq = (SELECT max(seq) FROM events)")
+    change(location, "UPDATE events SET actor = 'nobody' WHERE seq = (SELECT max(seq) FROM events)")
     with pytest.raises(BudgetError, match="changed"):
         Ledger.open(location)
     with pytest.raises(BudgetError, match="changed"):
         booked.begin_draw("first", "level-1", "lease")
 
 
+@on_both
 def test_emptied_ledger_is_closed(booked, location) -> None:
     """A ledger that lost all rows is no new ledger."""
-    _tamper(location, "DELETE FROM events")
+    change(location, "DELETE FROM events")
     with pytest.raises(BudgetError, match="lost its rows"):
         Ledger.open(location)
 
 
+@on_both
 def test_rows_resealed_under_another_key_are_found(booked, location, tmp_path) -> None:
     """Rows cannot be made without the key: those of another ledger do not verify."""
     other = Ledger.create(tmp_path / "other" / "ledger.sqlite")
-    (location.parent / "ledger.key").write_bytes((other.location.parent / "ledger.key").read_bytes())
+    key_file(location).write_bytes(key_file(other.location).read_bytes())
     with pytest.raises(BudgetError, match="wrong key"):
         Ledger.open(location)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import AuditError, InputError
+from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger import Event, EventKind
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.ledger.anchor import Anchor
@@ -20,12 +20,48 @@ from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.budget.ledger.core import now
 from marginweave.tasks.budget.ledger.key import key_file, load_key
 from marginweave.tasks.budget.ledger.keyring import Keyring
+from tests.support.databases import change, on_both, run
+from tests.support.releases import gaussian, small_plan
 
 COLUMNS = (
     *("account", "release", "draw", "kind", "mu2", "rho", "delta", "lease", "digest", "body", "actor", "created"),
     *("prev_hash", "row_hash", "mac"),
 )
 Audit = Callable[..., AuditedLedger]
+DISARMING = [
+    *(("sqlite", guard, f"DROP TRIGGER {guard}") for guard in ("events_no_update", "accounts_no_replace")),
+    *(
+        pytest.param("postgresql", f"{table}_append_only", statement, marks=pytest.mark.system)
+        for table, statement in (
+            ("events", "DROP TRIGGER events_append_only ON events"),
+            ("accounts", "ALTER TABLE accounts DISABLE TRIGGER accounts_append_only"),
+            ("events", "ALTER TABLE events ENABLE TRIGGER ALL"),
+            ("events", "ALTER TABLE events ENABLE REPLICA TRIGGER events_append_only"),
+        )
+    ),
+]
+
+
+HARMLESS = "CREATE TRIGGER {} {} BEGIN SELECT 1; END"
+EMPTY = "CREATE OR REPLACE FUNCTION ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$"
+MADE = "CREATE TRIGGER events_append_only BEFORE {} EXECUTE FUNCTION ledger_is_append_only()"
+TOOTHLESS = [
+    ("sqlite", "events_no_update", [HARMLESS.format("events_no_update", "BEFORE UPDATE ON events WHEN 0")]),
+    ("sqlite", "events_no_delete", ["CREATE TABLE x (a)", HARMLESS.format("events_no_delete", "BEFORE DELETE ON x")]),
+    *(
+        pytest.param("postgresql", guard, statements, marks=pytest.mark.system)
+        for guard, statements in (
+            ("accounts_append_only, events_append_only", [EMPTY]),
+            ("events_append_only", ["CREATE TABLE x (a int)", MADE.format("UPDATE ON x FOR EACH STATEMENT")]),
+            ("events_append_only", [MADE.format("UPDATE OR DELETE ON events FOR EACH STATEMENT")]),
+            ("events_append_only", [MADE.format("UPDATE OF mu2 OR DELETE OR TRUNCATE ON events FOR EACH STATEMENT")]),
+            (
+                "events_append_only",
+                [MADE.format("UPDATE OR DELETE OR TRUNCATE ON events FOR EACH STATEMENT WHEN (false)")],
+            ),
+        )
+    ),
+]
 
 
 @pytest.fixture
@@ -56,20 +92,7 @@ def audit(location) -> Audit:
     return call
 
 
-def _change(location: Path, *statements: str, parameters: tuple[object, ...] = ()) -> None:
-    """Statements on the tables as somebody would run them who owns the file: without triggers, and with them again."""
-    connection = sqlite3.connect(location)
-    triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    for name, _ in triggers:
-        connection.execute(f"DROP TRIGGER {name}")
-    for statement in statements:
-        connection.execute(statement, parameters)
-    for _, sql in triggers:
-        connection.execute(sql)
-    connection.commit()
-    connection.close()
-
-
+@on_both
 def test_an_untouched_ledger_holds(booked, audit, location) -> None:
     """Every row is there and sealed, and the audit reads the same releases as the ledger."""
     found = audit()
@@ -98,8 +121,8 @@ def test_any_flipped_byte_of_any_row_is_found(booked, audit, location, tmp_path_
     position = data.draw(st.integers(0, len(text) - 1), label="position")
     mask = data.draw(st.integers(1, 255), label="mask")
     changed = bytes(b ^ mask if i == position else b for i, b in enumerate(text))
-    update = f"UPDATE events SET {column} = CAST(? AS TEXT) WHERE seq = {seq}"
-    _change(place, update, parameters=(changed,))
+    update = f"UPDATE events SET {column} = CAST(X'{changed.hex()}' AS TEXT) WHERE seq = {seq}"
+    change(place, update)
     with pytest.raises(AuditError, match=rf"row {seq}\b|row {seq + 1}\b"):
         audit(place)
 
@@ -159,17 +182,18 @@ def test_removed_swapped_and_inserted_rows_are_found(booked, audit, location, tm
             f"INSERT INTO events (seq, {', '.join(COLUMNS)}) SELECT {one + 1}, {copied} FROM events WHERE seq = {one}",
         ],
     }
-    _change(place, *statements[action])
+    change(place, *statements[action])
     with pytest.raises(AuditError, match="row"):
         audit(place)
 
 
+@on_both
 def test_rows_taken_from_the_end_are_found_against_an_anchor(booked, audit, location, reserve) -> None:
     """The chain alone cannot show what was cut off; the anchored row can, and so can a history that was replaced."""
     anchor = audit().anchor
     assert Anchor.from_json(anchor.to_json()) == anchor
     audit(anchor=anchor)
-    _change(location, f"DELETE FROM events WHERE seq = {anchor.seq}")
+    change(location, f"DELETE FROM events WHERE seq = {anchor.seq}")
     audit()
     with pytest.raises(AuditError, match=f"ends at row {anchor.seq - 1}, before the anchored row {anchor.seq}"):
         audit(anchor=anchor)
@@ -186,24 +210,69 @@ def test_something_else_is_no_anchor(text) -> None:
         Anchor.from_json(text)
 
 
+@on_both
 def test_a_reservation_cut_in_half_is_found(booked, audit, location, reserve) -> None:
     """A release without all rows of its plan is no state that a ledger can be in."""
-    reserve("third", plan=_small(booked))
-    _change(location, f"DELETE FROM events WHERE seq = {booked.verify()}")
+    reserve("third", plan=small_plan(("count", "level-1"), cost=gaussian(0.001), epsilon=0.2))
+    change(location, f"DELETE FROM events WHERE seq = {booked.verify()}")
     with pytest.raises(AuditError, match="ends before release third is reserved whole: level-1"):
         audit()
 
 
-def test_removed_guards_and_accounts_are_found(booked, audit, location) -> None:
-    """A dropped trigger, and an account that no row opened."""
-    with sqlite3.connect(location) as connection:
-        connection.execute("INSERT INTO accounts (dataset, opened) VALUES ('ghost', 99)")
+@on_both
+def test_an_account_that_no_row_opened_is_found(booked, audit, location) -> None:
+    run(location, "INSERT INTO accounts (dataset, opened) VALUES ('ghost', 99)")
     with pytest.raises(AuditError, match="table of accounts"):
         audit()
-    with sqlite3.connect(location) as connection:
-        connection.execute("DROP TRIGGER events_no_update")
-    with pytest.raises(AuditError, match="not append-only any more: events_no_update"):
+
+
+@pytest.mark.parametrize(("backend", "guard", "statement"), DISARMING, indirect=["backend"])
+def test_disarmed_guards_are_found(booked, audit, location, guard, statement) -> None:
+    """A trigger that is dropped, switched off, or skipped by whoever replays replication, is named; no row was changed."""
+    audit()
+    run(location, statement)
+    with pytest.raises(AuditError, match=f"not append-only any more: {guard} was taken away"):
         audit()
+
+
+@pytest.mark.parametrize(("backend", "guards", "statements"), TOOTHLESS, indirect=["backend"])
+def test_guards_of_the_right_name_that_do_nothing_are_found(booked, audit, location, guards, statements) -> None:
+    """What a trigger does counts: on another table, for fewer changes, under a condition, or with an empty function."""
+    if statements != [EMPTY]:
+        run(location, f"DROP TRIGGER {guards}" + ("" if isinstance(location, Path) else " ON events"))
+    run(location, *statements)
+    if not isinstance(location, Path) and statements != [EMPTY]:
+        table = "x" if len(statements) > 1 else "events"
+        run(location, f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {guards}")
+    with pytest.raises(AuditError, match=f"not append-only any more: {guards} was taken away or changed"):
+        audit()
+
+
+def test_a_trigger_that_swallows_rows_is_found(booked, audit, location) -> None:
+    """No version of the program writes any other trigger."""
+    run(location, "CREATE TRIGGER more BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(AuditError, match="a trigger that no version of the program writes"):
+        audit()
+
+
+def test_damaged_bytes_of_the_first_page_are_named_with_their_file(booked, audit, location) -> None:
+    """High bits flipped in the texts of the schema and in the header: an error of ours, whoever opens the file."""
+    run(location, "PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = location.read_bytes()
+    schema = whole.index(b"CREATE TABLE events")
+    named = 0
+    for place in (0, 16, 100, schema, schema + 13, schema + 40, whole.index(b"CREATE TRIGGER events") + 8):
+        content = bytearray(whole)
+        content[place] ^= 0x80
+        location.write_bytes(content)
+        with pytest.raises((AuditError, BudgetError)) as found:
+            audit()
+        if "is damaged: its bytes" in str(found.value):
+            named += 1
+            assert isinstance(found.value, AuditError)
+            with pytest.raises(BudgetError, match=r"ledger\.sqlite is damaged"):
+                Ledger.open(location, environment={})
+    assert named >= 3
 
 
 @pytest.mark.parametrize(
@@ -236,25 +305,28 @@ def test_sealed_rows_that_break_a_rule_are_found(booked, audit, changes, fault) 
         audit()
 
 
+@on_both
 def test_a_total_over_its_cap_is_found_at_its_row(booked, audit, reserve, plan, monkeypatch) -> None:
     """A release that was admitted over the cap is found, also where the cap was raised afterwards."""
     monkeypatch.setattr("marginweave.tasks.budget.ledger.releases.refusal", lambda *_: None)
-    reserve("third", plan=plan(epsilon=3.0, mu2=4.0))
+    reserve("third", plan=plan(epsilon=3.0, mu2=0.1))
     row = booked_rows(booked)
     booked.change_cap("affairs", 90.0, 1e-6, "hide it", "steward")
     with pytest.raises(AuditError, match=f"row {row} .*account affairs is over its cap"):
         audit()
 
 
+@on_both
 def test_a_cap_that_is_lowered_later_is_no_fault(booked, audit) -> None:
     """What was within the cap when it was reserved stays right."""
     booked.change_cap("affairs", 0.1, 1e-6, "no more", "steward")
     assert audit().accounts["affairs"].epsilon < 1
 
 
+@on_both
 def test_a_lost_draw_and_its_spare_are_legal(ledger, reserve, plan, audit) -> None:
     """A spare that replaces a lost draw is followed, and counted as the ledger counts it."""
-    reserve(plan=replace(plan(epsilon=0.4), spares=1))
+    reserve(plan=replace(plan(mu2=0.001, epsilon=0.4), spares=1))
     ledger.take_lease("first", "one")
     ledger.begin_draw("first", "count", "one")
     ledger.take_lease("first", "two")
@@ -265,36 +337,17 @@ def test_a_lost_draw_and_its_spare_are_legal(ledger, reserve, plan, audit) -> No
     assert audit().releases["first"] == ledger.release("first")
 
 
+@on_both
 def test_without_the_key_the_chain_is_checked_all_the_same(booked, audit, location) -> None:
     """No row's seal is checked, and a change is found by the hashes alone."""
     key_file(location).unlink()
     found = audit_ledger(location, Keyring(()))
     assert found.unchecked == len(found.rows)
-    _change(location, "UPDATE events SET actor = 'nobody' WHERE seq = 5")
+    change(location, "UPDATE events SET actor = 'nobody' WHERE seq = 5")
     with pytest.raises(AuditError, match=r"row 5 .* changed"):
         audit_ledger(location, Keyring(()))
 
 
 def booked_rows(ledger: Ledger) -> int:
     """Rows in the ledger, whatever they say."""
-    with sqlite3.connect(ledger.location) as connection:
-        return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
-
-
-def _small(ledger: Ledger):
-    from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
-
-    cost = Cost(mu2=amount(0.001), rho=amount(0.0005), delta=amount(0.0))
-    draws = tuple(
-        PlannedDraw(name=name, mechanism="rounded-gaussian", length=i, parameter=10.0, cost=cost)
-        for i, name in enumerate(("count", "level-1"))
-    )
-    return BudgetPlan(
-        epsilon=0.2,
-        delta=1e-6,
-        neighbors="add-remove",
-        accountant="gdp",
-        delta_threshold=0.0,
-        spent_epsilon=0.2,
-        draws=draws,
-    )
+    return int(run(ledger.location, "SELECT count(*) FROM events")[0][0])

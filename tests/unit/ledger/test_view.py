@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 
 import pytest
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.ledger.books import accounts_of, releases_of
+from tests.support.databases import change, on_both
 
 
-def _tamper(location, *statements: str) -> None:
-    with sqlite3.connect(location) as connection:
-        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            connection.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            connection.execute(statement)
-
-
+@on_both
 def test_looking_step_by_step_is_looking_at_once(ledger, reserve, plan, location) -> None:
     """After every step a process that looked before sees what a fresh one reads from the first row."""
     other = Ledger.open(location)
@@ -29,7 +22,7 @@ def test_looking_step_by_step_is_looking_at_once(ledger, reserve, plan, location
         lambda: other.take_lease("first", "lease"),
         lambda: ledger.begin_draw("first", "count", "lease"),
         lambda: other.commit_draw("first", "count", "lease", "digest", tainted=False),
-        lambda: reserve("second", plan=plan(mu2=0.5)),
+        lambda: reserve("second", plan=plan(mu2=0.5, epsilon=10.0)),
         lambda: ledger.give_back("second", ["count", "level-1", "level-2"]),
         lambda: ledger.give_back("first", ["level-1", "level-2"]),
         lambda: other.finish("first", "lease", {"privacy.json": "ab"}),
@@ -62,6 +55,7 @@ def test_only_new_rows_are_read(ledger, reserve, monkeypatch) -> None:
     assert read == [1]
 
 
+@on_both
 @pytest.mark.parametrize(
     "statement",
     [
@@ -77,7 +71,7 @@ def test_rows_that_are_new_to_the_process_must_be_sound(ledger, reserve, locatio
     behind = Ledger.open(location)
     assert behind.account_total("affairs").releases == 0  # knows two rows
     reserve()
-    _tamper(location, statement)
+    change(location, statement)
     with pytest.raises(BudgetError, match="ledger"):
         behind.account_total("affairs")
 
@@ -100,6 +94,7 @@ def test_a_restored_backup_is_noticed(ledger, reserve, location, tmp_path) -> No
             fresh.change_cap("affairs", 60.0, 1e-3, name, "steward")
 
 
+@on_both
 def test_an_undone_transaction_leaves_no_trace(ledger, reserve, plan, monkeypatch) -> None:
     """What was appended and not committed is in no total, and the next reservation goes through."""
     with monkeypatch.context() as patch:

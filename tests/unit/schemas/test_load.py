@@ -24,7 +24,15 @@ REFUSED = [
     ({"privacy__delta": 1}, "privacy.delta (1) must lie strictly between 0 and 1"),
     ({"privacy__delta": None}, "privacy.delta is required"),
     ({"privacy__unit": None}, "privacy.unit is required"),
-    ({"privacy__unit": {"column": "id"}}, "privacy.unit ({'column': 'id'}) must be row"),
+    (
+        {"privacy__unit": "person"},
+        "privacy.unit (person) must be row, {column: ID, max_records: N} or {column: ID, join",
+    ),
+    ({"privacy__unit": {"column": "id"}}, "privacy.unit needs either max_records"),
+    (
+        {"privacy__unit": {"column": "id", "max_record": 3}},
+        "unknown key privacy.unit.max_record; did you mean max_records?",
+    ),
     ({"privacy__epsilo": 1}, "unknown key privacy.epsilo; did you mean epsilon?"),
     ({"aggregates": {}}, "unknown key aggregates; did you mean aggregate?"),
     ({"privacy__neighbors": "both"}, "privacy.neighbors (both) must be add-remove or replace-one"),
@@ -46,7 +54,31 @@ REFUSED = [
     ({"columns__sex__values": []}, "columns.sex needs values (its public domain) or domain: private"),
     ({"columns__sex__values": ["1", "1.0"]}, "columns.sex declares a value twice: '1' and '1.0'"),
     ({"columns__sex__domain": "private"}, "columns.sex has both values and domain: private"),
-    ({"columns__sex__type": "set"}, "columns.sex.type (set) must be category or number in this version"),
+    (
+        {"columns__sex__type": "text"},
+        "columns.sex.type (text) must be category, boolean, number, date, datetime, set, ",
+    ),
+    ({"columns__sex__valeus": ["f"]}, "unknown key columns.sex.valeus; did you mean values?"),
+    ({"columns__age__value": 3}, "unknown key columns.age.value"),
+    (
+        {"columns__age__confirm": True},
+        "columns.age was drafted from the data and waits for confirmation: write public:",
+    ),
+    ({"columns__age__impute": "median"}, "columns.age.impute (median) must not be the median of the column"),
+    (
+        {"columns__age__impute": {"distribution": "gaussian", "mean": "x", "deviation": 1}},
+        "columns.age.impute.mean (x) must be a number",
+    ),
+    (
+        {"columns__age__impute": {"weight": {"1": 1}}},
+        "columns.age.impute ({'weight': {'1': 1}}) must be {distribution:",
+    ),
+    ({"source": ""}, "source.file () must not be empty"),
+    ({"source": ["a.csv", "b.csv"]}, "source (['a.csv', 'b.csv']) must be one table: link several tables before"),
+    ({"source": {"file": "a.csv", "encoding": "utf-16"}}, "source.encoding (utf-16) must be utf-8, latin-1 or windows"),
+    ({"source": {"file": "a.csv", "delimiter": ";"}}, "source.delimiter (;) must be comma, semicolon, tab or pipe"),
+    ({"source": {"file": "a.csv", "delimeter": "tab"}}, "unknown key source.delimeter; did you mean delimiter?"),
+    ({"source": None}, "source is required"),
     ({"columns__sex__type": None}, "columns.sex.type is required"),
     ({"columns__sex__missing": ["f"]}, "columns.sex declares 'f' as a value and as missing"),
     ({"synthesize__records": 1e30}, "synthesize.records (1e+30) must lie in [0, 100000000]"),
@@ -58,6 +90,48 @@ REFUSED = [
     ({"synthesize__records": "all"}, "synthesize.records (all) must be count, exhaust or a whole number"),
     ({"dataset": "../x"}, "dataset (../x) must be 1 to 64 letters"),
 ]
+
+
+LINKED = "several linked tables are not supported: link them before the release into one table"
+HOUSEHOLDS = "households are not supported: their members are not kept together in synthetic records. To protect whole"
+WEIGHTS = "survey weights are not supported: every record counts once. Declare the weight as a number column"
+UNSUPPORTED = [
+    ({"weights": "PWGTP"}, f"weights: {WEIGHTS}"),
+    ({"columns__age__weight": True}, f"columns.age.weight: {WEIGHTS}"),
+    ({"tables": [{"file": "a.csv"}]}, f"tables: {LINKED}"),
+    ({"join": {"on": "id"}}, f"join: {LINKED}"),
+    ({"source": {"file": "a.csv", "join": "b.csv"}}, f"source.join: {LINKED}"),
+    ({"household": "HID"}, f"household: {HOUSEHOLDS}"),
+    ({"privacy__household": "HID"}, f"privacy.household: {HOUSEHOLDS}"),
+    ({"privacy__unit": "household"}, f"privacy.unit.household: {HOUSEHOLDS}"),
+    ({"privacy__unit": {"household": "HID"}}, f"privacy.unit.household: {HOUSEHOLDS}"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), UNSUPPORTED, ids=[m[:20] for _, m in UNSUPPORTED])
+def test_what_is_not_supported_says_what_to_do_instead(changes: dict, message: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        parse_configuration(raw(**changes))
+    assert str(refusal.value).startswith(message)
+
+
+def test_the_sentences_of_the_refusals_can_be_followed() -> None:
+    """What they advise is accepted; and a column may have any of these names."""
+    assert configuration(privacy__unit={"column": "ID", "join": True}).privacy.unit_key == "subject:ID"
+    assert configuration(privacy__unit={"column": "HOUSEHOLD", "max_records": 8}).privacy.stability.records == 8
+    names = {
+        name: {"type": "number", "bounds": [0, 9], "bins": 3} for name in ("weights", "household", "join", "tables")
+    }
+    assert configuration(columns=names).names == tuple(names)
+
+
+def test_a_source_has_one_canonical_form() -> None:
+    """The path alone is as good as the mapping; a declared encoding or delimiter is read back and counts in the digest."""
+    plain, mapped = configuration(), configuration(source={"file": "people.csv", "encoding": "utf-8"})
+    assert (plain == mapped, plain.digest == mapped.digest) == (True, True)
+    other = configuration(source={"file": "people.csv", "delimiter": "semicolon"})
+    assert Configuration.from_canonical(other.canonical()) == other
+    assert other.digest != plain.digest
 
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[m for _, m in REFUSED])

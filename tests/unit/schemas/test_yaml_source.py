@@ -27,6 +27,20 @@ def test_numbers_elsewhere_are_numbers() -> None:
     assert (parsed["f"], parsed["g"], parsed["h"], parsed["i"]) == ("1e-6", True, "no", None)
 
 
+@pytest.mark.parametrize("name", ["structure", "values", "source", "columns"])
+def test_a_column_may_be_called_like_a_key(name: str) -> None:
+    """What stands below it is read as below any other column: numbers as numbers, codes as texts."""
+    column = parse_yaml(f"columns: {{{name}: {{bounds: [0, 1], confirm: true, values: [01]}}}}")["columns"][name]
+    assert column == {"bounds": [0, 1], "confirm": True, "values": ["01"]}
+
+
+def test_characters_that_json_escapes_in_halves_are_whole() -> None:
+    """A lone half is no character, and cannot be written anywhere."""
+    assert parse_yaml(r'{"\ud83d\ude00": ["\ud83d\ude00"]}') == {"\U0001f600": ["\U0001f600"]}
+    with pytest.raises(InputError, match="line 2: half a character"):
+        parse_yaml('a: 1\n"b\\ude00": 2')
+
+
 def test_column_names_are_texts() -> None:
     assert list(parse_yaml("columns: {2012: {}, yes: {}, 1.0: {}}")["columns"]) == ["2012", "yes", "1.0"]
 

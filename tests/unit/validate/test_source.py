@@ -12,14 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.source import SourceFile
+from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.preprocess.rows import prepare_rows
 from marginweave.tasks.validate.source import LoadedSource, load_source, source_chunks, source_columns
+from tests.support.configurations import configuration
 
 MARKER = "xq7marker"
 
 
-def read_source(source: str, columns: list[str]) -> pa.Table:
+def read_source(source: str, columns: list[str], **form: str) -> pa.Table:
     """Read a source as a run does."""
-    return load_source(source).table(columns)
+    return load_source(source, SourceFile(file=source, **form)).table(columns)
 
 
 def write(path: Path, content: bytes) -> str:
@@ -106,7 +110,7 @@ def test_what_is_digested_is_what_is_parsed(tmp_path: Path) -> None:
     """A loaded source does not change with the file, and its chunks are those of the file it was loaded from."""
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n1,2\n")
-    loaded, before = load_source(str(path)), b"".join(source_chunks(str(path)))
+    loaded, before = load_source(str(path), SourceFile(file="t.csv")), b"".join(source_chunks(str(path)))
     path.write_bytes(b"a,b\n3,4\n5,6\n")
     assert loaded.table(["b"]).column("b").to_pylist() == ["2"]
     assert b"".join(loaded.chunks()) == before
@@ -116,7 +120,7 @@ def test_what_is_digested_is_what_is_parsed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("values", [[[1], [2]], [b"x", b"\xff"], [{"k": 1}, None]])
 def test_columns_that_are_neither_text_nor_number_are_refused(tmp_path: Path, values: list) -> None:
     pq.write_table(pa.table({"a": values}), tmp_path / "t.parquet")
-    with pytest.raises(InputError, match="the column 'a' with a type that is neither text nor number"):
+    with pytest.raises(InputError, match="the column 'a' with a type that is neither text nor number nor date"):
         read_source(str(tmp_path / "t.parquet"), ["a"])
 
 
@@ -128,7 +132,7 @@ def test_a_pipe_is_no_source(tmp_path: Path) -> None:
 
 def test_the_example_is_the_survey_of_the_design() -> None:
     assert read_source("example:affairs", ["age", "affairs"]).num_rows == 6366
-    assert len(source_columns("example:affairs")) == 9
+    assert len(source_columns("example:affairs", SourceFile(file="example:affairs"))) == 9
 
 
 cells = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), max_size=8)
@@ -147,3 +151,27 @@ def test_a_written_csv_is_read_back(tmp_path_factory: pytest.TempPathFactory, ro
         writer.writerows(rows)
     table = read_source(str(path), ["a", "b"])
     assert list(zip(table.column("a").to_pylist(), table.column("b").to_pylist(), strict=True)) == rows
+
+
+@pytest.mark.parametrize("unit", ["row", {"column": "x", "max_records": 1}, {"column": "x", "join": True}])
+@pytest.mark.parametrize("kind", [pa.null(), pa.large_string(), pa.string_view()], ids=str)
+def test_texts_of_any_layout_are_prepared(tmp_path: Path, kind: pa.DataType, unit: object) -> None:
+    """A column without a single value is all missing; long and viewed texts are texts, for every unit."""
+    texts = [None, None] if pa.types.is_null(kind) else ["a", "7"]
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": pa.array(texts, kind)}), path)
+    kinds = {
+        "category": {"domain": "private"},
+        "number": {"bins": [0, 9]},
+        "boolean": {},
+        "date": {"bounds": ["2019-01-01", "2019-12-31"], "bins": "year"},
+        "set": {"domain": "private", "max_values": 2},
+    }
+    raw = read_source(str(path), ["x"])
+    for name, keys in kinds.items():
+        config = configuration(columns={"c": {"type": name, **keys}}, privacy__unit=unit)
+        table = pa.table({"c": raw.column("x"), "x": raw.column("x")})
+        clean = prepare_rows(table, config, KeyedBits(key=bytes(32), purpose="subjects")).column("c")
+        rows = 0 if unit != "row" and texts[0] is None else 2
+        assert len(clean) == rows
+        assert clean.null_count == (rows if texts[0] is None else {"category": 0, "set": 0, "number": 1}.get(name, 2))

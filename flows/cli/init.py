@@ -1,0 +1,129 @@
+"""`marginweave init`: the draft of a configuration, from a table or from the files of DPSyn."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from marginweave.flows.cli.console import command, out
+from marginweave.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from marginweave.schemas.source import SourceFile
+
+_File = Annotated[
+    str | None, typer.Argument(metavar="FILE", help="The table to look at: CSV, TSV, Parquet, or a folder of parts.")
+]
+_Output = Annotated[
+    Path | None, typer.Option("--output", help="Where the draft goes; FILE's name with .yaml if not given.")
+]
+_Encoding = Annotated[str, typer.Option("--encoding", help="How the text is written: utf-8, latin-1, windows-1252.")]
+_Delimiter = Annotated[str | None, typer.Option("--delimiter", help="Between two fields: comma, semicolon, tab, pipe.")]
+_Parameters = Annotated[
+    Path | None, typer.Option("--from-dpsyn", help="DPSyn's parameters.json, to convert instead of looking at data.")
+]
+_Datatypes = Annotated[Path | None, typer.Option("--datatypes", help="DPSyn's column_datatypes.json.")]
+_Data = Annotated[Path | None, typer.Option("--data", help="DPSyn's data.yaml.")]
+_Source = Annotated[
+    str | None, typer.Option("--source", help="With --from-dpsyn: the table that the configuration names; not read.")
+]
+_Public = Annotated[
+    str | None, typer.Option("--public", help="With --from-dpsyn: where the domains in its files are published.")
+]
+
+
+@command
+def init(  # noqa: PLR0913, PLR0917 - each one an option
+    file: _File = None,
+    output: _Output = None,
+    encoding: _Encoding = "utf-8",
+    delimiter: _Delimiter = None,
+    from_dpsyn: _Parameters = None,
+    datatypes: _Datatypes = None,
+    data: _Data = None,
+    source: _Source = None,
+    public: _Public = None,
+) -> None:
+    """Draft a configuration. What was read from data is marked; `run` refuses it until each line is confirmed or private.
+
+    Example: `marginweave init visits.csv`, or `marginweave init --from-dpsyn parameters.json --source drug_deaths.csv`
+    """
+    if from_dpsyn is None:
+        given = {"--datatypes": datatypes, "--data": data, "--source": source, "--public": public}
+        misplaced = [
+            f"{option} has no place without --from-dpsyn" for option, value in given.items() if value is not None
+        ]
+        named = file
+    else:
+        misplaced = ["FILE has no place with --from-dpsyn, which reads no data: name it with --source"] if file else []
+        named = source
+    if misplaced:
+        raise InputError(misplaced[0])
+    if not named:
+        raise InputError("FILE is required" if from_dpsyn is None else "--source is required with --from-dpsyn")
+    target = output or Path(f"{Path(named).name.partition('.')[0] or 'draft'}.yaml")
+    form = _form(named, target, encoding, delimiter)
+    if from_dpsyn is None:
+        _draft(named, form, target)
+    else:
+        _convert(from_dpsyn, datatypes, data, form, public, target)
+
+
+def _form(named: str, target: Path, encoding: str, delimiter: str | None) -> SourceFile:
+    """The source as the draft names it: relative to the draft, like every source."""
+    from pydantic import ValidationError
+
+    from marginweave.schemas.source import EXAMPLE_PREFIX, SourceFile
+
+    keep = named.startswith(EXAMPLE_PREFIX) or Path(named).is_absolute()
+    file = named if keep else os.path.relpath(named, target.parent)
+    try:
+        return SourceFile.model_validate({"file": file, "encoding": encoding, "delimiter": delimiter})
+    except ValidationError as error:
+        option = str(error.errors()[0]["loc"][0])
+    values = {"encoding": "utf-8, latin-1 or windows-1252", "delimiter": "comma, semicolon, tab or pipe"}
+    raise InputError(f"--{option} must be {values[option]}")
+
+
+def _draft(source: str, form: SourceFile, target: Path) -> None:
+    from marginweave.tasks.validate.draft import draft_configuration
+
+    _refuse_existing(target)
+    _write_new(target, draft_configuration(source, form))
+    out.print(f"Drafted {target}, which only you can read: it is as sensitive as the data until it is confirmed.")
+    out.print(f"What to do with `confirm: true` stands at its top. Then: marginweave plan {target}")
+
+
+def _convert(
+    parameters: Path, datatypes: Path | None, data: Path | None, form: SourceFile, public: str | None, target: Path
+) -> None:
+    from marginweave.tasks.validate.dpsyn import convert_dpsyn
+
+    conversion = convert_dpsyn(parameters, datatypes, data, form, public)
+    texts = conversion.configurations
+    targets = [target.with_stem(f"{target.stem}-{i + 1}") if len(texts) > 1 else target for i in range(len(texts))]
+    for place in targets:
+        _refuse_existing(place)
+    for place, text in zip(targets, texts, strict=True):
+        _write_new(place, text)
+        out.print(f"Converted to {place}")
+    for remark in conversion.remarks:
+        out.print(f"Not converted: {remark}")
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists() or path.is_symlink():
+        raise InputError(f"{path} exists already and is not overwritten; name another file with --output")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder")
+
+
+def _write_new(path: Path, text: str) -> None:
+    """A new file that its owner alone can read (0600); one that came into being meanwhile stays as it is."""
+    from marginweave.tasks.checkpoint.files import write_once
+
+    if not write_once(path, text.encode()):
+        _refuse_existing(path)

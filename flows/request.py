@@ -1,0 +1,107 @@
+"""What was asked for: by a command now, or when a run was begun."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from marginweave.flows.sizes import check_size
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.load import load_configuration
+from marginweave.schemas.source import EXAMPLE_PREFIX
+from marginweave.tasks.budget.ledger import LedgerLocation, example_ledger_location, ledger_location
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.validate.expectations import read_suite
+
+_REQUEST = "request.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for, before anything was looked at but the configuration."""
+
+    path: Path
+    configuration: Configuration
+    folder: RunFolder
+    source: str
+    ledger_file: Path | None  # of an example; None: where the environment says
+    suites: tuple[Path | None, Path | None]
+
+    @property
+    def is_example(self) -> bool:
+        """Whether the source is public example data."""
+        return self.source.startswith(EXAMPLE_PREFIX)
+
+    @property
+    def ledger_location(self) -> LedgerLocation:
+        """Where the ledger is."""
+        return self.ledger_file or ledger_location(os.environ)
+
+
+def read_request(path: Path, *, run: str | None, source: str | None, home: Path) -> Request:
+    """The request that a configuration file and the options make.
+
+    Raises:
+        InputError: the configuration, the run's name or a suite of expectations breaks a rule.
+    """
+    configuration = load_configuration(path)
+    check_size(configuration)
+    below = path.resolve().parent
+    named = configuration.source.file if source is None else source
+    if not named.strip() or run == "":
+        raise InputError("--run and --source must not be empty")
+    if not named.startswith(EXAMPLE_PREFIX):
+        named = str((below / named) if source is None else Path(named).absolute())
+    expectations = configuration.expectations
+    suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
+    for suite, raw_input in zip(suites, (True, False), strict=True):
+        if suite is not None:
+            read_suite(suite, raw_input=raw_input)
+    return Request(
+        path=path.resolve(),
+        configuration=configuration,
+        folder=RunFolder.at(home, run or configuration.default_run),
+        source=named,
+        ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
+        suites=(suites[0], suites[1]),
+    )
+
+
+def remember(request: Request) -> None:
+    """Paths on this machine, for `resume`; in `internal/`, which nobody publishes."""
+    content = {"configuration": str(request.path), "source": request.source}
+    replace_file(request.folder.internal / _REQUEST, json.dumps(content).encode(), PRIVATE_MODE)
+
+
+def begun_with(home: Path, run: str) -> tuple[Path, str]:
+    """Configuration file and source with which a run was begun.
+
+    Raises:
+        InputError: there is no such run, or it was not begun.
+    """
+    path = RunFolder.at(home, run).internal / _REQUEST
+    content = read_file(path)
+    if content is None and RunFolder.at(home, run).manifest_file.exists():
+        raise InputError(f"run {run} has lost {path.name}; go on with it by `marginweave run CONFIG --run {run}`")
+    if content is None:
+        raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
+    try:
+        request = json.loads(content)
+        return Path(request["configuration"]), str(request["source"])
+    except (ValueError, KeyError, TypeError):
+        raise StageError(f"{path} is damaged; go on with the run by `marginweave run CONFIG --run {run}`") from None
+
+
+def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:
+    """Where the ledger of an existing run is."""
+    return ledger_file_of(folder, home) or ledger_location(os.environ)
+
+
+def ledger_file_of(folder: RunFolder, home: Path) -> Path | None:
+    """The ledger file of an existing run on example data, or None: the environment says where the ledger is."""
+    source = begun_with(home, folder.run)[1]
+    return example_ledger_location(home) if source.startswith(EXAMPLE_PREFIX) else None

@@ -1,0 +1,160 @@
+"""Whether a plan can be carried out: cells and noise, from public facts and before any draw."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.numbers import MAX_CELLS
+from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring, structural_masks
+from marginweave.tasks.aggregate.marginals import (
+    all_cliques,
+    cells,
+    marginal_deviation,
+    split_deviations,
+    split_epsilons,
+)
+from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
+from marginweave.tasks.budget.mechanisms import deviation, error_deviation
+from marginweave.tasks.budget.noise_table import MAX_DEVIATION
+from marginweave.tasks.budget.planned import EVALUATION
+from marginweave.tasks.budget.split import plan_budget
+
+# Each set of columns costs about a millisecond, whatever it holds.
+_MAX_SETS = 200_000
+# Every round of consistency and synthesis goes over all marginals.
+_MAX_MARGINALS = 20_000
+
+
+def check_size(configuration: Configuration) -> None:
+    """Refuse, from public facts and before any draw, a plan with more cells or more noise than can be handled."""
+    if configuration.marginals is None:
+        _check_combinations(configuration)
+    else:
+        _check_marginals(configuration, configuration.marginals)
+    _check_paid(configuration)
+
+
+def marginal_noise(configuration: Configuration, plan: BudgetPlan) -> dict[str, tuple[Fraction | float, ...]]:
+    """Deviations of the noise of each draw of marginals, as far as public sizes tell.
+
+    `marginals` is not there where marginals are selected; `selection` counts steps of its grid. A private domain counts as
+    one value, the missing one.
+    """
+    settings, stability = configuration.marginals, configuration.stability
+    assert settings is not None
+    sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
+    found: dict[str, tuple[Fraction | float, ...]] = {}
+    for draw in plan.draws:
+        if draw.name == "values":
+            found[draw.name] = (discovery(configuration, plan)[0],)
+        elif draw.name == "selection":
+            found[draw.name] = (scoring(configuration, plan).deviation,)
+        elif draw.name == "one-way" or (draw.name == "marginals" and not settings.selects(len(sizes))):
+            one = draw.name == "one-way"
+            cliques = all_cliques(sizes, 1) if one else declared_cliques(settings, names, sizes)
+            split = cliques, sizes, settings.allocation
+            if draw.mechanism == "discrete-laplace":
+                scales = (laplace_scale(epsilon, stability) for epsilon in split_epsilons(draw.parameter, *split))
+                found[draw.name] = tuple(map(laplace_deviation, scales))
+            else:
+                found[draw.name] = split_deviations(draw.parameter, *split, stability)
+    return found
+
+
+def public_sizes(configuration: Configuration) -> tuple[int, ...]:
+    """Number of codes of each attribute, the missing value included; of a private domain only that one is known."""
+    return domain_sizes(configuration.attributes, [attribute.labels for attribute in configuration.attributes])
+
+
+def _check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
+    sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
+    length = settings.cliques.all if isinstance(settings.cliques, AllCliques) else 2
+    number = len(settings.cliques) if isinstance(settings.cliques, tuple) else math.comb(len(sizes), length)
+    if number > _MAX_MARGINALS:
+        raise InputError(
+            f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or fewer marginals"
+        )
+    selects = settings.selects(len(sizes))
+    if selects:
+        together = math.prod(sorted(sizes)[-2:])
+    else:
+        cliques = declared_cliques(settings, names, sizes) if settings.has_larger(len(sizes)) else ()
+        together = sum(cells(clique, sizes) for clique in cliques)
+        if settings.has_larger(len(sizes)) and not cliques:
+            raise InputError("aggregate.cliques.max_cells leaves no marginal to measure; use a larger one")
+    if together > MAX_CELLS:
+        raise InputError(
+            f"the marginals have {together} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "
+            "marginals or a smaller aggregate.cliques.max_cells"
+        )
+    structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
+    plan = plan_budget(configuration)
+    if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+        most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if selects else together
+        _check_laplace(most)
+    for name, deviations in marginal_noise(configuration, plan).items():
+        _check_noise(name, max(deviations), "fewer marginals")
+    for draw in plan.draws:  # what `split_deviations` falls back to, whichever marginals there will be
+        if draw.mechanism == "rounded-gaussian" and draw.name in ("one-way", "marginals"):
+            shared = len(sizes) if draw.name == "one-way" else number
+            widest = marginal_deviation(draw.parameter * math.sqrt(shared), configuration.stability)
+            _check_noise(draw.name, widest, "fewer marginals")
+
+
+def _check_paid(configuration: Configuration) -> None:
+    """Refuse a bought comparison of too many marginals, or with too much noise."""
+    paid = configuration.evaluate.paid
+    if paid is None:
+        return
+    number = math.comb(sum(not attribute.is_set for attribute in configuration.attributes), paid.length)
+    if number > _MAX_MARGINALS:
+        raise InputError(
+            f"evaluate.paid.length ({paid.length}) makes {number} marginals, more than {_MAX_MARGINALS}; use a smaller one"
+        )
+    multiplier = plan_budget(configuration).draw(EVALUATION).parameter
+    _check_noise(EVALUATION, error_deviation(multiplier, configuration.stability), "a larger evaluate.paid.share")
+
+
+def _check_laplace(most: int) -> None:
+    if most > MAX_LAPLACE_CELLS:
+        raise InputError(
+            f"the marginals may have {most} cells together, and Laplace noise is drawn for at most {MAX_LAPLACE_CELLS}; use "
+            "aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
+        )
+
+
+def _check_noise(name: str, largest: Fraction | float, instead: str) -> None:
+    if largest > MAX_DEVIATION:
+        raise InputError(
+            f"the noise of {name} may have a standard deviation above {MAX_DEVIATION}; raise privacy.epsilon, or "
+            f"use fewer columns, {instead}, or fewer records a subject"
+        )
+
+
+def _check_combinations(configuration: Configuration) -> None:
+    length = configuration.reporting_length
+    sets = max(math.comb(len(configuration.attributes), k) for k in range(1, length + 1))
+    if sets > _MAX_SETS:
+        raise InputError(
+            f"aggregate.reporting_length ({length}) makes {sets} sets of columns, more than {_MAX_SETS}; "
+            "use a smaller one, or fewer columns"
+        )
+    sizes = sorted(((len(a.labels), a.name) for a in configuration.attributes), reverse=True)
+    largest = sizes[:length]
+    cells = math.prod(size + 1 for size, _ in largest)
+    if len(largest) > 1 and cells > MAX_CELLS:
+        names = ", ".join(name for _, name in largest)
+        raise InputError(
+            f"columns {names} have {cells} combinations, more than {MAX_CELLS}; use coarser bins, fewer values or a smaller "
+            "aggregate.reporting_length"
+        )
+    for draw in plan_budget(configuration).draws:
+        if draw.mechanism == "rounded-gaussian" and draw.name != EVALUATION:
+            bound = configuration.contribution_cap(draw.length)
+            widest = deviation(draw.parameter, bound, configuration.stability)
+            _check_noise(draw.name, widest, "a smaller aggregate.reporting_length")

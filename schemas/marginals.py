@@ -1,0 +1,101 @@
+"""Settings of marginals: which ones are measured, and how the budget is shared among them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from marginweave.schemas.columns import Texts
+from marginweave.schemas.numbers import FROZEN, MAX_CELLS, OpenFraction, PositiveWhole, to_number, to_whole
+
+
+class AllCliques(BaseModel):
+    """All marginals of `all` attributes that have at most `max_cells` cells."""
+
+    model_config = FROZEN
+    all: PositiveWhole
+    max_cells: PositiveWhole | None = None
+
+
+def _cliques_kind(value: Any) -> str | None:
+    if isinstance(value, AllCliques | dict):
+        return "all"
+    if isinstance(value, list | tuple):
+        return "list"
+    return "selected" if value == "selected" else None
+
+
+Cliques = Annotated[
+    Annotated[Literal["selected"], Tag("selected")]
+    | Annotated[AllCliques, Tag("all")]
+    | Annotated[tuple[Texts, ...], Field(min_length=1), Tag("list")],
+    Discriminator(
+        _cliques_kind,
+        custom_error_type="cliques",
+        custom_error_message="must be selected, {all: k, max_cells: …} or a list of lists of two and more attributes",
+    ),
+]
+
+
+def _compress(value: Any) -> float | str:
+    if value is None or value == "none":
+        return "none"
+    multiple = to_number(value)
+    if multiple <= 0:
+        raise ValueError("must be positive, or none")
+    return multiple
+
+
+def _merge(value: Any) -> int | str:
+    if value is None or value == "none":
+        return "none"
+    limit = to_whole(value)
+    if not 1 <= limit <= MAX_CELLS:
+        raise ValueError(f"must be at least 1 and at most {MAX_CELLS}, or none")
+    return limit
+
+
+# PrivSyn's constants where they are not ours: selected pairs are merged up to this many cells.
+_PAPER: dict[str, Any] = {"merge_cells": 5000}
+
+
+class MarginalSettings(BaseModel):
+    """Dense noisy marginals (DPSyn). Shares are of the accountant's budget (of mu² by default).
+
+    Every attribute is measured by itself with `one_way_share`. `cliques` are the larger marginals: chosen by noisy InDif
+    scores (`selected`, which cost `selection_share`), all of k attributes, or a list. They have the rest of the budget,
+    shared equally or by the power of their cells that has the least error (`allocation`). Values whose one-way count is below
+    `compress` standard deviations are measured together. `noise` is that of the counts of all of these marginals: Gaussian,
+    charged in mu^2; Laplace, charged in plain epsilon to the account's purse; or `auto`, whichever has the smaller variance
+    by public numbers. `merge_cells`: selected pairs that hang together become one marginal of at most so many cells.
+    `values_share` pays for the discovery of private domains, with `delta_threshold_share` of delta. `preset: paper` has the
+    constants of PrivSyn wherever nothing else is said.
+    """
+
+    model_config = FROZEN
+    method: Literal["marginals"] = "marginals"
+    preset: Literal["default", "paper"] = "default"
+    cliques: Cliques = "selected"
+    noise: Literal["gaussian", "laplace", "auto"] = "gaussian"
+    allocation: Literal["cells", "equal"] = "cells"
+    one_way_share: OpenFraction = 0.1
+    selection_share: OpenFraction = 0.1
+    values_share: OpenFraction = 0.05
+    bounds_share: OpenFraction | None = None
+    delta_threshold_share: OpenFraction = 0.1
+    merge_cells: Annotated[int | Literal["none"], BeforeValidator(_merge)] = "none"
+    compress: Annotated[float | Literal["none"], BeforeValidator(_compress)] = 3.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _constants(cls, data: Any) -> Any:
+        return {**_PAPER, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
+
+    def selects(self, attributes: int) -> bool:
+        """Whether marginals are chosen by noisy scores; one attribute alone leaves nothing to choose."""
+        return self.cliques == "selected" and attributes > 1
+
+    def has_larger(self, attributes: int) -> bool:
+        """Whether anything but single attributes is measured."""
+        return attributes > 1 and not (isinstance(self.cliques, AllCliques) and self.cliques.all == 1)

@@ -1,0 +1,36 @@
+"""Which model reads the sections `aggregate` and `synthesize`: the one of the method that they name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Tag
+
+from marginweave.schemas.aggregation import AggregateSettings
+from marginweave.schemas.marginals import MarginalSettings
+from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
+
+
+def method_of(value: Any, default: str) -> str:
+    """The method that a section names; what is no mapping is refused by the default's model."""
+    found = value.get("method", default) if isinstance(value, dict) else getattr(value, "method", default)
+    return str(found)
+
+
+def _known(default: str, *others: str) -> Discriminator:
+    methods = (default, *others)
+    return Discriminator(
+        lambda value: method if (method := method_of(value, default)) in methods else None,
+        custom_error_type="method",
+        custom_error_message=f"must have method {' or '.join(methods)}",
+    )
+
+
+Aggregation = Annotated[
+    Annotated[AggregateSettings, Tag("k-tuples")] | Annotated[MarginalSettings, Tag("marginals")],
+    _known("k-tuples", "marginals"),
+]
+Synthesis = Annotated[
+    Annotated[SynthesisSettings, Tag("aggregate-seeded")] | Annotated[GumSynthesis, Tag("gum")],
+    _known("aggregate-seeded", "gum"),
+]

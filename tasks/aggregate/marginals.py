@@ -1,0 +1,162 @@
+"""Dense marginals: which ones to measure, how to share the budget among them, exact counts, noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.budget import CountNoise, Stability
+from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.measurements import Clique, Measurement
+from marginweave.tasks.budget.laplace import laplace_deviation, laplace_scale
+from marginweave.tasks.budget.mechanisms import add_laplace_noise, add_noise, deviation
+from marginweave.tasks.budget.noise_table import MAX_DEVIATION
+from marginweave.tasks.budget.randomness import RandomBits
+from marginweave.tasks.encode.codes import Codes
+
+Split = Literal["equal", "cells"]
+
+# The power of its cells that a marginal's share of the budget has in the split of least error, by the kind of noise.
+SHARE_POWER: dict[CountNoise, float] = {"rounded-gaussian": 2 / 3, "discrete-laplace": 1 / 2}
+
+# As many rows at a time as keep the flat codes of one marginal at 8 MB.
+_CHUNK = 1 << 20
+
+
+def cells(clique: Clique, sizes: Sequence[int]) -> int:
+    """Number of cells of a marginal: the product of the sizes of its attributes."""
+    return math.prod(sizes[a] for a in clique)
+
+
+def all_cliques(sizes: Sequence[int], length: int, cell_limit: int | None = None) -> tuple[Clique, ...]:
+    """All sets of `length` attributes with at most `cell_limit` cells, in lexicographic order.
+
+    DP: arithmetic on public sizes. Raises InputError unless 1 <= length <= number of attributes.
+    """
+    if not 1 <= length <= len(sizes):
+        raise InputError(f"length ({length}) must be at least 1 and at most the number of attributes ({len(sizes)})")
+    found = itertools.combinations(range(len(sizes)), length)
+    return tuple(c for c in found if cell_limit is None or cells(c, sizes) <= cell_limit)
+
+
+def budget_shares(
+    cliques: Sequence[Clique], sizes: Sequence[int], split: Split, noise: CountNoise = "rounded-gaussian"
+) -> NDArray[np.float64]:
+    """Share of the budget of every marginal: 1/m each, or proportional to the power of its cells with the least error.
+
+    Gaussian, of mu^2 or of rho: rho_i = rho c_i^(2/3) / sum_j c_j^(2/3) minimizes the expected L1 error
+    sum_i c_i / sqrt(pi rho_i) (PrivSyn, section 4.2: Lagrange). Laplace, of epsilon: the error is S sum_i c_i / epsilon_i,
+    whose derivatives -S c_i / epsilon_i^2 are equal where epsilon_i is proportional to c_i^(1/2). Shape (m,), sums to 1;
+    empty without cliques, for a selection may select nothing. DP: arithmetic on public sizes.
+    """
+    exponent = SHARE_POWER[noise] if split == "cells" else 0.0
+    weights = np.array([float(cells(clique, sizes)) ** exponent for clique in cliques])
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
+
+
+def marginal_deviation(multiplier: float, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of one marginal: multiplier times its L2 sensitivity, a multiple of 1/1024.
+
+    A unit holds at most theta = stability.records records of the bounded table. Coming or going, it moves the marginal by a
+    vector u >= 0 with |u|_1 <= theta, so |u|_2 <= theta, which one full cell reaches; replaced, by u - v with
+    |u - v|_2^2 <= |u|_2^2 + |v|_2^2 <= 2 theta^2, because u.v >= 0. m marginals cost mu^2 = sum_i 1/multiplier_i^2.
+    DP: arithmetic on public numbers. Raises InputError unless multiplier is positive.
+    """
+    return deviation(multiplier, 1, stability)
+
+
+def split_deviations(
+    multiplier: float, cliques: Sequence[Clique], sizes: Sequence[int], split: Split, stability: Stability
+) -> tuple[Fraction, ...]:
+    """Standard deviation of each marginal of one draw with the joint noise multiplier `multiplier`.
+
+    The marginal with the share s_i of `budget_shares` has the multiplier M / sqrt(s_i), so that together they cost
+    mu^2 = sum_i s_i / M^2 = 1 / M^2. Where a share is so small that there is no table for its noise, all are equal, which
+    `plan` has checked for every set of marginals that there may be. DP: arithmetic on public numbers.
+    """
+    shares = budget_shares(cliques, sizes, split)
+    deviations = tuple(marginal_deviation(multiplier / math.sqrt(share), stability) for share in shares.tolist())
+    if split == "cells" and max(deviations, default=0) > MAX_DEVIATION:
+        return split_deviations(multiplier, cliques, sizes, "equal", stability)
+    return deviations
+
+
+def split_epsilons(
+    epsilon: float, cliques: Sequence[Clique], sizes: Sequence[int], split: Split
+) -> tuple[Fraction, ...]:
+    """The epsilon of each marginal of one draw of Laplace noise with the joint epsilon, which they add up to exactly.
+
+    `epsilon` is the decimal that it prints as, by which the draw is charged. DP: arithmetic on public numbers.
+    """
+    shares = [Fraction(share) for share in budget_shares(cliques, sizes, split, "discrete-laplace").tolist()]
+    return tuple(Fraction(repr(epsilon)) * share / sum(shares) for share in shares)
+
+
+def count_marginal(codes: Sequence[Codes], sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
+    """Exact marginal of the encoded rows, of the sizes of the clique; () is the number of rows. Private.
+
+    Rows are numbered by mixed radix, code = ((a_1 s_2 + a_2) s_3 + a_3) …, and counted. Raises StageError for a code
+    outside its size.
+    """
+    shape = tuple(sizes[a] for a in clique)
+    counts = np.zeros(math.prod(shape), np.int64)
+    rows = len(codes[0])
+    for start in range(0, rows, _CHUNK):
+        flat = np.zeros(min(_CHUNK, rows - start), np.int64)
+        for attribute, size in zip(clique, shape, strict=True):
+            part = codes[attribute][start : start + _CHUNK]
+            if part.max(initial=0) >= size:
+                raise StageError(f"codes of attribute {attribute} must be below its size")
+            flat *= size
+            flat += part
+        counts += np.bincount(flat, minlength=len(counts))
+    return counts.reshape(shape)
+
+
+def measure_marginals(
+    exact: Sequence[NDArray[np.int64]],
+    cliques: Sequence[Clique],
+    deviations: Sequence[Fraction],
+    bits: RandomBits | None = None,
+) -> Iterator[Measurement]:
+    """Each marginal with independent rounded Gaussian noise on all of its cells, zero ones included.
+
+    DP: sum_i (S / deviation_i)^2 in mu^2, S the L2 sensitivity in `marginal_deviation`; charge before the first is taken.
+
+    Args:
+        exact: marginals by `count_marginal`, of rows of a unit already bounded to theta.
+        cliques: attributes of each marginal, increasing.
+        deviations: of each marginal, from `split_deviations`.
+        bits: source of randomness; the operating system's unless a test says otherwise.
+    """
+    for counts, clique, sd in zip(exact, cliques, deviations, strict=True):
+        yield Measurement(attributes=clique, counts=add_noise(counts, sd, bits), deviation=float(sd))
+
+
+def measure_with_laplace(
+    exact: Sequence[NDArray[np.int64]], cliques: Sequence[Clique], epsilons: Sequence[Fraction], stability: Stability
+) -> Iterator[Measurement]:
+    """Each marginal with independent discrete Laplace noise on all of its cells, zero ones included.
+
+    DP: (sum_i epsilon_i, 0)-DP; charge before the first is taken.
+
+    Args:
+        exact: marginals by `count_marginal`, of rows of a unit already bounded to theta.
+        cliques: attributes of each marginal, increasing.
+        epsilons: of each marginal, from `split_epsilons`.
+        stability: how many records of one unit move, and how.
+    """
+    for counts, clique, epsilon in zip(exact, cliques, epsilons, strict=True):
+        yield Measurement(
+            attributes=clique,
+            counts=add_laplace_noise(counts, epsilon, stability),
+            deviation=laplace_deviation(laplace_scale(epsilon, stability)),
+            noise="discrete-laplace",
+        )

@@ -1,0 +1,1 @@
+"""Which marginals are worth their noise: PrivSyn's InDif and DenseMarg."""

@@ -1,0 +1,117 @@
+"""What a plan must say to be believed: used where a release is reserved, and again where an auditor reads its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Protocol
+
+from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.ledger import SPARE_PREFIX
+from marginweave.schemas.privacy import MAX_REDRAWS
+from marginweave.tasks.budget.accountants import selection_mu
+from marginweave.tasks.budget.composition import composed_epsilon
+
+# Prices are rounded to doubles on their way into a plan.
+_SLACK = 1e-9
+# Far above any plan's: squares and exponentials of more than this leave the floats.
+_LARGEST_AMOUNT = Decimal(10) ** 12
+
+
+class PricedDraw(Protocol):
+    """A draw with its price: one of a plan, or one of a reserved release."""
+
+    @property
+    def name(self) -> str:
+        """Name in the plan."""
+
+    @property
+    def mechanism(self) -> str:
+        """How it draws."""
+
+    @property
+    def parameter(self) -> float | None:
+        """Noise multiplier, or epsilon of a selection or of Laplace noise."""
+
+    @property
+    def cost(self) -> Cost:
+        """What it is charged."""
+
+
+def stated_fault(statement: Plain, names: Sequence[str], spares: object) -> str | None:
+    """What is wrong with the statement of a plan, the `names` of its draws or the number of its spares; None for nothing.
+
+    DP: arithmetic on public numbers.
+    """
+    epsilon, delta = statement.epsilon, statement.delta
+    if not (epsilon.is_finite() and delta.is_finite() and epsilon > 0 and 0 < delta < 1):
+        return f"the plan states epsilon {epsilon} and delta {delta}: no positive epsilon with a delta inside (0, 1)"
+    if not names or len(set(names)) != len(names):
+        return "a plan must have draws, each with a name of its own"
+    if any(name.startswith(SPARE_PREFIX) for name in names):
+        return f"draws of a plan must not be named as spares ({SPARE_PREFIX}…)"
+    if type(spares) is not int or not 0 <= spares <= MAX_REDRAWS:
+        return f"spares must be a whole number from 0 to {MAX_REDRAWS}"
+    return None
+
+
+def draws_fault(statement: Plain, draws: Sequence[PricedDraw], spare_costs: Iterable[Cost]) -> str | None:
+    """Why the prices of `draws` and spares do not fit what was stated, or None.
+
+    Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon`, and a spare
+    as much as the dearest draw in each currency: the plain sum of an account counts statements instead of draws, and a
+    spare stands for any of them. Prices may be below by 1e-9 of themselves, for rounding; those in plain epsilon not at all.
+    What the draws cost each is not asked where they are charged, in plain, all that is stated, as on a subsample, whose rate
+    no row has.
+    DP: arithmetic on public numbers.
+    """
+    whole = sum((draw.cost for draw in draws), Cost())
+    all_stated = statement.within(whole.plain)
+    for draw in draws:
+        fault = _price_fault(draw, all_stated=all_stated)
+        if fault is not None:
+            return f"draw {draw.name} {fault}"
+    dearest = [max(column) for column in zip(*(_amounts(draw.cost) for draw in draws), strict=True)]
+    for cost in spare_costs:
+        if not all(_is_amount(own) and own >= least for own, least in zip(_amounts(cost), dearest, strict=True)):
+            return "a spare costs less than the dearest draw that it may replace"
+    spent, _ = composed_epsilon(whole, statement.delta)
+    if spent > float(statement.epsilon) * (1 + _SLACK):
+        return (
+            f"the draws cost epsilon {spent:.6g} at delta {statement.delta}, more than the stated {statement.epsilon}"
+        )
+    return None
+
+
+def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
+    cost, parameter = draw.cost, draw.parameter
+    if not all(map(_is_amount, _amounts(cost))):
+        return "has no cost: every amount must be finite and not negative"
+    if isinstance(parameter, bool) or not isinstance(parameter, int | float) or not 0 < parameter < math.inf:
+        return "has no parameter: it must be positive and finite"
+    if all_stated:
+        return None
+    if draw.mechanism == "rounded-gaussian":
+        squared = parameter * parameter  # may be 0 or infinite; then nothing below is enough, or anything is
+        fits = _covers(float(cost.mu2) * squared, 1) and _covers(float(cost.rho) * squared, 0.5)
+    elif draw.mechanism == "discrete-laplace":
+        fits = cost.plain.epsilon >= Decimal(repr(parameter))
+    elif draw.mechanism == "exponential":
+        mu = selection_mu(parameter)
+        fits = _covers(float(cost.mu2), mu * mu) and _covers(float(cost.rho), parameter * parameter / 8)
+    else:
+        return f"has a mechanism ({draw.mechanism}) without a price"
+    return None if fits else f"costs less than {draw.mechanism} with parameter {parameter:.6g} does"
+
+
+def _covers(charged: float, price: float) -> bool:
+    return charged >= price * (1 - _SLACK)
+
+
+def _amounts(cost: Cost) -> tuple[Decimal, ...]:
+    return cost.mu2, cost.rho, cost.delta, cost.plain.epsilon, cost.plain.delta
+
+
+def _is_amount(value: Decimal) -> bool:
+    return value.is_finite() and 0 <= value <= _LARGEST_AMOUNT

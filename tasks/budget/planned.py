@@ -1,0 +1,74 @@
+"""Planned draws with their prices, and the range of budgets that the conversions hold for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+
+from marginweave.schemas.budget import Cost, Plain, PlannedDraw, amount
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.budget.accountants import selection_mu
+
+# The draw that buys a comparison with the sensitive table.
+EVALUATION = "evaluation"
+# What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
+_LEAST_EPSILON = 1e-3
+_MOST_EPSILON = 1e6
+_LEAST_DELTA = 1e-20
+
+
+def gaussian_draw(name: str, length: int, multiplier: float, delta: float) -> PlannedDraw:
+    """Rounded Gaussian noise: 1/multiplier^2 in mu^2, half of it in rho, and an additive `delta` for a threshold."""
+    squared = 1 / Fraction(multiplier) ** 2
+    cost = Cost(mu2=amount(float(squared)), rho=amount(float(squared / 2)), delta=amount(delta))
+    return PlannedDraw(name=name, mechanism="rounded-gaussian", length=length, parameter=multiplier, cost=cost)
+
+
+def laplace_draw(name: str, epsilon: float) -> PlannedDraw:
+    """Discrete Laplace noise on marginals: (epsilon, 0) in plain, the decimal as it prints, which is also what is drawn."""
+    cost = Cost(plain=Plain(epsilon=Decimal(repr(epsilon))))
+    return PlannedDraw(name=name, mechanism="discrete-laplace", length=0, parameter=epsilon, cost=cost)
+
+
+def selection_draw(name: str, length: int, epsilon: float) -> PlannedDraw:
+    """An exponential mechanism: selection_mu(epsilon)^2 in mu^2, epsilon^2/8 in rho."""
+    cost = Cost(mu2=amount(selection_mu(epsilon) ** 2), rho=amount(epsilon**2 / 8))
+    return PlannedDraw(name=name, mechanism="exponential", length=length, parameter=epsilon, cost=cost)
+
+
+def bounds_names(configuration: Configuration, column: str) -> tuple[str, str]:
+    """Names of the two draws of a column with private bounds: by its position, which is public and fit for a file name."""
+    position = list(configuration.columns).index(column) + 1
+    return f"bounds-{position}-low", f"bounds-{position}-high"
+
+
+def bounds_draws(configuration: Configuration, epsilon: float) -> list[PlannedDraw]:
+    """The two selections of each column with private bounds, `epsilon` each."""
+    return [
+        selection_draw(name, 0, epsilon)
+        for column in configuration.private_bounds
+        for name in bounds_names(configuration, column)
+    ]
+
+
+def nothing_left(shares: Mapping[str, float], rest: str, configuration: Configuration) -> InputError:
+    """The refusal of `shares`, by key of the configuration, that leave nothing for the `rest`."""
+    paid = configuration.evaluate.paid
+    told = [f"{key} ({share:g})" for key, share in shares.items()]
+    if paid is not None:
+        told.append(f"evaluate.paid.share ({paid.share:g})")
+    return InputError(f"{', '.join(told[:-1])} and {told[-1]} must leave something for the {rest}: together below 1")
+
+
+def check_epsilon(name: str, epsilon: float) -> None:
+    """Raise InputError for an epsilon that the conversions do not hold for."""
+    if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+        raise InputError(f"{name} ({epsilon:g}) must be at least {_LEAST_EPSILON:g} and at most {_MOST_EPSILON:g}")
+
+
+def check_delta(name: str, delta: float) -> None:
+    """Raise InputError for a delta that the conversions do not hold for."""
+    if delta < _LEAST_DELTA:
+        raise InputError(f"{name} ({delta:g}) must be at least {_LEAST_DELTA:g}")

@@ -1,0 +1,96 @@
+"""Where inside its bin a synthetic value lies: an integer of the bin's grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.columns.draws import Histogram
+from marginweave.schemas.columns.gaps import Run
+
+Floats = NDArray[np.float64]
+
+
+def draw_inside(
+    first: Floats,
+    last: Floats,
+    codes: NDArray[np.integer],
+    how: Literal["uniform", "midpoint"] | Histogram | None,
+    unit: float,
+    rng: np.random.Generator,
+) -> Floats:
+    """One whole number of [first, last] of each code's bin, shape (n,), float64.
+
+    `uniform` takes each with equal probability, `midpoint` the middle one. A public distribution with the distribution
+    function F (linear between its edges) gives F^-1(U), U uniform on [F(first), F(last + 1)), rounded down to the grid; where
+    it has no weight in the bin the draw is uniform. DP: post-processing.
+
+    Args:
+        first: First number of each bin, shape (bins,).
+        last: Last number of each bin, shape (bins,).
+        codes: Bins, shape (n,).
+        how: The rule.
+        unit: Value of one step of the grid, in the units of the distribution.
+        rng: Source of the draws.
+    """
+    if how == "midpoint":
+        middle: Floats = np.floor((first + last) / 2)[codes]
+        return middle
+    uniform = rng.random(len(codes))
+    even: Floats = first[codes] + np.floor(uniform * (last - first + 1)[codes])
+    if not isinstance(how, Histogram):
+        return even
+    edges, total = _distribution(how, unit)
+    low, high = np.interp(first, edges, total), np.interp(last + 1, edges, total)
+    drawn = np.floor(np.interp(low[codes] + uniform * (high - low)[codes], total, edges))
+    return np.where((high > low)[codes], np.clip(drawn, first[codes], last[codes]), even)
+
+
+def draw_among(
+    runs: Sequence[Run],
+    middle: Floats,
+    codes: NDArray[np.integer],
+    how: Literal["uniform", "midpoint"] | Histogram | None,
+    unit: float,
+    rng: np.random.Generator,
+) -> Floats:
+    """As `draw_inside`, for bins of which only the points of `runs` can be drawn; every bin has one run at least.
+
+    A run is chosen in proportion to its points, or to its weight under the public distribution, and a point inside the run
+    as `draw_inside` says: the rule of the bin under the condition that no other point is drawn. `midpoint` takes the point
+    nearest to `middle`, the lower of two. DP: post-processing.
+
+    Args:
+        runs: Bin, first and last point of each run.
+        middle: Middle of each bin, shape (bins,).
+        codes: Bins, shape (n,).
+        how: The rule.
+        unit: Value of one step of the grid, in the units of the distribution.
+        rng: Source of the draws.
+    """
+    owner, first, last = np.array(sorted(runs), np.int64).T
+    start = np.searchsorted(owner, np.arange(len(middle)))
+    first, last = first.astype(np.float64), last.astype(np.float64)
+    if how == "midpoint":
+        nearest = np.clip(middle[owner], first, last)
+        order = np.lexsort((np.abs(nearest - middle[owner]), owner))
+        point: Floats = nearest[order[start]][codes]
+        return point
+    weight = last - first + 1
+    if isinstance(how, Histogram):
+        edges, total = _distribution(how, unit)
+        mass = np.interp(last + 1, edges, total) - np.interp(first, edges, total)
+        weight = np.where((np.add.reduceat(mass, start) > 0)[owner], mass, weight)
+    stop = np.append(start[1:], len(owner))
+    below = np.concatenate([[0.0], np.cumsum(weight)])
+    aim = below[start][codes] + rng.random(len(codes)) * (below[stop] - below[start])[codes]
+    run = np.clip(np.searchsorted(below, aim, side="right") - 1, start[codes], stop[codes] - 1)
+    return draw_inside(first, last, run, how, unit, rng)
+
+
+def _distribution(how: Histogram, unit: float) -> tuple[Floats, Floats]:
+    """Edges in steps of the grid, and the weight below each."""
+    return np.asarray(how.edges) / unit, np.concatenate([[0.0], np.cumsum(how.weights)])

@@ -1,0 +1,159 @@
+"""How far the synthetic records can be from the sensitive ones: bounds of the L1 distance of marginals, from releases alone."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.aggregates import Aggregates, IntArray, Level
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Clique, Marginals, Measurement
+from marginweave.schemas.structure import forbidden_codes
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.encode.codes import value_slots
+from marginweave.tasks.evaluate.intervals import LEVEL
+from marginweave.tasks.evaluate.marginal_intervals import project
+from marginweave.tasks.normalize.marginals import cell_deviations, compression_of
+
+Codes = Sequence[NDArray[np.integer]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistanceBound:
+    """A bound of ||M_r(D) - M_r(S)||_1, in records, for the attributes r = `columns`.
+
+    `distance` is ||M~_r - M_r(S)||_1 of the noisy counts; `bound` holds for the ones without noise, each with the same
+    confidence, and is None where it is not known.
+    """
+
+    columns: Clique
+    distance: float
+    bound: float | None
+
+
+def distance_bound(distance: float, deviation: float, cells: int, *, level: float = LEVEL) -> float:
+    """||M - M(S)||_1 <= ||M~ - M(S)||_1 + sqrt(2 ln 2) s n + lambda s sqrt(2 n) with probability 1 - e^{-lambda^2} = level.
+
+    McKenna, Mullins, Sheldon, Miklau 2022 (AIM), section 5, for marginals inside a measured one. ||M - M(S)||_1 is at most
+    ||M~ - M(S)||_1 + ||N||_1, wherever S comes from. For noise N of n independent cells with E e^{tN_i} <= e^{t^2 s^2/2},
+    E e^{t|N_i|} <= E e^{tN_i} + E e^{-tN_i} <= 2 e^{t^2 s^2/2}, so P(||N||_1 >= a) <= exp(n ln 2 + n t^2 s^2/2 - t a); the best
+    t = a/(n s^2) leaves exp(n ln 2 - a^2/(2 n s^2)), which is exp(-lambda^2 - 2 lambda sqrt(n ln 2)) at
+    a = sqrt(2 ln 2) s n + lambda s sqrt(2 n). Rounded noise of deviation sd has s^2 = sd^2 + 1/12: rounding adds a factor
+    sinh(t/2)/(t/2) <= e^{t^2/24} (to e^{-2 pi^2 sd^2}; a test checks it for every sd). DP: post-processing.
+
+    Args:
+        distance: ||M~ - M(S)||_1, in records.
+        deviation: s, in records, at least 0.
+        cells: n, at least 0.
+        level: of confidence, in (0, 1).
+
+    Raises:
+        InputError: an argument out of range.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level ({level}) must lie strictly between 0 and 1")
+    if min(distance, deviation, cells) < 0:
+        raise InputError("distance, deviation and cells must not be negative")
+    tail = math.sqrt(-math.log1p(-level))
+    return distance + deviation * (math.sqrt(2 * math.log(2)) * cells + tail * math.sqrt(2 * cells))
+
+
+def marginal_bounds(
+    marginals: Marginals, records: Codes, configuration: Configuration, *, level: float = LEVEL
+) -> tuple[DistanceBound, ...]:
+    """A bound for every measured set of attributes and every pair inside one, missing as a value.
+
+    All complete measurements with Gaussian noise that hold r are combined by inverse variance: M~_r = sum_i w_i M~_i,
+    w_i proportional to 1/s_i^2, s_i^2 = g_i (sd_i^2 + 1/12) for a sum of g_i cells, and 1/s^2 = sum_i 1/s_i^2. Beyond single
+    attributes counts are over values as they were measured together. The records are weighted to the noisy total. Laplace
+    noise has heavier tails than the bound allows: None where there is no other. DP: post-processing.
+
+    Args:
+        marginals: as they were drawn.
+        records: synthetic codes of each attribute, shape (n,), its size being missing.
+        configuration: what is declared, bounds resolved.
+        level: of confidence, of each bound.
+    """
+    compression = compression_of(marginals, configuration)[1]
+    drawn = [*marginals.one_way, *marginals.larger]
+    total = max(0.0, sum(m.total for m in marginals.one_way) / len(marginals.one_way))
+    weight = total / max(len(records[0]), 1)
+    found = []
+    for columns in sorted(cell_deviations(drawn), key=lambda c: (len(c), c)):
+        alone = len(columns) == 1
+        coded = [np.asarray(records[a] if alone else compression.codes[a][records[a]], np.int64) for a in columns]
+        unmerged = all(compression.sizes[a] == len(compression.codes[a]) for a in columns)
+        holders = [m for m in marginals.larger if set(columns) <= set(m.attributes)] if not alone or unmerged else []
+        holders += [marginals.one_way[columns[0]]] if alone else []
+        complete = [m for m in holders if m.complete and m.noise == "rounded-gaussian"]
+        noisy, deviation = _combined(complete or holders, columns)
+        made = np.bincount(np.ravel_multi_index(coded, noisy.shape), minlength=noisy.size) * weight
+        distance = float(np.abs(noisy.ravel() - made).sum())
+        bound = distance_bound(distance, deviation, noisy.size, level=level) if complete else None
+        found.append(DistanceBound(columns=columns, distance=distance, bound=bound))
+    return tuple(found)
+
+
+def combination_bounds(
+    drawn: Aggregates, records: Codes, configuration: Configuration, *, level: float = LEVEL
+) -> tuple[DistanceBound, ...]:
+    """A bound for the released combinations of every set of columns, of the counts with bounded contributions.
+
+    What was suppressed is not known, and no part of either sum. Which cells were told depends on their noise, so the noise of
+    all n candidates of the set of columns is what `distance_bound` takes for that of the told ones. At length 1 the
+    number of candidates of a private domain is not public: bound None. DP: post-processing.
+
+    Args:
+        drawn: counts as drawn, before they were made consistent.
+        records: synthetic codes of each attribute, shape (n,), or (n, width) for a set, its size being missing.
+        configuration: what is declared, bounds resolved.
+        level: of confidence, of each bound.
+    """
+    weight = drawn.record_count / max(len(records[0]), 1)
+    found = []
+    for level_, noise in zip(drawn.levels, drawn.noise, strict=True):
+        deviation = math.sqrt(noise.deviation**2 + 1 / 12)
+        for columns, rows, candidates in _told(drawn, level_, configuration):
+            made = _held(records, columns, level_.values[rows], drawn.domain.sizes) * weight
+            distance = float(np.abs(level_.counts[rows] - made).sum())
+            bound = None if candidates is None else distance_bound(distance, deviation, candidates, level=level)
+            found.append(DistanceBound(columns=columns, distance=distance, bound=bound))
+    return tuple(found)
+
+
+def _combined(holders: Sequence[Measurement], columns: Clique) -> tuple[NDArray[np.float64], float]:
+    """The inverse-variance mean of what several marginals say of some attributes, and its s."""
+    parts = [(project(m, columns), m.deviation**2 + 1 / 12) for m in holders]
+    precisions = [1 / (summed * variance) for (_, summed), variance in parts]
+    total = np.sum([p * counts for p, ((counts, _), _) in zip(precisions, parts, strict=True)], axis=0)
+    return total / sum(precisions), sum(precisions) ** -0.5
+
+
+def _told(drawn: Aggregates, level: Level, configuration: Configuration) -> Iterator[tuple[Clique, slice, int | None]]:
+    """Each set of columns with its rows and how many candidates it had, or None where that is not public."""
+    sizes = drawn.domain.sizes
+    if level.length == 1:
+        private = [attribute.private for attribute in configuration.attributes]
+        yield from ((c, rows, None if private[c[0]] else sizes[c[0]]) for c, rows in level.by_columns())
+        return
+    forbidden = forbidden_codes(configuration.forbidden, drawn.domain.labels)
+    candidates = CandidateSet.above(drawn.levels[level.length - 2], sizes, forbidden)
+    yield from ((c, rows, int(candidates.mask(c).sum())) for c, rows in level.by_columns())
+
+
+def _held(records: Codes, columns: Clique, values: IntArray, sizes: Sequence[int]) -> NDArray[np.int64]:
+    """How many records hold each combination of `values`, in canonical order; shape of its rows."""
+    shape = [sizes[j] + 1 for j in columns]
+    keys = np.ravel_multi_index(list(values.T), shape)
+    counts = np.zeros(len(keys), np.int64)
+    for slots in itertools.product(*(list(value_slots(np.asarray(records[j]))) for j in columns)):
+        made = np.ravel_multi_index([slot.astype(np.int64) for slot in slots], shape)
+        place = np.minimum(np.searchsorted(keys, made), len(keys) - 1)
+        counts += np.bincount(place[keys[place] == made], minlength=len(keys))
+    return counts

@@ -1,0 +1,213 @@
+"""Which attribute combinations the synthetic records keep, lose and invent: as SDS prints it, and counting all of them.
+
+SDS is Synthetic Data Showcase; what it prints is defined in its data evaluator (processing/evaluator). S are the
+reference counts and Y the synthetic ones, of combinations without missing values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from marginweave.tasks.evaluate.cells import Cells, FloatArray
+
+FREQUENT = 10
+"""What SDS calls the reporting resolution, at its usual value."""
+
+# SDS: the first bin holds counts up to 10, and each further one reaches twice as far.
+_BINS = np.array([10.0 * 2**i for i in range(40)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthMetrics:
+    """Agreement at one length k, over all sets of k attributes; None where there is nothing to average.
+
+    The names that begin with `sds_` are SDS's numbers as it prints them; the others count every combination.
+    """
+
+    length: int
+    combinations: int
+    """|{S > 0}|."""
+    preservation: float | None
+    """Mean of min(Y / S, 1) over {S > 0}: 1 is best."""
+    suppressed: float | None
+    """100 |{S > 0, Y = 0}| / |{S > 0}|, as in SDS."""
+    fabricated: float | None
+    """100 |{Y > 0, S = 0}| / |{Y > 0}|, at most 100."""
+    mean_error: float | None
+    """Mean of |S - Y| over {S > 0 or Y > 0}, in records."""
+    proportional_error: float | None
+    """Mean of |S - Y| / S over {S > 0}: a suppressed combination counts 1."""
+    weighted_error: float | None
+    """Sum of |S - Y| over {S > 0}, divided by the sum of S."""
+    frequent_error: float | None
+    """Mean of |S - Y| / S over {S >= 10}."""
+    frequent_suppressed: float | None
+    """100 |{S >= 10, Y = 0}| / |{S >= 10}|."""
+    shown_preservation: float | None
+    """Mean over {Y > 0} of min(Y / S, 1), or 0 where S = 0: what somebody sees who looks at the synthetic records only."""
+    shown_proportional_error: float | None
+    """Mean over {Y > 0} of |S - Y| / S, or 1 where S = 0."""
+    sds_preservation: float | None
+    """Mean over {S > 0 or Y > 0} of min(Y / S, 1), or 0 where S = 0 (preservation by length, resolution 1)."""
+    sds_proportional_error: float | None
+    """Mean over {S > 0 or Y > 0} of |S - Y| / S, or 1 where S = 0 (likewise)."""
+    sds_fabricated: float | None
+    """100 |{Y > 0, S = 0}| / |{S > 0}|, which can exceed 100."""
+    sds_mean_error: float | None
+    """Mean of |S - Y| over {S > 0 and Y > 0}: what is lost and what is invented is left out."""
+    tvd: float | None
+    """Mean over attribute sets of 1/2 sum |S / N - Y / n| over {S > 0}, all that is left of N and of n being one more cell."""
+    tvd_missing: float | None
+    """Mean over attribute sets without sets of values of 1/2 sum |p - q|, missing as a value; None against released counts."""
+    l1_missing: float | None
+    """Mean of sum |p - q| over the same: twice `tvd_missing`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountBucket:
+    """Combinations of every length, {S > 0 or Y > 0}, whose synthetic count lies in one of SDS's bins (…, `at_most`].
+
+    The bins end at 10, 20, 40, …; the first holds the suppressed ones as well. Means are None in an empty bin.
+    """
+
+    at_most: int
+    combinations: int
+    mean_count: float | None
+    """Mean synthetic count."""
+    mean_length: float | None
+    preservation: float | None
+    """Mean of min(Y / S, 1), or 0 where S = 0."""
+    proportional_error: float | None
+    """Mean of |S - Y| / S, or 1 where S = 0."""
+
+
+class CombinationSums(NamedTuple):
+    """Sums over the complete cells of one attribute set; they add up over attribute sets."""
+
+    real: float
+    shown: float
+    lost: float
+    invented: float
+    error: float
+    common_error: float
+    kept: float
+    proportional: float
+    weighted: float
+    weight: float
+    frequent: float
+    frequent_proportional: float
+    frequent_lost: float
+
+
+def combination_sums(cells: Cells) -> CombinationSums:
+    """Sums of one attribute set."""
+    s, y = cells.reference[cells.complete], cells.synthetic[cells.complete]
+    real, made = s > 0, y > 0
+    there, here = s[real], y[real]
+    gap = np.abs(there - here)
+    share = gap / there
+    frequent = there >= FREQUENT
+    return CombinationSums(
+        real=len(there),
+        shown=made.sum(),
+        lost=(here == 0).sum(),
+        invented=(made & ~real).sum(),
+        error=gap.sum() + y[~real].sum(),
+        common_error=gap[here > 0].sum(),
+        kept=np.minimum(here / there, 1).sum(),
+        proportional=share.sum(),
+        weighted=gap.sum(),
+        weight=there.sum(),
+        frequent=frequent.sum(),
+        frequent_proportional=share[frequent].sum(),
+        frequent_lost=(here[frequent] == 0).sum(),
+    )
+
+
+def length_metrics(
+    length: int, sums: Iterable[CombinationSums], known: list[float], with_missing: list[float]
+) -> LengthMetrics:
+    """Pool the attribute sets of one length; `known` and `with_missing` are their distances. DP: as private as the sums."""
+    total = CombinationSums(*(math.fsum(column) for column in zip(*sums, strict=True)))
+    union = total.real + total.invented
+    distance = ratio(math.fsum(with_missing), len(with_missing))
+    return LengthMetrics(
+        length=length,
+        combinations=round(total.real),
+        preservation=ratio(total.kept, total.real),
+        suppressed=ratio(100 * total.lost, total.real),
+        fabricated=ratio(100 * total.invented, total.shown),
+        mean_error=ratio(total.error, union),
+        proportional_error=ratio(total.proportional, total.real),
+        weighted_error=ratio(total.weighted, total.weight),
+        frequent_error=ratio(total.frequent_proportional, total.frequent),
+        frequent_suppressed=ratio(100 * total.frequent_lost, total.frequent),
+        shown_preservation=ratio(total.kept, total.shown),
+        shown_proportional_error=ratio(total.proportional - total.lost + total.invented, total.shown),
+        sds_preservation=ratio(total.kept, union),
+        sds_proportional_error=ratio(total.proportional + total.invented, union),
+        sds_fabricated=ratio(100 * total.invented, total.real),
+        sds_mean_error=ratio(total.common_error, total.real - total.lost),
+        tvd=ratio(math.fsum(known), len(known)),
+        tvd_missing=distance,
+        l1_missing=None if distance is None else 2 * distance,
+    )
+
+
+def bucket_sums(cells: Cells) -> FloatArray:
+    """For each bin of the synthetic count: combinations, and sums of count, length, preservation and proportional error."""
+    s, y = cells.reference[cells.complete], cells.synthetic[cells.complete]
+    bins = np.searchsorted(_BINS, y)
+    divisor = np.where(s > 0, s, 1)
+    kept = np.where(s > 0, np.minimum(y / divisor, 1), 0)
+    gap = np.where(s > 0, np.abs(s - y) / divisor, 1)
+    one = np.ones(len(s))
+    sums = (one, y, len(cells.attributes) * one, kept, gap)
+    return np.stack([np.bincount(bins, weights=weights, minlength=len(_BINS)) for weights in sums])
+
+
+def count_buckets(sums: Iterable[FloatArray]) -> tuple[CountBucket, ...]:
+    """SDS's preservation by count, up to the bin of the largest synthetic count. DP: as private as the sums."""
+    total = np.sum(list(sums), axis=0)
+    last = int(np.flatnonzero(total[0]).max(initial=0))
+    return tuple(
+        CountBucket(
+            at_most=int(_BINS[i]),
+            combinations=round(size),
+            mean_count=ratio(count, size),
+            mean_length=ratio(length, size),
+            preservation=ratio(kept, size),
+            proportional_error=ratio(gap, size),
+        )
+        for i, (size, count, length, kept, gap) in enumerate(total.T[: last + 1].tolist())
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketMeans:
+    """The two numbers that SDS makes of its bins: plain means over all of them, an empty bin counting 0.
+
+    `sds_combination_loss` is the mean of 1 - preservation, `sds_proportional_error` that of the proportional error.
+    """
+
+    sds_combination_loss: float
+    sds_proportional_error: float
+
+
+def bucket_means(buckets: tuple[CountBucket, ...]) -> BucketMeans:
+    """SDS's means over bins."""
+    lost = [1 - b.preservation for b in buckets if b.preservation is not None]
+    gaps = [b.proportional_error for b in buckets if b.proportional_error is not None]
+    return BucketMeans(
+        sds_combination_loss=math.fsum(lost) / len(buckets), sds_proportional_error=math.fsum(gaps) / len(buckets)
+    )
+
+
+def ratio(total: float, number: float) -> float | None:
+    """`total / number`, or None where there is nothing to average."""
+    return float(total / number) if number else None

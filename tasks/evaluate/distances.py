@@ -1,0 +1,114 @@
+"""Distances between marginals: mean total variation, the k-marginal score of NIST, and how much of it is noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from marginweave.tasks.evaluate.cells import Attributes, Cells, FloatArray
+
+SEED = 20240117
+"""Which attribute sets are looked at where there are too many: public, and the same for every release."""
+SAMPLED = 100
+SCORED = 2000
+WORST = 10
+
+_LISTED = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginalDistance:
+    """Distance of one marginal, and the part of it that the noise of the release explains (None: there is no noise)."""
+
+    attributes: tuple[str, ...]
+    tvd: float
+    noise: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanDistance:
+    """Mean distance over marginals of one length, missing as a value; `sets` of `of` attribute sets were looked at."""
+
+    length: int
+    sets: int
+    of: int
+    tvd: float
+    l1: float
+
+
+def sampled_sets(attributes: Sequence[int], length: int, limit: int) -> list[Attributes]:
+    """At most `limit` sets of `length` attributes: all of them in order, or the first of a seeded permutation.
+
+    Where they are too many to be listed, distinct random ones. DP: post-processing of public facts.
+    """
+    total = math.comb(len(attributes), length)
+    rng = np.random.default_rng(SEED)  # post-processing
+    if total <= _LISTED:
+        every = list(combinations(attributes, length))
+        return every if total <= limit else [every[i] for i in rng.permutation(total)[:limit]]
+    found: dict[Attributes, None] = {}
+    while len(found) < limit:
+        found[tuple(attributes[i] for i in sorted(rng.choice(len(attributes), length, replace=False)))] = None
+    return list(found)
+
+
+def total_variation(cells: Cells) -> float | None:
+    """1/2 sum |p - q| over all cells, missing as a value; in [0, 1]. None where a record lies in several cells.
+
+    p and q are shares of the records of each side.
+    """
+    if not cells.single:
+        return None
+    return 0.5 * float(np.abs(_shares(cells.reference) - _shares(cells.synthetic)).sum())
+
+
+def known_distance(cells: Cells, reference_records: int, records: int) -> float:
+    """1/2 sum |S / N - Y / n| over {S > 0}, where what is left of N and of n is one more cell; in [0, 1].
+
+    N and n are the numbers of records, or what the counts add up to where that is more: noise, or records with several
+    values of a set, which count several times.
+    """
+    s, y = cells.reference[cells.complete], cells.synthetic[cells.complete]
+    known = s > 0
+    p = s[known] / max(reference_records, s.sum(), 1)
+    q = y[known] / max(records, y.sum(), 1)
+    return 0.5 * float(np.abs(p - q).sum() + abs(p.sum() - q.sum()))
+
+
+def noise_distance(cells: int, deviation: float, records: int) -> float:
+    """What noise alone is expected to add to a distance: 1/2 cells sigma sqrt(2 / pi) / N, at most 1.
+
+    E|Z| = sigma sqrt(2 / pi) for a normal Z, one for each released cell. It is the noise as it was drawn; what makes counts
+    consistent takes some of it away.
+    """
+    return min(1.0, 0.5 * cells * deviation * math.sqrt(2 / math.pi) / max(records, 1))
+
+
+def mean_distance(length: int, of: int, distances: Sequence[float]) -> MeanDistance | None:
+    """The mean of the distances that were looked at; None where there are none."""
+    if not distances:
+        return None
+    tvd = math.fsum(distances) / len(distances)
+    return MeanDistance(length=length, sets=len(distances), of=of, tvd=tvd, l1=2 * tvd)
+
+
+def k_marginal_score(distances: Sequence[float]) -> float | None:
+    """1000 (1 - mean TVD) over 3-way marginals, at most 2000 of them; a copy has 1000.
+
+    The k-marginal score of the NIST challenges with k = 3 (SDNist, metrics/kmarginal.py), over all attributes alike.
+    """
+    return 1000 * (1 - math.fsum(distances) / len(distances)) if distances else None
+
+
+def worst(distances: Sequence[MarginalDistance]) -> tuple[MarginalDistance, ...]:
+    """The ten largest distances, the largest first; ties in the order of the attributes."""
+    return tuple(sorted(distances, key=lambda d: -d.tvd)[:WORST])
+
+
+def _shares(counts: FloatArray) -> FloatArray:
+    shares: FloatArray = counts / max(counts.sum(), 1)
+    return shares

@@ -1,0 +1,183 @@
+"""Confidence intervals of released counts, from released counts and the deviation of their noise alone.
+
+Every interval is about the count that the noise was added to: of the rows as prepared, contributions bounded. It comes from
+the count as it was drawn; the published one, made consistent afterwards, may lie outside.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri
+
+from marginweave.schemas.aggregates import Aggregates, IntArray, Level, LevelNoise
+from marginweave.schemas.budget import CountNoise
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.normalize.normalize import find_rows
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Intervals:
+    """Both ends, included, of an interval for every count; shape of the counts, int64, records. Never below 0."""
+
+    low: IntArray
+    high: IntArray
+
+
+def count_interval(
+    counts: IntArray,
+    deviation: float,
+    *,
+    noise: CountNoise = "rounded-gaussian",
+    level: float = LEVEL,
+    cells: int = 1,
+) -> Intervals:
+    """Whole numbers m that noise takes to `counts` or beyond with probability at least (1 - level)/2 on either side.
+
+    X = round(m + Z), so P(X >= x; m) = Phi((m - x + 1/2) / sd), and m is inside iff |x - m| <= 1/2 + z sd, z = Phi^-1 of
+    1 - (1 - level)/2: exact, rounding included, with coverage at least `level`, and the more so the smaller sd. A sum of g
+    cells has g - 1 rounding errors more, of variance 1/12 each: 1/2 + z sqrt(g sd^2 + (g - 1)/12), in good approximation.
+    Discrete Laplace noise has P(|X - m| > h) = 2 p^(h + 1) / (1 + p), of which h is the least that is at most 1 - level; of
+    a sum of g cells the larger of z sqrt(g) sd and h sqrt(g): its tails lie between the two kinds.
+    Both ends are clipped at 0, as no count is negative, which covers no less. Without noise the count itself.
+    DP: post-processing.
+
+    Args:
+        counts: noisy counts, before any threshold; any shape.
+        deviation: standard deviation of the noise of one cell, in records; 0 for a public number.
+        noise: its kind.
+        level: of confidence, in (0, 1).
+        cells: g, how many cells each of `counts` sums.
+
+    Raises:
+        InputError: level or deviation out of range.
+    """
+    tail = _tail(level, deviation)
+    if cells < 1:
+        raise InputError(f"cells ({cells}) must be at least 1")
+    half = math.floor(0.5 - float(ndtri(tail)) * math.sqrt(cells * deviation**2 + (cells - 1) / 12))
+    if noise == "discrete-laplace" and deviation:
+        alone = _laplace_reach(deviation, level)
+        half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
+    return Intervals(low=np.maximum(counts - half, 0), high=np.maximum(counts + half, 0))
+
+
+def _laplace_reach(deviation: float, level: float) -> int:
+    """The least h with 2 p^(h + 1) / (1 + p) <= 1 - level, p = e^{-1/b}, sd = 1 / (sqrt(2) sinh(1/(2b)))."""
+    log_p = -2 * math.asinh(1 / (math.sqrt(2) * deviation))
+    return max(0, math.ceil(math.log((1 - level) * (1 + math.exp(log_p)) / 2) / log_p - 1))
+
+
+def selected_interval(
+    counts: IntArray, threshold: int | IntArray, deviation: float, *, level: float = LEVEL
+) -> Intervals:
+    """Intervals of counts that were told only because they reached `threshold`: those of the truncated normal.
+
+    Given that it is told, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which grows
+    with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2, `high` the largest where
+    P(X <= x | X >= T; m) is, or 0 if there is none, as no count is negative (Lee, Sun, Sun, Taylor 2016, inverted on
+    integers). Whatever m, a told count is covered with probability at least `level`, and nearly `level` where sd is large.
+    Both ends are at most those of `count_interval`, which they approach far above T; just above it `high` may be below x.
+    Computed in logarithms (log_ndtr), so that far tails keep their digits. DP: post-processing.
+
+    Args:
+        counts: noisy counts at least `threshold`, as drawn; shape (n,).
+        threshold: T, one for all or shape (n,).
+        deviation: standard deviation of the noise, in records, above 0.
+        level: of confidence, in (0, 1).
+
+    Raises:
+        InputError: level or deviation out of range, or a count below its threshold.
+    """
+    tail = _tail(level, deviation)
+    if not deviation:
+        raise InputError("deviation (0) must be positive where counts were selected")
+    least = np.broadcast_to(np.asarray(threshold, np.int64), counts.shape)
+    if (counts < least).any():
+        raise InputError("counts must be at least their threshold")
+    pairs, back = np.unique(np.stack([counts, least]), axis=1, return_inverse=True)
+    found = _inverted(pairs[0], pairs[1], deviation, tail, count_interval(pairs[0], deviation, level=level))
+    rows = back.reshape(counts.shape)
+    return Intervals(low=found.low[rows], high=found.high[rows])
+
+
+def record_interval(aggregates: Aggregates, *, level: float = LEVEL) -> tuple[int, int]:
+    """The ends of the `count_interval` of the record count. DP: post-processing."""
+    inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation, level=level)
+    return int(inside.low[0]), int(inside.high[0])
+
+
+def release_intervals(
+    aggregates: Aggregates, drawn: Aggregates, configuration: Configuration, *, level: float = LEVEL
+) -> tuple[Intervals, ...]:
+    """An interval for every count of k-tuples, one `Intervals` a length, aligned with `aggregates.levels[k - 1].counts`.
+
+    Every length has a threshold, so all of its counts were selected and have a `selected_interval`: with T of private domains
+    at length 1 where the column is private. Noise is drawn anew at each length, so the lengths below, by which the candidates
+    were chosen, change nothing. DP: post-processing.
+
+    Args:
+        aggregates: normalized counts, as published.
+        drawn: the same before they were made consistent.
+        configuration: says which domains are private.
+        level: of confidence, in (0, 1).
+
+    Raises:
+        InputError: a combination that was not drawn.
+    """
+    found = []
+    for told, source, noise in zip(aggregates.levels, drawn.levels, aggregates.noise, strict=True):
+        rows = find_rows(source, told.columns, told.values, aggregates.domain.sizes)
+        if (rows < 0).any():
+            raise InputError("aggregates must hold no combination that was not drawn")
+        thresholds = _thresholds(told, noise, configuration)
+        found.append(selected_interval(source.counts[rows], thresholds, noise.deviation, level=level))
+    return tuple(found)
+
+
+def _thresholds(level: Level, noise: LevelNoise, configuration: Configuration) -> IntArray:
+    """The threshold that each combination had to reach; shape (n,)."""
+    thresholds = np.full(len(level), noise.threshold, np.int64)
+    if level.length == 1:
+        private = np.array([attribute.private for attribute in configuration.attributes])
+        thresholds[private[level.columns[:, 0]]] = noise.private_threshold
+    return thresholds
+
+
+def _inverted(counts: IntArray, least: IntArray, deviation: float, tail: float, nominal: Intervals) -> Intervals:
+    """Bisection on whole numbers from 0, -1 standing for none; the ends without selection are an upper bound of both."""
+
+    def log_told(count: IntArray, mean: IntArray) -> NDArray[np.float64]:
+        """Ln P(X >= count | X >= least; mean)."""
+        ends = [log_ndtr((mean - t + 0.5) / deviation) for t in (count, least)]
+        told: NDArray[np.float64] = ends[0] - ends[1]
+        return told
+
+    below, above = np.full(len(counts), -1), nominal.low
+    while (above - below > 1).any():
+        middle = np.maximum((below + above) // 2, 0)
+        reached = log_told(counts, middle) >= math.log(tail)
+        below, above = np.where(reached, below, middle), np.where(reached, middle, above)
+    low = above
+
+    below, above = np.full(len(counts), -1), nominal.high + 1
+    while (above - below > 1).any():
+        middle = np.maximum((below + above) // 2, 0)
+        reached = -np.expm1(log_told(counts + 1, middle)) >= tail
+        below, above = np.where(reached, middle, below), np.where(reached, above, middle)
+    return Intervals(low=low, high=np.maximum(below, 0))
+
+
+def _tail(level: float, deviation: float) -> float:
+    """(1 - level)/2, arguments checked."""
+    if not 0 < level < 1:
+        raise InputError(f"level ({level}) must lie strictly between 0 and 1")
+    if not 0 <= deviation < math.inf:
+        raise InputError(f"deviation ({deviation}) must not be negative")
+    return (1 - level) / 2

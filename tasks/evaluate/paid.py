@@ -1,0 +1,132 @@
+"""The mean count error of marginals, which a share of the budget buys: its exact value, and what its noisy value tells."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from marginweave.schemas.aggregates import Domain
+from marginweave.schemas.attributes import Attribute
+from marginweave.schemas.evaluation import PaidSettings
+from marginweave.tasks.evaluate.cells import Attributes, Cells, Codes, Comparison, Records
+from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
+
+_ABOUT = (
+    "mean over all marginals of {length} attribute(s), {marginals} of them, of the sum over cells, missing as a value, of "
+    "|count of the rows as prepared - synthetic count|, the synthetic counts weighted to the noisy number of records; with "
+    "noise of the stated deviation, bought from the budget; negative values told as 0. The intervals are for that noise, and "
+    "take the number of records as released. It is about these synthetic records alone, and nothing was chosen by it"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A noisy value and the ends of its confidence interval, none below 0."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaidEvaluation:
+    """What was bought: `count_error` in records a marginal, `mean_l1` the same by the released n, `tvd` half of that.
+
+    `marginals` is their number, `deviation` that of the noise of `count_error`. The last two are None where the released
+    number of records is 0.
+    """
+
+    metric: str
+    share: float
+    length: int
+    marginals: int
+    deviation: float
+    level: float
+    count_error: Estimate
+    mean_l1: Estimate | None
+    tvd: Estimate | None
+    about: str
+
+
+def compared_marginals(attributes: Sequence[Attribute], length: int) -> tuple[Attributes, ...]:
+    """All sets of `length` attributes that have one value a record; a set of values would put a record into several cells."""
+    single = [j for j, attribute in enumerate(attributes) if not attribute.is_set]
+    return tuple(itertools.combinations(single, length))
+
+
+def mean_count_error(
+    sensitive: Codes, records: Codes, domain: Domain, marginals: Sequence[Attributes], record_count: int
+) -> int:
+    """floor(T / (m b)), T = sum over m marginals r of sum over cells |b M_r(D) - a M_r(S)|: mean L1 distance, in records.
+
+    M_r counts a table over the attributes r, a missing value as a value. D is the sensitive table, S the synthetic one, whose
+    counts are weighted by a/b, the released number of records over that of S in lowest terms, so that all is integer.
+
+    S, a, b and m are fixed by the configuration and earlier draws. One record of D is in one cell of each M_r, so it moves
+    each of the m inner sums by b at most (triangle inequality), and T by m b. With theta records of one unit that come or
+    go, |T - T'| <= m b theta; a replaced record is one that goes and one that comes, so |T - T'| <= 2 m b theta under
+    replace-one. For integers T <= T' + m b s gives floor(T / (m b)) <= floor(T' / (m b) + s) = floor(T' / (m b)) + s, as s is
+    an integer, and the same with both exchanged. The value has sensitivity s = theta, or 2 theta under replace-one, in L1 and
+    in L2 (`error_sensitivity`); both are reached.
+    DP: none of its own: private until noise is added.
+
+    Args:
+        sensitive: Codes of the rows as prepared over the released domain, one array an attribute; the size is missing.
+        records: Codes of the synthetic records, likewise.
+        domain: The released domain.
+        marginals: The sets of attributes, at least one.
+        record_count: The released number of records, not negative.
+    """
+    made = Records.of(records, domain)
+    weight = Fraction(record_count, len(made)) if len(made) else Fraction(0)
+    synthetic, real = weight.as_integer_ratio()
+
+    def distance(cells: Cells) -> int:
+        # counts are whole and below 2^53; weighted ones below 2^63 for all tables that fit into memory
+        one, other = (side.astype(np.int64) for side in (cells.reference, cells.synthetic))
+        return int(np.abs(real * one - synthetic * other).sum())
+
+    comparison = Comparison(reference=Records.of(sensitive, domain), synthetic=made, sizes=domain.sizes)
+    return sum(comparison.measure(marginals, distance)) // (len(marginals) * real)
+
+
+def paid_evaluation(
+    noisy: int, deviation: float, record_count: int, paid: PaidSettings, marginals: int
+) -> PaidEvaluation:
+    """What the noisy mean count error tells, with 95 % intervals; the upper end has 1 more for what `floor` took.
+
+    DP: post-processing.
+
+    Args:
+        noisy: The value as drawn, in records.
+        deviation: Standard deviation of its noise.
+        record_count: The released number of records.
+        paid: What was bought.
+        marginals: How many marginals.
+    """
+    inside = count_interval(np.array([noisy], np.int64), deviation)
+    error = Estimate(value=max(0, noisy), low=int(inside.low[0]), high=int(inside.high[0]) + 1)
+    return PaidEvaluation(
+        metric="mean count error of marginals",
+        share=paid.share,
+        length=paid.length,
+        marginals=marginals,
+        deviation=deviation,
+        level=LEVEL,
+        count_error=error,
+        mean_l1=_divided(error, record_count, 2.0),
+        tvd=_divided(error, 2 * record_count, 1.0),
+        about=_ABOUT.format(length=paid.length, marginals=marginals),
+    )
+
+
+def _divided(estimate: Estimate, by: int, most: float) -> Estimate | None:
+    """The estimate as a distance, which is `most` at the most whatever the noise says."""
+    if not by:
+        return None
+    value, low, high = (min(most, x / by) for x in (estimate.value, estimate.low, estimate.high))
+    return Estimate(value=value, low=low, high=high)

@@ -1,0 +1,92 @@
+"""Door of the bought comparison with the sensitive table: the last draw, beside `internal` the one look right of `aggregate`.
+
+The number goes through `draw_once`: charged, then drawn, then committed. Nothing that is released depends on it, but what is
+told of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.evaluation import PaidSettings
+from marginweave.schemas.ledger import State
+from marginweave.tasks.aggregate.released import recode
+from marginweave.tasks.budget.mechanisms import add_noise, error_deviation, prepare_noise
+from marginweave.tasks.budget.planned import EVALUATION
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays, unpack_codes
+from marginweave.tasks.door import stage_task
+from marginweave.tasks.drawing import draw_once, standing
+from marginweave.tasks.encode.task import unpack_encoded
+from marginweave.tasks.evaluate.paid import PaidEvaluation, compared_marginals, mean_count_error, paid_evaluation
+from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.references import DerivedReference, RunReference, StageResult
+
+
+@stage_task("buy evaluation")
+def buy_evaluation(
+    reference: RunReference, encoded: StageResult, synthesized: StageResult, normalized: StageResult
+) -> StageResult:
+    """The noisy mean count error of marginals of the synthetic records, with the SHA-256 of these.
+
+    DP: the planned cost of `evaluation`, one ledger event; the sensitivity is theta, or 2 theta under replace-one
+    (`mean_count_error`).
+    """
+    committed = standing(reference, EVALUATION).state == State.COMMITTED
+    make = None if committed else _prepared(reference, encoded, synthesized, normalized)
+    payload, drawn = draw_once(reference, EVALUATION, make)
+    released = reference.derived.checkpoint(EVALUATION, [drawn], lambda: payload)
+    return replace(released, charged=drawn.charged)
+
+
+def bought(
+    reference: DerivedReference, paid: StageResult, synthesized: StageResult, record_count: int
+) -> PaidEvaluation | None:
+    """What was bought; None where another version of the program, which made other records, had drawn it before.
+
+    DP: post-processing.
+    """
+    arrays, meta = unpack_arrays(reference.load(paid))
+    if meta["synthesized"] != _digest(reference.load(synthesized)):
+        return None
+    configuration = reference.configuration
+    settings = _settings(configuration)
+    deviation = error_deviation(plan_budget(configuration).draw(EVALUATION).parameter, configuration.stability)
+    marginals = compared_marginals(configuration.attributes, settings.length)
+    return paid_evaluation(int(arrays["value"][0]), float(deviation), record_count, settings, len(marginals))
+
+
+def _prepared(
+    reference: RunReference, encoded: StageResult, synthesized: StageResult, normalized: StageResult
+) -> Callable[[], tuple[bytes, bool]]:
+    """The draw, with all that can fail without noise done."""
+    made, configuration = reference.derived.load(synthesized), reference.configuration
+    counts = released_counts(reference.derived, normalized)
+    table = unpack_encoded(reference.load(encoded))
+    private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
+    rows = recode(table, private).codes
+    marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
+    error = mean_count_error(rows, unpack_codes(made), counts.domain, marginals, counts.record_count)
+    deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, configuration.stability)
+    prepare_noise(deviation)
+
+    def make() -> tuple[bytes, bool]:
+        noisy = add_noise(np.array([error], np.int64), deviation)
+        return pack_arrays({"value": noisy}, {"synthesized": _digest(made)}), False
+
+    return make
+
+
+def _settings(configuration: Configuration) -> PaidSettings:
+    settings = configuration.evaluate.paid
+    assert settings is not None
+    return settings
+
+
+def _digest(made: bytes) -> str:
+    return hashlib.sha256(made).hexdigest()

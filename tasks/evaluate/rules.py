@@ -1,0 +1,125 @@
+"""Records that break what is declared of them: combinations that cannot be, columns that do not follow from others, gaps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from marginweave.schemas.columns import SetColumn
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.structure import DeterminedColumn, GroupedColumns, Structure, forbidden_codes
+from marginweave.tasks.decode.columns import as_declared
+from marginweave.tasks.decode.decode import determined_values
+from marginweave.tasks.encode.codes import column_codes, value_slots
+from marginweave.tasks.encode.groups import group_codes
+from marginweave.tasks.normalize.keys import row_keys
+from marginweave.tasks.preprocess.clean import clean_column, clean_table
+
+Broken = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokenRule:
+    """How many records break one declared rule, and which share of all; 0 of ours do, by construction.
+
+    `rule` is `structural zeros`, `group`, `max_values`, `determined` or `never missing`; `subject` the group or column.
+    """
+
+    rule: str
+    subject: str
+    records: int
+    share: float
+
+
+def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenRule, ...]:
+    """Count the records of a table that break each declared rule; the inconsistencies of the NIST CRC reports.
+
+    Args:
+        table: The counted columns, as they are read from a source or written to a release, and determined ones.
+        configuration: What is declared, bounds resolved.
+
+    Returns:
+        One entry a rule, in the order of the declaration; determined columns that the table lacks are left out.
+        DP: as private as the table.
+    """
+    found = list(_broken(table, configuration))
+    return tuple(
+        BrokenRule(
+            rule=rule, subject=subject, records=int(broken.sum()), share=float(broken.sum() / max(len(broken), 1))
+        )
+        for rule, subject, broken in found
+    )
+
+
+def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str, str, Broken]]:
+    clean, structure = clean_table(table, configuration), configuration.structure or Structure()
+    if structure.forbidden:
+        yield "structural zeros", "", _structural_zeros(clean, configuration)
+    for group in structure.grouped:
+        yield "group", group.name, _undeclared(clean, configuration, group)
+    for name, column in configuration.columns.items():
+        if isinstance(column, SetColumn) and name in configuration.names:
+            lengths = clean.column(name).combine_chunks().value_lengths().fill_null(0)
+            yield "max_values", name, lengths.to_numpy(zero_copy_only=False) > column.max_values
+    for rule in structure.determined:
+        if {rule.column, rule.by} <= set(table.column_names):
+            yield "determined", rule.column, _undetermined(table, configuration, rule)
+    for name in configuration.names:
+        if not configuration.can_be_missing(name):
+            yield "never missing", name, clean.column(name).combine_chunks().is_null().to_numpy(zero_copy_only=False)
+
+
+def _structural_zeros(clean: pa.Table, configuration: Configuration) -> Broken:
+    """Records with a combination that cannot be; those over one set of attributes are looked up together."""
+    encoded = {}
+    for place, attribute in enumerate(configuration.attributes):
+        if any(place in dict(combination) for combination in configuration.forbidden):
+            encoded[place] = column_codes(clean, configuration, attribute.columns[0], None)
+    labels = [encoded[j][1] if j in encoded else () for j in range(len(configuration.attributes))]
+    by_attributes: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
+    for combination in forbidden_codes(configuration.forbidden, labels):
+        by_attributes[tuple(j for j, _ in combination)].append(tuple(code for _, code in combination))
+    broken = np.zeros(clean.num_rows, np.bool_)
+    for attributes, combinations in by_attributes.items():
+        sizes = [len(labels[j]) + 1 for j in attributes]
+        for slots in product(*(value_slots(encoded[j][0]) for j in attributes)):
+            both = [np.concatenate([s, f]) for s, f in zip(slots, np.array(combinations).T, strict=True)]
+            keys, _ = row_keys(both, sizes)
+            broken |= np.isin(keys[: len(broken)], keys[len(broken) :])
+    return broken
+
+
+def _undeclared(clean: pa.Table, configuration: Configuration, group: GroupedColumns) -> Broken:
+    """Records with a combination that the group does not declare; one without any value is none, where it may be."""
+    parts = [column_codes(clean, configuration, name, None)[0] for name in group.columns]
+    lenient = group.model_copy(update={"outside": "null"})
+    undeclared: Broken = group_codes(lenient, parts, configuration.member_codes(group)) == len(group.combinations)
+    if group.outside == "error":
+        return undeclared
+    sizes = [len(configuration.columns[name].labels) for name in group.columns]
+    empty = np.logical_and.reduce([part == size for part, size in zip(parts, sizes, strict=True)])
+    broken: Broken = undeclared & ~empty
+    return broken
+
+
+def _undetermined(table: pa.Table, configuration: Configuration, rule: DeterminedColumn) -> Broken:
+    """Records whose value is not the one that the rule gives."""
+    column, by = configuration.columns[rule.column], configuration.columns[rule.by]
+    source = clean_column(table.column(rule.by).combine_chunks(), by, configuration.missing_texts(rule.by))
+    wanted = clean_column(determined_values(as_declared(source, by), rule, configuration), column, ())
+    given = clean_column(table.column(rule.column).combine_chunks(), column, configuration.missing_texts(rule.column))
+    one, other = (_plain(values) for values in (wanted, given))
+    same = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(one.is_null(), other.is_null()))
+    broken: Broken = ~same.to_numpy(zero_copy_only=False)
+    return broken
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

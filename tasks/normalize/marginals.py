@@ -1,0 +1,191 @@
+"""Consistent marginals, and the counts that they stand for over the released domain."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.measurements import Clique, Marginals, Mask, Measurement
+from marginweave.tasks.aggregate.cliques import released_compression, structural_masks
+from marginweave.tasks.aggregate.selection.compress import Compression, compress_mask, compress_measurement
+from marginweave.tasks.normalize.consistency import estimate_total, make_consistent
+from marginweave.tasks.normalize.normalize import find_rows
+
+Array = NDArray[np.float64]
+
+
+def normalize_marginals(marginals: Marginals, configuration: Configuration) -> Marginals:
+    """The marginals with `consistent` ones over merged codes; a resized table has its public number of records.
+
+    DP: post-processing.
+
+    Args:
+        marginals: as they were drawn.
+        configuration: what is declared, bounds resolved.
+
+    Raises:
+        InputError: structural zeros that leave no record.
+    """
+    masks, compression = compression_of(marginals, configuration)
+    small = [compress_measurement(m, compression) for m in marginals.one_way]
+    consistent = make_consistent(
+        [*small, *marginals.larger],
+        [compress_mask(mask, compression) for mask in masks],
+        total=_total(marginals, configuration)[0],
+    )
+    return replace(marginals, consistent=consistent)
+
+
+def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[tuple[Mask, ...], Compression]:
+    """The structural zeros over the released domain, and which rare values were merged. DP: post-processing."""
+    settings = configuration.marginals
+    assert settings is not None
+    masks = structural_masks(configuration, marginals.domain.labels)
+    return masks, released_compression(marginals.one_way, settings, masks)
+
+
+def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggregates:
+    """Counts of single values, of pairs inside a marginal, and of each larger marginal, as combinations without missing values.
+
+    Consistent counts, rounded, those above 0; none is above a part of it (`_capped`). A
+    merged value's count is shared by its values in proportion to their noisy
+    one-way counts, as in the records. DP: post-processing.
+
+    Args:
+        marginals: normalized ones.
+        configuration: what is declared, bounds resolved.
+    """
+    spread = _spread(compression_of(marginals, configuration)[1])
+    deviations = cell_deviations([*marginals.one_way, *marginals.larger])
+    sizes = marginals.domain.sizes
+    longest = max(len(clique) for clique in deviations)
+    levels: list[Level] = []
+    for length in range(1, longest + 1):
+        cliques = [c for c in sorted(deviations) if len(c) == length]
+        level = _level(length, cliques, marginals.consistent, spread, sizes)
+        levels.append(_capped(level, levels, deviations, sizes))
+    total, deviation = _total(marginals, configuration)
+    noise = tuple(_noise(level, deviations) for level in levels)
+    return Aggregates(
+        domain=marginals.domain,
+        record_count=round(total),
+        record_deviation=deviation,
+        levels=tuple(levels),
+        noise=noise,
+        measured=deviations,
+    )
+
+
+def cell_deviations(measurements: Sequence[Measurement]) -> dict[Clique, float]:
+    """Standard deviation of a cell, before consistency, of every measured set of attributes and every pair inside one.
+
+    A pair that was not measured itself is a sum of g cells: sqrt(g) deviation, the least that a marginal gives.
+    DP: post-processing.
+    """
+    direct = {m.attributes: m.deviation for m in measurements}
+    inside: dict[Clique, float] = {}
+    for m in measurements:
+        for places in itertools.combinations(range(len(m.attributes)), 2):
+            pair = tuple(m.attributes[i] for i in places)
+            summed = m.counts.size / math.prod(m.counts.shape[i] for i in places)
+            inside[pair] = min(inside.get(pair, math.inf), m.deviation * math.sqrt(summed))
+    return inside | direct
+
+
+def _total(marginals: Marginals, configuration: Configuration) -> tuple[float, float]:
+    """The number of records and its deviation, of marginals over the codes that they were measured in."""
+    if configuration.resize is not None:
+        return float(configuration.resize.records), 0.0
+    drawn = [*marginals.one_way, *marginals.larger]
+    precision = sum(1 / (m.counts.size * m.deviation**2) for m in drawn)
+    return estimate_total(drawn), precision**-0.5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Spread:
+    """For every attribute the merged code of each code, and the code's share of it."""
+
+    codes: tuple[NDArray[np.int64], ...]
+    shares: tuple[Array, ...]
+
+    def counts(self, clique: Clique, values: Array) -> Array:
+        """Counts over merged codes as counts over the codes of the domain."""
+        spread = values[np.ix_(*(self.codes[a] for a in clique))]
+        for axis, a in enumerate(clique):
+            spread = spread * np.expand_dims(self.shares[a], [i for i in range(len(clique)) if i != axis])
+        return spread
+
+
+def _spread(compression: Compression) -> _Spread:
+    shares = []
+    for new, counts in zip(compression.codes, compression.counts, strict=True):
+        weights = np.maximum(counts, 0.0)
+        together = np.bincount(new, weights=weights)
+        members = np.bincount(new)
+        known = together[new] > 0
+        shares.append(np.where(known, weights / np.where(known, together[new], 1.0), 1 / members[new]))
+    return _Spread(codes=compression.codes, shares=tuple(shares))
+
+
+def _level(
+    length: int, cliques: Sequence[Clique], consistent: Sequence[Measurement], spread: _Spread, sizes: Sequence[int]
+) -> Level:
+    columns, values, counts = [], [], []
+    for clique in cliques:
+        holder = min((m for m in consistent if set(clique) <= set(m.attributes)), key=lambda m: m.counts.size)
+        others = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
+        table = np.rint(spread.counts(clique, np.asarray(holder.counts.sum(axis=others), np.float64))).astype(np.int64)
+        table = table[tuple(slice(sizes[a]) for a in clique)]
+        values.append(np.argwhere(table > 0).astype(np.int64))
+        counts.append(table[table > 0])
+        columns.append(np.broadcast_to(np.array(clique, np.int64), values[-1].shape))
+    if not cliques:
+        return Level.empty(length)
+    return Level(
+        length=length, columns=np.concatenate(columns), values=np.concatenate(values), counts=np.concatenate(counts)
+    )
+
+
+def _capped(level: Level, shorter: Sequence[Level], told: Collection[Clique], sizes: tuple[int, ...]) -> Level:
+    """No count above that of a combination inside it whose attributes are `told`; what is 0 then goes.
+
+    Consistent counts differ in their last digits, so that two that should be equal may round to different numbers.
+    """
+    counts = level.counts.copy()
+    for part in shorter:
+        for rows, places in _places(level, part.length, told):
+            found = find_rows(part, level.columns[rows][:, places], level.values[rows][:, places], sizes)
+            limit = np.append(part.counts, 0)[found]  # -1, not among them, is a count of 0
+            counts[rows] = np.minimum(counts[rows], limit)
+    kept = counts > 0
+    return Level(length=level.length, columns=level.columns[kept], values=level.values[kept], counts=counts[kept])
+
+
+def _places(level: Level, length: int, told: Collection[Clique]) -> Iterator[tuple[slice, list[int]]]:
+    """Rows of a level, and the positions of told attributes in them; single ones and pairs are told of every row."""
+    if length <= 2:
+        yield from ((slice(None), list(places)) for places in itertools.combinations(range(level.length), length))
+        return
+    longer = [clique for clique in told if len(clique) == length]
+    for columns, rows in level.by_columns() if longer else ():
+        yield from ((rows, [columns.index(a) for a in part]) for part in longer if set(part) <= set(columns))
+
+
+def _noise(level: Level, deviations: Mapping[Clique, float]) -> LevelNoise:
+    """The largest noise of a length; every count above 0 is told."""
+    widest = max((sd for clique, sd in deviations.items() if len(clique) == level.length), default=0.0)
+    return LevelNoise(
+        length=level.length,
+        contribution_bound=1,
+        deviation=widest,
+        threshold=1,
+        private_threshold=0,
+        candidates=None,
+    )

@@ -1,0 +1,184 @@
+"""Dense marginals that the released combinations stand for: what was suppressed is unknown, not zero."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
+from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.normalize.censored import expected_below, surprise
+from marginweave.tasks.normalize.consistency import TOLERANCE, allowed_cells
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Tables = dict[Clique, Array]
+
+# Sets of columns with more cells are left to the shorter sets inside them.
+MAX_CELLS = 1 << 18
+# A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise.
+EVIDENCE = 2.0
+_STEPS = 30
+_TURNS = 60
+_FITTING = 30
+_SETTLED = 0.02
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Counted:
+    """What is known of one set of columns: noisy counts where `released`, below `cut` where a candidate was not.
+
+    Cells that are `possible` and no candidates (a missing value, a value that was suppressed before) were never counted.
+    """
+
+    counts: Array
+    released: Flags
+    candidates: Flags
+    possible: Flags
+    deviation: float
+    cut: float
+
+    def filled(self, means: Array) -> Array:
+        """Released counts; what suppressed ones are expected to be, and the means themselves where nothing was counted."""
+        hidden = np.where(self.candidates, expected_below(means, self.deviation, self.cut), means)
+        return np.where(self.possible, np.where(self.released, self.counts, hidden), 0.0)
+
+    def differs(self, means: Array) -> bool:
+        """Whether the counts say more than `means` do."""
+        cells = self.candidates
+        residuals = (self.filled(means) - means)[cells]
+        return surprise(residuals, means[cells], self.deviation, self.cut) > EVIDENCE
+
+
+def tuple_marginals(
+    aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[Mask] = ()
+) -> tuple[Measurement, ...]:
+    """Marginals of every attribute, and of every set of attributes whose counts say more than its parts do.
+
+    From short sets to long ones. What the parts of a set imply is the table of maximum entropy with their counts (iterative
+    proportional fitting: Deming and Stephan 1940). Where the released counts differ from it by more than their noise, the
+    estimate is theirs: a step fills in what suppressed counts are expected to be given the last estimate (EM of a censored
+    Gaussian: Dempster, Laird, Rubin 1977), then takes the nearest table without negative cells whose sums are those of the
+    parts, a cell moving in proportion to its variance: that of the noise, or its own square where nothing was counted. So
+    missing values, and what was suppressed, get what the other cells leave.
+
+    Args:
+        aggregates: normalized k-tuples, without sets of values.
+        sizes: number of codes of each attribute, the missing one included where there is one (`domain_sizes`).
+        masks: structural zeros; a mask of one attribute gives the missing value's records to the released values.
+
+    Returns:
+        Nonnegative float64 marginals, single attributes first; sets of more than 2^18 cells are left out. `deviation` is
+        that of the noise. DP: post-processing.
+    """
+    total = float(max(aggregates.record_count, 1))
+    together = [mask for mask in masks if len(mask.attributes) > 1]
+    known: Tables = {(): np.array(total)}
+    found: list[Measurement] = []
+    candidates = CandidateSet(length=1, sizes=aggregates.domain.sizes)
+    for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
+        parts, known = known, {}
+        for clique, counted in _tables(level, noise, candidates, sizes, together):
+            facets = _facets(clique, parts)
+            if len(facets) < len(clique):
+                continue
+            implied = _implied(facets, counted.possible)
+            known[clique] = implied
+            if level.length == 1 or counted.differs(implied):
+                known[clique] = _estimate(counted, implied, facets, total)
+                kept = _without_suppressed(known[clique], clique, masks)
+                found.append(Measurement(attributes=clique, counts=kept, deviation=counted.deviation))
+        candidates = CandidateSet.above(level, aggregates.domain.sizes)
+    return tuple(found)
+
+
+def _tables(
+    level: Level, noise: LevelNoise, candidates: CandidateSet, sizes: Sequence[int], masks: Sequence[Mask]
+) -> Iterator[tuple[Clique, _Counted]]:
+    """All sets of columns of a length with at most MAX_CELLS cells."""
+    rows, counted = dict(level.by_columns()), set(candidates.column_sets())
+    for clique in itertools.combinations(range(len(sizes)), level.length):
+        shape = tuple(sizes[a] for a in clique)
+        if math.prod(shape) > MAX_CELLS:
+            continue
+        counts, released, possible = np.zeros(shape), np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
+        if clique in rows:
+            cells = tuple(level.values[rows[clique]].T)
+            counts[cells], released[cells] = level.counts[rows[clique]], True
+        inside = np.zeros(shape, np.bool_)
+        if clique in counted:
+            inside = candidates.mask(clique)[tuple(slice(size) for size in shape)]
+        possible &= allowed_cells(clique, shape, masks)
+        yield (
+            clique,
+            _Counted(
+                counts=counts,
+                released=released & possible,
+                candidates=inside & possible,
+                possible=possible,
+                deviation=noise.deviation,
+                cut=noise.threshold - 0.5,  # counts are whole
+            ),
+        )
+
+
+def _facets(clique: Clique, parts: Tables) -> list[tuple[int, Array]]:
+    """For every axis the table of the others, where there is one."""
+    others = [(axis, clique[:axis] + clique[axis + 1 :]) for axis in range(len(clique))]
+    return [(axis, parts[part]) for axis, part in others if part in parts]
+
+
+def _implied(facets: Sequence[tuple[int, Array]], possible: Flags) -> Array:
+    """The table of maximum entropy with the sums of its facets, as far as possible cells allow."""
+    table = possible.astype(np.float64)
+    for _ in range(_FITTING if len(facets) > 1 else 1):
+        before = table
+        for axis, facet in facets:
+            sums = table.sum(axis=axis)
+            table = table * np.expand_dims(np.divide(facet, sums, out=np.zeros_like(sums), where=sums > 0), axis)
+        if np.abs(table - before).max(initial=0.0) <= 1e-6:
+            break
+    return table
+
+
+def _estimate(counted: _Counted, implied: Array, facets: Sequence[tuple[int, Array]], total: float) -> Array:
+    """The table that fits both the counts and the facets."""
+    variance = np.where(counted.candidates, counted.deviation**2, implied**2 + 1.0) * counted.possible
+    shares = [np.divide(variance, s, out=np.zeros_like(variance), where=s > 0) for s in _sums(variance, facets)]
+    table = implied
+    for _ in range(_STEPS):
+        before, table = table, counted.filled(table)
+        for _ in range(_TURNS):
+            for (axis, facet), share in zip(facets, shares, strict=True):
+                table = table + share * np.expand_dims(facet - table.sum(axis=axis), axis)
+            lowest = float(table.min(initial=0.0))
+            table = np.maximum(table, 0.0)
+            if lowest >= -TOLERANCE * total:
+                break
+        if np.abs(table - before).max(initial=0.0) <= _SETTLED * counted.deviation:
+            break
+    together = float(table.sum())
+    return table * (total / together) if together > 0 else table
+
+
+def _sums(table: Array, facets: Sequence[tuple[int, Array]]) -> list[Array]:
+    """Sums over the axis of each facet, spread back over it."""
+    return [np.broadcast_to(table.sum(axis=axis, keepdims=True), table.shape) for axis, _ in facets]
+
+
+def _without_suppressed(table: Array, clique: Clique, masks: Sequence[Mask]) -> Array:
+    """Records of codes that a mask of one attribute forbids go to its other codes, in proportion."""
+    for mask in masks:
+        if len(mask.attributes) == 1 and mask.attributes[0] in clique:
+            axis = clique.index(mask.attributes[0])
+            shape = tuple(-1 if i == axis else 1 for i in range(len(clique)))
+            kept = table * mask.allowed.reshape(shape)
+            sums = kept.sum(axis=axis, keepdims=True)
+            table = kept * np.divide(table.sum(axis=axis, keepdims=True), sums, out=np.zeros_like(sums), where=sums > 0)
+    return table

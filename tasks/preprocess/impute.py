@@ -1,0 +1,89 @@
+"""Imputation: a missing value becomes a draw of a public distribution over the values that are counted."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from marginweave.schemas.columns import BooleanColumn, Category, DateColumn, MeasuredColumn, NumberColumn
+from marginweave.schemas.columns.periods import DAY
+from marginweave.schemas.errors import StageError
+from marginweave.schemas.preparation import GaussianImputation, WeightedImputation
+
+_WORD = 1 << 64
+_EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
+
+
+def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple[float, ...]:
+    """Weight of every code of a column under its declared imputation (Harvard notes, Algorithm 2), shape (labels,).
+
+    A value that is drawn and then binned is a draw of its bin, so nothing but the bins' probabilities is needed. `uniform`:
+    the widths of the bins inside the bounds, the days of each weekday, or equal weights of declared values. `gaussian`: Phi
+    over each bin, what lies beyond the bounds in the outermost bins, as a draw clamped to the bounds would be. `weights`: as
+    declared, by value.
+    DP: public constants; `labels` matter for a private domain alone, in which the declared values have to be found.
+
+    Raises:
+        StageError: a column without imputation.
+    """
+    impute = column.impute
+    if isinstance(impute, WeightedImputation):
+        return _declared(column, impute, labels)
+    if isinstance(impute, GaussianImputation) and isinstance(column, NumberColumn):
+        inner = [(edge - impute.mean) / impute.deviation for edge in column.edges[1:-1]]
+        return _differences([0.0, *(float(ndtr(z)) for z in inner), 1.0])
+    if impute is None:
+        raise StageError("impute: the column has no imputation")
+    if isinstance(column, NumberColumn):
+        low, high = column.bounds if isinstance(column.bounds, tuple) else (column.edges[0], column.edges[-1])
+        return _differences([min(max(edge, low), high) for edge in column.edges])
+    if isinstance(column, DateColumn):
+        return _weekdays(column) if column.bins == "weekday" else _differences(list(column.edges))
+    return (1.0,) * len(labels)
+
+
+def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """One code a word, with probabilities proportional to `weights`, each exact to 2^-64; shape (words,).
+
+    A word w selects the first code whose cumulative share of 2^64 is above it.
+    DP: a draw of a public distribution.
+    """
+    total = sum(map(Fraction, weights))
+    running, edges = Fraction(0), []
+    for weight in weights:
+        running += Fraction(weight)
+        edges.append(math.floor(running / total * _WORD))
+    # an edge of 2^64, the last one at least, is reached by no word
+    reached = np.array([edge for edge in edges if edge < _WORD], np.uint64)
+    return np.searchsorted(reached, words, side="right").astype(np.int64)
+
+
+def _declared(column: MeasuredColumn, impute: WeightedImputation, labels: tuple[str, ...]) -> tuple[float, ...]:
+    weights = dict.fromkeys(labels, 0.0)
+    for text, weight in impute.weights.items():
+        public = isinstance(column, Category | BooleanColumn) and column.labels
+        label = column.labels[column.index(text)] if public else text  # type: ignore[attr-defined]
+        weights[label] += weight
+    return tuple(weights[label] for label in labels)
+
+
+def _weekdays(column: DateColumn) -> tuple[float, ...]:
+    """How many days, or seconds of moments, of the bounds fall on each weekday, from Monday."""
+    first, stop = column.edges
+    day = DAY // column.seconds
+    weeks, rest = divmod(stop - first, 7 * day)
+    counts = [weeks * day] * 7
+    while rest:
+        here = min(rest, day - first % day)
+        counts[(first // day + _EPOCH_WEEKDAY) % 7] += here
+        first, rest = first + here, rest - here
+    return tuple(map(float, counts))
+
+
+def _differences(edges: list[float]) -> tuple[float, ...]:
+    return tuple(float(high - low) for low, high in pairwise(edges))

@@ -1,0 +1,99 @@
+"""What a reader of a release has to know beyond the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from marginweave.schemas.aggregates import Aggregates
+from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.budget.percentile import rank_error
+
+
+def reader_warnings(configuration: Configuration, aggregates: Aggregates, statement: dict[str, Any]) -> tuple[str, ...]:
+    """Warnings, a sentence each, from public and released facts only; `statement` is the content of privacy.json.
+
+    DP: post-processing.
+    """
+    return (
+        *_weak_guarantee(configuration, aggregates.record_count),
+        *_weak_percentiles(configuration, aggregates.record_count, statement),
+        *_weak_counts(configuration, aggregates),
+        *_left_out(statement),
+    )
+
+
+def invented(candidates: int, released: int, deviation: float, threshold: int) -> float:
+    """About how many released combinations no record has, at most `released`.
+
+    An empty candidate is released with probability q = P(noise >= threshold). Were every candidate that is not released
+    empty, they would be (1 - q) E of E empty ones; so E is about (candidates - released) / (1 - q), and q E of them are
+    among the released. DP: post-processing.
+    """
+    q = float(ndtr(-(threshold - 0.5) / deviation)) if deviation > 0 else 0.0
+    return min(float(released), q * max(0, candidates - released) / (1 - q))
+
+
+def _weak_guarantee(configuration: Configuration, count: int) -> Iterator[str]:
+    epsilon, delta = configuration.privacy.epsilon, configuration.privacy.delta
+    if epsilon > 5:
+        yield f"epsilon ({epsilon:g}) is above 5: the formal protection of a person is weak."
+    if count > 1 and delta * count >= 1:
+        yield (
+            f"delta ({delta:g}) is at least 1/n for about {count} records: a release that shows one record as it is would "
+            "keep this promise."
+        )
+    elif count > 1 and delta > count**-1.5:
+        yield f"delta ({delta:g}) is large for about {count} records; 1/n^1.5 would be {count**-1.5:.1e}."
+    if configuration.privacy.neighbors == "replace-one":
+        yield "Under replace-one the number of records itself is not protected; it carries noise all the same."
+
+
+def _weak_percentiles(configuration: Configuration, count: int, statement: dict[str, Any]) -> Iterator[str]:
+    """Contribution bounds whose rank may be off by more records than lie above it."""
+    percentile = configuration.percentile if configuration.marginals is None else None
+    if percentile is None:
+        return
+    bought = {row["length"]: row["epsilon"] for row in statement["mechanisms"] if row["draw"].startswith("percentile-")}
+    above = (1 - percentile / 100) * count
+    lengths = [
+        str(length)
+        for length, epsilon in bought.items()
+        if rank_error(percentile, configuration.stability, epsilon, configuration.contribution_cap(length)) > above
+    ]
+    if lengths:
+        yield (
+            f"The {percentile:g}th percentile that bounds how many combinations of {', '.join(lengths)} one record adds means "
+            f"little here: about {max(0, round(above))} records lie above it, and its rank may be off by more than that."
+        )
+
+
+def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
+    """Lengths of which half of what was released may be noise; of length 1 the public domains alone, where one is private."""
+    if not any(len(level) for level in aggregates.levels):
+        yield "No combination was released: the noise is larger than the table."
+    for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
+        released, candidates, whose = len(level), noise.candidates, ""
+        if candidates is None and level.length == 1:
+            public = np.array([not attribute.private for attribute in configuration.attributes])
+            released = int(public[level.columns[:, 0]].sum())
+            candidates = sum(len(a.labels) for a in configuration.attributes if not a.private)
+            whose = " of public domains"
+        if candidates is None or not released:
+            continue
+        wrong = invented(candidates, released, noise.deviation, noise.threshold)
+        if 2 * wrong >= released:
+            yield (
+                f"Of the {released} released combinations of {level.length}{whose}, about {round(wrong)} may be combinations "
+                "that nobody has: half of them or more."
+            )
+
+
+def _left_out(statement: dict[str, Any]) -> Iterator[str]:
+    """Marginals that the configuration asks for and that the discovered values made too large."""
+    sets = [" x ".join(attributes) for attributes in statement.get("not_measured", ())]
+    if sets:
+        yield f"Not measured, because they have too many cells with the values that were discovered: {', '.join(sets)}."

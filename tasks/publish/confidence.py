@@ -1,0 +1,56 @@
+"""How sure the released counts are: their intervals, and what privacy.json says of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marginweave.schemas.aggregates import Aggregates
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
+from marginweave.tasks.aggregate.payloads import unpack_aggregates
+from marginweave.tasks.evaluate.bounding import bias_facts, bounding_biases
+from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, release_intervals
+from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.references import DerivedReference, StageResult
+
+_ABOUT = (
+    "low and high include the count that the noise was added to: of the rows as prepared, with bounded contributions. They "
+    "come from the count as it was drawn; the published one was made consistent and may lie outside. Each interval has the "
+    "level for itself, not all of them together."
+)
+_SELECTED = (
+    "Every combination was published because its noisy count reached a threshold. Its interval is adjusted for that: it "
+    "inverts the normal distribution truncated at the threshold, and has the level among the published counts."
+)
+_MEASURED = (
+    "No cell of a marginal was selected: its interval is that of its noise, and has the level among all measured "
+    "cells. A value measured together with others has at most the count of all of them."
+)
+
+
+def count_intervals(
+    reference: DerivedReference, aggregates: Aggregates, collected: StageResult, normalized: StageResult
+) -> tuple[Intervals, ...]:
+    """The intervals of normalized counts, from the checkpoints of `collect` and `normalize`: one item a length.
+
+    DP: post-processing.
+    """
+    configuration = reference.resolved
+    if configuration.marginals is None:
+        return release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
+    return marginal_intervals(aggregates, unpack_marginals(reference.load(normalized)), configuration)
+
+
+def confidence_facts(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates) -> dict[str, Any]:
+    """For privacy.json: the level, how intervals are meant, and what bounding may have taken from each count.
+
+    DP: post-processing.
+    """
+    return {
+        "confidence": {
+            "level": LEVEL,
+            "intervals": [_ABOUT, _SELECTED if configuration.marginals is None else _MEASURED],
+            "bounding": bias_facts(bounding_biases(configuration, plan, aggregates)),
+        }
+    }

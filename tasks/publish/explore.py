@@ -1,0 +1,91 @@
+"""explore.html: released counts and synthetic records to look into, one page that needs no network and no server."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from marginweave.tasks.evaluate.intervals import record_interval
+from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.publish.templates import read_text, render
+
+MOST_RECORDS = 20_000
+_TYPES = (np.uint8, np.uint16, np.uint32, np.float64)  # those that a page can read without loss up to 2^53
+
+
+def render_explorer(published: PublishedRelease, codes: Sequence[NDArray[np.unsignedinteger]]) -> str:
+    """The page as HTML text, the same for the same release. DP: post-processing.
+
+    Args:
+        published: The release.
+        codes: Codes of its synthetic records; of more than `MOST_RECORDS` a sample of that many is put into the page, drawn
+            with the release's public seed.
+    """
+    made, sampled = len(codes[0]), min(len(codes[0]), MOST_RECORDS)
+    if made > sampled:
+        rng = np.random.default_rng(published.configuration.synthesize.seed)  # post-processing
+        rows = np.sort(rng.choice(made, sampled, replace=False))
+        codes = [code[rows] for code in codes]
+    return render(
+        "explore.html.j2",
+        statement=published.statement,
+        made=made,
+        sampled=sampled,
+        record_count=published.aggregates.record_count,
+        reporting_length=published.aggregates.reporting_length,
+        data=base64.b64encode(explorer_data(published, codes)).decode(),
+        script=Markup(read_text("explore.js")),  # noqa: S704 - our own file
+    )
+
+
+def explorer_data(published: PublishedRelease, codes: Sequence[NDArray[np.unsignedinteger]]) -> bytes:
+    """What the page's script reads: gzip of a length (uint32), a header in JSON of that many bytes, and its arrays.
+
+    `header.arrays` has name, type and size of each array, little-endian, in order: `codes-J`, attribute by attribute, row by
+    row; for each length k from 1 `values-k` (k codes a combination), `counts-k`, and `low-k` and `high-k`, the ends of
+    the interval. `header.sets[k - 1]` has the attributes of each set of columns and its first combination;
+    a set ends where the next begins, and combinations are sorted within. DP: post-processing.
+    """
+    aggregates = published.aggregates
+    arrays: dict[str, NDArray[Any]] = {f"codes-{j}": code for j, code in enumerate(codes)}
+    sets = []
+    for level, inside in zip(aggregates.levels, published.intervals, strict=True):
+        sets.append([[list(columns), rows.start] for columns, rows in level.by_columns()])
+        arrays[f"values-{level.length}"] = level.values
+        arrays[f"counts-{level.length}"] = level.counts
+        arrays[f"low-{level.length}"] = inside.low
+        arrays[f"high-{level.length}"] = inside.high
+    packed = {name: _packed(array) for name, array in arrays.items()}
+    header = {
+        "attributes": [
+            {
+                "name": name,
+                "labels": list(labels),
+                "set": code.ndim == 2,
+                "width": code.shape[1] if code.ndim == 2 else 1,
+            }
+            for name, labels, code in zip(aggregates.domain.names, aggregates.domain.labels, codes, strict=True)
+        ],
+        "records": len(codes[0]),
+        "count": [aggregates.record_count, *record_interval(aggregates)],
+        "sets": sets,
+        "arrays": [[name, array.dtype.name, array.size] for name, array in packed.items()],
+    }
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    content = b"".join([struct.pack("<I", len(text)), text, *(a.tobytes() for a in packed.values())])
+    return gzip.compress(content, 9, mtime=0)
+
+
+def _packed(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in the smallest type that holds its numbers, none of which is negative."""
+    largest = int(array.max(initial=0))
+    kind = next((t for t in _TYPES[:3] if largest <= np.iinfo(t).max), _TYPES[3])
+    return np.ascontiguousarray(array).astype(np.dtype(kind).newbyteorder("<"))

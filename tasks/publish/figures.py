@@ -1,0 +1,156 @@
+"""The figures of the report, each an inline SVG element with a text alternative."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from marginweave.tasks.publish.distributions import Distribution
+from marginweave.tasks.publish.svg import (
+    BLUE,
+    ORANGE,
+    SKY,
+    drawing,
+    inline_svg,
+    new_figure,
+    shown_label,
+)
+
+_LINE = 0.21  # inches a value
+_SAID_IN_CELLS = 10  # a heat map of more attributes has no room for its numbers
+
+
+def distribution_figure(distribution: Distribution, name: str) -> str:
+    """Synthetic records as bars, released counts as dots with their interval, value by value from the top."""
+    values = distribution.values
+    with drawing(name):
+        figure = new_figure(0.42 + _LINE * max(2, len(values)))
+        axes = figure.subplots()
+        rows = np.arange(len(values))
+        axes.barh(rows, [v.synthetic for v in values], height=0.72, color=ORANGE, alpha=0.75)
+        known = [(i, v) for i, v in enumerate(values) if v.reported is not None]
+        places = [i for i, _ in known]
+        ends = np.array([[v.low, v.high] for _, v in known], float).reshape(-1, 2)
+        # a count that was made consistent may stand beside the interval of what was drawn
+        axes.errorbar(
+            ends.mean(axis=1),
+            places,
+            xerr=np.ptp(ends, axis=1) / 2,
+            fmt="none",
+            ecolor=BLUE,
+            capsize=2.2,
+            elinewidth=1.1,
+        )
+        axes.plot(np.array([v.reported for _, v in known], float), places, "o", color=BLUE, markersize=3.2)
+        axes.set_yticks(rows, [shown_label(v.label) for v in values])
+        _counted(axes, len(values))
+        said = "; ".join(_value_words(i, distribution) for i in range(len(values)))
+        title = f"{distribution.name}: synthetic records beside released counts"
+        return inline_svg(figure, name, title, said or "no value")
+
+
+def worst_marginals_figure(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Distance of each of the worst marginals as a bar, and the part that noise alone implies as a line across it."""
+    with drawing(name):
+        lines = max((len(r["attributes"]) for r in rows), default=1)
+        figure = new_figure(0.75 + (0.4 + 0.68 * max(lines, 2)) * _LINE * len(rows))
+        axes = figure.subplots()
+        places = np.arange(len(rows))
+        axes.barh(places, [r["tvd"] for r in rows], height=0.6, color=SKY, label="distance (TVD)")
+        implied = [(i, r["noise"]) for i, r in enumerate(rows) if r["noise"] is not None]
+        if implied:
+            axes.plot(
+                [x for _, x in implied], [i for i, _ in implied], "|", color="#1b1b1b", markersize=12,
+                markeredgewidth=2, label="implied by the noise alone",
+            )  # fmt: skip
+        axes.set_yticks(places, ["\n".join(shown_label(a) for a in r["attributes"]) for r in rows], fontsize=8)
+        axes.set_xlim(left=0)
+        axes.invert_yaxis()
+        axes.tick_params(axis="y", length=0)
+        figure.legend(loc="outside lower center", ncols=2)
+        said = "; ".join(f"{', '.join(r['attributes'])}: {r['tvd']:.3f}" for r in rows)
+        return inline_svg(figure, name, "The marginals that the synthetic records keep worst", said)
+
+
+def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | None]], title: str, name: str) -> str:
+    """A heat map of association from 0 to 1; pairs without a number are hatched."""
+    size = len(names)
+    cells = np.array([[np.nan if x is None else x for x in row] for row in matrix], float).reshape(size, size)
+    with drawing(name):
+        from matplotlib import colormaps
+
+        figure = new_figure(4.6)
+        axes = figure.subplots()
+        axes.set_facecolor("#f0f0f0")
+        axes.patch.set_hatch("////")
+        axes.patch.set_edgecolor("#c0c0c0")
+        colours = colormaps["cividis_r"].resampled(10)
+        mesh = axes.pcolormesh(
+            np.ma.masked_invalid(cells), cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=0.3
+        )
+        figure.colorbar(mesh, ax=axes, shrink=0.8, aspect=25, ticks=[0, 0.2, 0.4, 0.6, 0.8, 1])
+        font = min(8.5, 230 / max(size, 1))
+        middle = np.arange(size) + 0.5
+        labels = [shown_label(label, 18) for label in names]
+        axes.set_xticks(middle, labels, rotation=90, fontsize=font)
+        axes.set_yticks(middle, labels, fontsize=font)
+        axes.tick_params(length=0)
+        axes.set_aspect("equal")
+        axes.invert_yaxis()
+        if size <= _SAID_IN_CELLS:
+            for row, column in np.argwhere(~np.isnan(cells)):
+                dark = cells[row, column] > 0.5
+                axes.text(
+                    column + 0.5, row + 0.5, f"{cells[row, column]:.2f}", ha="center", va="center", fontsize=7,
+                    color="white" if dark else "#1b1b1b",
+                )  # fmt: skip
+        return inline_svg(figure, name, title, _strongest_pairs(names, cells))
+
+
+def error_figure(buckets: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Mean proportional error of combinations by the size of their synthetic count, in bins of a logarithmic axis."""
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    known = [b for b in buckets if b["proportional_error"] is not None]
+    with drawing(name):
+        figure = new_figure(3.0)
+        axes = figure.subplots()
+        places = [max(b["mean_count"], 1) for b in known]
+        axes.plot(places, [100 * b["proportional_error"] for b in known], "o-", color=BLUE, markersize=4, linewidth=1)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("synthetic count")
+        axes.set_ylabel("mean error, in % of the count")
+        axes.grid(linewidth=0.3, color="#d9d9d9")
+        said = "; ".join(f"up to {b['at_most']}: {100 * b['proportional_error']:.0f} %" for b in known)
+        return inline_svg(figure, name, "Error of combinations by the size of their synthetic count", said)
+
+
+def _counted(axes: Any, values: int) -> None:
+    """An axis of records below, values from the top."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    axes.set_xlim(left=0)
+    axes.set_ylim(max(2, values) - 0.4, -0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", linewidth=0.3, color="#d9d9d9")
+    axes.set_axisbelow(True)
+
+
+def _value_words(place: int, distribution: Distribution) -> str:
+    value = distribution.values[place]
+    reported = "not released" if value.reported is None else f"released {value.reported} ({value.low} to {value.high})"
+    return f"{value.label or '(empty)'}: synthetic {value.synthetic}, {reported}"
+
+
+def _strongest_pairs(names: Sequence[str], cells: np.ndarray[Any, np.dtype[np.float64]], most: int = 10) -> str:
+    """The text alternative of a heat map."""
+    pairs = [(cells[i, j], i, j) for i in range(len(names)) for j in range(i) if not np.isnan(cells[i, j])]
+    strongest = sorted(pairs, reverse=True)[:most]
+    return "The strongest: " + "; ".join(f"{names[j]} and {names[i]} {value:.2f}" for value, i, j in strongest)

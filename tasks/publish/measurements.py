@@ -1,0 +1,147 @@
+"""The noisy marginals as they were drawn: signed, no threshold, as a table and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from marginweave.schemas.aggregates import Domain
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Clique, Marginals, Measurement
+from marginweave.schemas.structure import SEPARATOR
+from marginweave.tasks.aggregate.cliques import declared_cliques, domain_sizes
+from marginweave.tasks.evaluate.intervals import count_interval
+from marginweave.tasks.normalize.marginals import compression_of
+
+_MISSING = "(missing)"
+
+
+def measurements_table(marginals: Marginals, configuration: Configuration) -> pa.Table:
+    """Every cell of every marginal, one a row, with the columns below, and then `column_i` and `value_i` for each attribute.
+
+    `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
+    `low` and `high` the ends of `count_interval`. Cells stand in C order over `merged_values`. A missing value is null; values
+    that were measured together stand as one text, with ` | ` between them (privacy.json lists them). Positions beyond the
+    attributes of a marginal are null. DP: post-processing.
+    """
+    names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
+    single = _labels(marginals.domain)
+    merged = [
+        _together(labels, groups) for labels, groups in zip(single, _groups(marginals, configuration), strict=True)
+    ]
+    longest = max(len(m.attributes) for m in drawn)
+    parts = []
+    for i, m in enumerate(drawn):
+        labels = single if i < len(marginals.one_way) else merged
+        cells = np.unravel_index(np.arange(m.counts.size), m.counts.shape)
+        inside = count_interval(m.counts.ravel().astype(np.int64), m.deviation, noise=m.noise)
+        rows: dict[str, pa.Array] = {
+            "marginal": pa.array(np.full(m.counts.size, i + 1), pa.int32()),
+            "count": pa.array(m.counts.ravel(), pa.int64()),
+            "deviation": pa.array(np.full(m.counts.size, m.deviation), pa.float64()),
+            "noise": pa.array([m.noise], pa.string()).take(pa.array(np.zeros(m.counts.size, np.int64))),
+            "low": pa.array(inside.low, pa.int64()),
+            "high": pa.array(inside.high, pa.int64()),
+        }
+        for place in range(longest):
+            here = place < len(m.attributes)
+            column = pa.array([names[m.attributes[place]]] if here else [None], pa.string())
+            values = pa.array(labels[m.attributes[place]] if here else [None], pa.string())
+            codes = cells[place] if here else np.zeros(m.counts.size, np.int64)
+            rows[f"column_{place + 1}"] = column.take(pa.array(np.zeros(m.counts.size, np.int64)))
+            rows[f"value_{place + 1}"] = values.take(pa.array(codes))
+        parts.append(pa.table(rows))
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def marginal_facts(marginals: Marginals, configuration: Configuration) -> dict[str, Any]:
+    """For privacy.json: attributes, cells and noise of every marginal, and the values that were measured together.
+
+    `not_measured` are marginals that the configuration names and that had too many cells once private values were known.
+    """
+    names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
+    groups = zip(names, _labels(marginals.domain), _groups(marginals, configuration), strict=True)
+    return {
+        "marginals": [
+            {
+                "draw": "one-way" if i < len(marginals.one_way) else "marginals",
+                "attributes": [names[a] for a in m.attributes],
+                "cells": m.counts.size,
+                "deviation": m.deviation,
+                "noise": m.noise,
+            }
+            for i, m in enumerate(drawn)
+        ],
+        "measured_together": {
+            name: [[labels[v] for v in group] for group in found if len(group) > 1]
+            for name, labels, found in groups
+            if any(len(group) > 1 for group in found)
+        },
+        "not_measured": [[names[a] for a in clique] for clique in _not_measured(marginals, configuration)],
+    }
+
+
+def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Clique]:
+    settings, attributes, domain = configuration.marginals, configuration.attributes, marginals.domain
+    assert settings is not None
+    if settings.selects(len(attributes)) or not settings.has_larger(len(attributes)):
+        return []
+    measured = {m.attributes for m in marginals.larger}
+    declared = declared_cliques(settings, domain.names, domain_sizes(attributes, domain.labels))
+    return [clique for clique in declared if clique not in measured]
+
+
+def read_measurements(
+    table: pa.Table, facts: Sequence[dict[str, Any]], domain: Domain, configuration: Configuration
+) -> Marginals:
+    """The marginals that `measurements_table` wrote; `facts` are the `marginals` of privacy.json.
+
+    Raises:
+        InputError: cells that are not those of the marginals.
+    """
+    numbers, counts = table.column("marginal").to_numpy(), table.column("count").to_numpy()
+    place = {name: j for j, name in enumerate(domain.names)}
+    cliques = [tuple(place[name] for name in fact["attributes"]) for fact in facts]
+    first = len(domain.names)
+    one_way = tuple(
+        _measurement(fact, clique, counts[numbers == i + 1])
+        for i, (fact, clique) in enumerate(zip(facts[:first], cliques, strict=False))
+    )
+    plain = Marginals(domain=domain, one_way=one_way, larger=())
+    sizes = compression_of(plain, configuration)[1].sizes
+    larger = []
+    for i in range(first, len(facts)):
+        cells, shape = counts[numbers == i + 1], tuple(sizes[a] for a in cliques[i])
+        if len(cells) != np.prod(shape):
+            raise InputError("measurements must have every cell of every marginal that privacy.json names")
+        larger.append(_measurement(facts[i], cliques[i], cells.reshape(shape)))
+    return Marginals(domain=domain, one_way=one_way, larger=tuple(larger))
+
+
+def _measurement(fact: Mapping[str, Any], clique: Clique, counts: NDArray[np.int64]) -> Measurement:
+    return Measurement(attributes=clique, counts=counts, deviation=float(fact["deviation"]), noise=fact["noise"])
+
+
+def _labels(domain: Domain) -> list[list[str | None]]:
+    """Labels of the codes of each attribute, null for missing; one more than an attribute that is never missing needs."""
+    return [[*labels, None] for labels in domain.labels]
+
+
+def _groups(marginals: Marginals, configuration: Configuration) -> list[list[list[int]]]:
+    """For each attribute the codes behind every merged code."""
+    codes = compression_of(marginals, configuration)[1].codes
+    return [[np.flatnonzero(new == merged).tolist() for merged in range(int(new.max()) + 1)] for new in codes]
+
+
+def _together(labels: Sequence[str | None], groups: Sequence[Sequence[int]]) -> list[str | None]:
+    return [
+        labels[group[0]]
+        if len(group) == 1
+        else SEPARATOR.join(_MISSING if (label := labels[v]) is None else label for v in group)
+        for group in groups
+    ]

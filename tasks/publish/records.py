@@ -1,0 +1,33 @@
+"""Synthetic records as codes over the released domain, for the pages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from marginweave.schemas.aggregates import Domain
+from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.encode.codes import code_type, encode_table
+from marginweave.tasks.preprocess.clean import clean_table
+
+RecordCodes = tuple[NDArray[np.unsignedinteger], ...]
+
+
+def record_codes(records: pa.Table, domain: Domain, configuration: Configuration) -> RecordCodes:
+    """Codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
+
+    The values of a private domain are those that the records hold, so they are numbered anew. DP: post-processing.
+
+    Args:
+        records: The synthetic table, as it was decoded or read back.
+        domain: The released domain.
+        configuration: What is declared, bounds resolved.
+    """
+    encoded = encode_table(clean_table(records, configuration), configuration)
+    codes = []
+    for own, held, labels in zip(encoded.codes, encoded.labels, domain.labels, strict=True):
+        place = {label: i for i, label in enumerate(labels)}
+        numbers = np.array([*(place[label] for label in held), len(labels)], code_type(len(labels)))
+        codes.append(numbers[own])
+    return tuple(codes)

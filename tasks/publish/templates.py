@@ -1,0 +1,20 @@
+"""The templates beside this module, rendered with everything escaped that is not markup of our own."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+
+def read_text(name: str) -> str:
+    """The text of a file of this package."""
+    return files("marginweave.tasks.publish").joinpath(name).read_text(encoding="utf-8")
+
+
+def render(name: str, **context: object) -> str:
+    """The template `name` with `context`; a name that is not given is an error."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, loader=FunctionLoader(read_text)
+    )
+    return environment.get_template(name).render(context)

@@ -1,0 +1,219 @@
+"""One update of the records towards one marginal, compiled."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Array = NDArray[np.float64]
+Records = NDArray[np.int32]
+
+_BISECTIONS = 40
+
+
+class Target(NamedTuple):
+    """A marginal to move towards, in whole records."""
+
+    attributes: Integers
+    strides: Integers
+    sizes: Integers
+    counts: Integers
+    """Wanted records in each cell, flat; they add up to the number of records."""
+    margin: float
+    """How far a cell may be from its count without being moved, in records."""
+    columns: Integers
+    """Attributes that a copied record takes along: those of the marginal's component."""
+
+
+class Pace(NamedTuple):
+    """How fast and by what a round moves: the update rate, and the share of copies of whole records."""
+
+    alpha: float
+    share: float
+
+
+class Zeros(NamedTuple):
+    """All masks, one after the other: mask m has the attributes `attributes[starts[m] : starts[m + 1]]`."""
+
+    starts: Integers
+    attributes: Integers
+    strides: Integers
+    offsets: Integers
+    """Where the cells of each mask begin in `allowed`."""
+    allowed: NDArray[np.bool_]
+
+
+@njit(cache=True)
+def count_cells(records: Records, target: Target, code: Integers) -> Integers:
+    """Records in each cell of the marginal; the cell of every record goes into `code`."""
+    counts = np.zeros(target.counts.shape[0], np.int64)
+    width = target.attributes.shape[0]
+    for i in range(records.shape[0]):
+        cell = 0
+        for j in range(width):
+            cell += records[i, target.attributes[j]] * target.strides[j]
+        code[i] = cell
+        counts[cell] += 1
+    return counts
+
+
+@njit(cache=True)
+def residual(records: Records, target: Target, code: Integers) -> float:
+    """L1 distance of the marginal to its target, as far as it is beyond the margin, in records."""
+    counts = count_cells(records, target, code)
+    distance = 0.0
+    for c in range(counts.shape[0]):
+        distance += max(0.0, abs(target.counts[c] - counts[c]) - target.margin)
+    return distance
+
+
+@njit(cache=True)
+def update(
+    records: Records,
+    target: Target,
+    zeros: Zeros,
+    pace: Pace,
+    code: Integers,
+    generator: np.random.Generator,
+) -> int:
+    """Move records from over-full to under-full cells of one marginal, in place; how many were moved.
+
+    An under-full cell of n records takes at most alpha n, an empty one alpha times what it lacks; an over-full one gives
+    at most beta n, beta such that as many leave as come (PrivSyn, section 5.2). `pace.share` of what comes to a cell that is
+    not empty are copies of records there. What a mask forbids is not done. No cell moves past its target, so that the
+    distance to it never grows.
+    """
+    counts = count_cells(records, target, code)
+    wanted, excess = _wishes(counts, target, pace.alpha)
+    possible = min(wanted.sum(), excess.sum())
+    moved = math.floor(possible + generator.random()) if possible > 0 else 0
+    if moved == 0:
+        return 0
+    _cap(excess, counts, moved)
+    leave = _rounded(excess, moved, counts - target.counts, generator)
+    come = _rounded(wanted, moved, target.counts - counts, generator)
+    copies = np.zeros(len(come), np.int64)
+    for c in range(len(come)):
+        copies[c] = min(counts[c], math.floor(come[c] * pace.share + generator.random()))
+    freed, sources = _choose(code, counts, leave, copies, generator)
+    _shuffle(freed, generator)
+    position = 0
+    for source in sources:
+        if position < len(freed):
+            for j in target.columns:
+                records[freed[position], j] = records[source, j]
+            position += 1
+    done = position
+    for c in range(len(come)):
+        for _ in range(come[c] - copies[c]):
+            if position < len(freed):
+                done += _overwrite(records[freed[position]], c, target, zeros)
+                position += 1
+    return done
+
+
+@njit(cache=True)
+def _wishes(counts: Integers, target: Target, alpha: float) -> tuple[Array, Array]:
+    """How many records each cell would take, and could give, margin left out."""
+    wanted, excess = np.zeros(len(counts)), np.zeros(len(counts))
+    for c in range(len(counts)):
+        lack = target.counts[c] - counts[c] - target.margin
+        if lack > 0:
+            wanted[c] = min(lack, alpha * counts[c]) if counts[c] > 0 else alpha * lack
+        excess[c] = max(0.0, counts[c] - target.counts[c] - target.margin)
+    return wanted, excess
+
+
+@njit(cache=True)
+def _cap(excess: Array, counts: Integers, moved: int) -> None:
+    """Replace the excess e of a cell of n records by min(e, beta n), beta by bisection so that they add up to `moved`."""
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        beta = (low + high) / 2
+        given = 0.0
+        for c in range(len(excess)):
+            given += min(excess[c], beta * counts[c])
+        if given < moved:
+            low = beta
+        else:
+            high = beta
+    for c in range(len(excess)):
+        excess[c] = min(excess[c], high * counts[c])
+
+
+@njit(cache=True)
+def _rounded(amounts: Array, total: int, most: Integers, generator: np.random.Generator) -> Integers:
+    """Whole amounts of the same expectation (systematic sampling), scaled to add up to `total`, none above `most`."""
+    scale = total / amounts.sum()
+    rounded = np.zeros(len(amounts), np.int64)
+    reached = generator.random()
+    before = 0
+    for c in range(len(amounts)):
+        if amounts[c] > 0:
+            reached += amounts[c] * scale
+            rounded[c] = min(math.floor(reached) - before, most[c])
+            before = math.floor(reached)
+    return rounded
+
+
+@njit(cache=True)
+def _choose(
+    code: Integers, counts: Integers, leave: Integers, copies: Integers, generator: np.random.Generator
+) -> tuple[Integers, Integers]:
+    """Records that leave, and records to copy, uniform without replacement in each cell (Knuth 3.4.2, Algorithm S)."""
+    freed, sources = np.empty(leave.sum(), np.int64), np.empty(copies.sum(), np.int64)
+    taken, copied = 0, 0
+    left = counts.copy()
+    needed = leave + copies  # a cell has one of them only: over-full or under-full
+    for i in range(len(code)):
+        c = code[i]
+        if needed[c] > 0:
+            if generator.random() * left[c] < needed[c]:
+                needed[c] -= 1
+                if leave[c] > 0:
+                    freed[taken] = i
+                    taken += 1
+                else:
+                    sources[copied] = i
+                    copied += 1
+            left[c] -= 1
+    return freed, sources
+
+
+@njit(cache=True)
+def _shuffle(items: Integers, generator: np.random.Generator) -> None:
+    """Random order in place (Fisher and Yates)."""
+    for i in range(len(items) - 1, 0, -1):
+        j = int(generator.random() * (i + 1))
+        items[i], items[j] = items[j], items[i]
+
+
+@njit(cache=True)
+def _overwrite(record: Records, cell: int, target: Target, zeros: Zeros) -> int:
+    """Give a record the values of a cell: 1, or 0 and the record as it was if a mask forbids the result."""
+    width = len(target.attributes)
+    before = np.empty(width, np.int32)
+    for j in range(width):
+        before[j] = record[target.attributes[j]]
+        record[target.attributes[j]] = (cell // target.strides[j]) % target.sizes[j]
+    if _possible(record, zeros):
+        return 1
+    for j in range(width):
+        record[target.attributes[j]] = before[j]
+    return 0
+
+
+@njit(cache=True)
+def _possible(record: Records, zeros: Zeros) -> bool:
+    for m in range(len(zeros.offsets)):
+        cell = zeros.offsets[m]
+        for j in range(zeros.starts[m], zeros.starts[m + 1]):
+            cell += record[zeros.attributes[j]] * zeros.strides[j]
+        if not zeros.allowed[cell]:
+            return False
+    return True

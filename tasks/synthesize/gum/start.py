@@ -1,0 +1,150 @@
+"""Attributes drawn one after the other: the first rows, and the attributes appended at the end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Clique, Mask
+from marginweave.schemas.structure_records import find_record
+
+Array = NDArray[np.float64]
+Records = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(kw_only=True, eq=False)
+class Drawing:
+    """Records whose attributes are filled one by one, every attribute at most once.
+
+    `one_way[a]` are the counts of attribute a, `records` has shape (rows, attributes). Rows that a mask leaves no value
+    for are `dead` until `revive`.
+    """
+
+    records: Records
+    one_way: Sequence[Array]
+    masks: Sequence[Mask]
+    generator: np.random.Generator
+    drawn: set[int] = field(default_factory=set)
+    dead: Flags = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dead = np.zeros(len(self.records), np.bool_)
+
+    def draw(self, attribute: int, parent: int | None = None, table: Array | None = None) -> None:
+        """Fill `attribute` given the value of `parent`: `table` has shape (parent's size, size).
+
+        Within every group of rows that have the same parent value (and the same values in masks that this attribute
+        completes) the values come as often as their share says, up to rounding by systematic sampling, in random order.
+        DP: post-processing.
+        """
+        masks = [m for m in self.masks if attribute in m.attributes and {*m.attributes} <= {*self.drawn, attribute}]
+        context = {a for mask in masks for a in mask.attributes} - {attribute}
+        order, starts = self._groups(sorted(context if parent is None else context | {parent}))
+        for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            rows = order[start:stop]
+            example = self.records[rows[0]]
+            allowed = self._allowed(attribute, masks, example)
+            if not allowed.any():
+                self.dead[rows] = True
+                continue
+            shares = self._shares(attribute, allowed, None if parent is None else table, example, parent)
+            values = np.repeat(np.arange(len(shares), dtype=np.int32), apportion(shares, len(rows), self.generator))
+            self.records[rows, attribute] = values
+        self.drawn.add(attribute)
+
+    def revive(self) -> None:
+        """Make dead rows copies of random live ones; if all are dead, give them the likeliest values that the masks allow.
+
+        That happens where the counts of a few records lead every row into a value that a mask later leaves no partner for.
+        Raises InputError if the masks allow no record, or none is found.
+        """
+        if not self.dead.any():
+            return
+        live = np.flatnonzero(~self.dead)
+        if len(live):
+            self.records[self.dead] = self.records[self.generator.choice(live, int(self.dead.sum()))]
+        else:
+            for attribute, value in self._allowed_record().items():
+                self.records[:, attribute] = value
+        self.dead[:] = False
+
+    def _allowed_record(self) -> dict[int, int]:
+        rules: defaultdict[Clique, set[tuple[int, ...]]] = defaultdict(set)
+        for mask in self.masks:
+            rules[mask.attributes].update(map(tuple, np.argwhere(~mask.allowed).tolist()))
+        values = {a: np.argsort(-self.one_way[a], kind="stable").tolist() for places in rules for a in places}
+        try:
+            return find_record(values, rules)
+        except ValueError as error:
+            reason = str(error)
+        raise InputError(f"masks must leave a record: {reason}")
+
+    def _groups(self, columns: Iterable[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows in random order within groups of equal `columns`, group after group, and where groups start and end."""
+        group = np.zeros(len(self.records), np.int64)
+        for column in columns:
+            group = group * len(self.one_way[column]) + self.records[:, column]
+            group = np.unique(group, return_inverse=True)[1]
+        shuffled = self.generator.permutation(len(group))
+        order = shuffled[np.argsort(group[shuffled], kind="stable")]
+        return order, np.concatenate(([0], np.cumsum(np.bincount(group))))
+
+    def _allowed(self, attribute: int, masks: Sequence[Mask], example: Records) -> Flags:
+        allowed = np.ones(len(self.one_way[attribute]), np.bool_)
+        for mask in masks:
+            allowed &= mask.allowed[tuple(slice(None) if a == attribute else example[a] for a in mask.attributes)]
+        return allowed
+
+    def _shares(
+        self, attribute: int, allowed: Flags, table: Array | None, example: Records, parent: int | None
+    ) -> Array:
+        """The first of these that leaves anything allowed: the row of the table, the one-way counts, equal shares."""
+        candidates = [self.one_way[attribute], np.ones(len(allowed))]
+        if table is not None and parent is not None:
+            candidates.insert(0, table[example[parent]])
+        masked = (np.where(allowed, candidate, 0.0) for candidate in candidates)
+        return next(shares for shares in masked if shares.any())
+
+
+def draw_tree(drawing: Drawing, attributes: Sequence[int], tree: Sequence[Clique], pairs: dict[Clique, Array]) -> None:
+    """Fill `attributes` from the root of every tree of the forest down; those without an edge by themselves."""
+    neighbors: dict[int, list[int]] = {a: [] for a in attributes}
+    for a, b in tree:
+        neighbors[a].append(b)
+        neighbors[b].append(a)
+    for root in attributes:
+        if root in drawing.drawn:
+            continue
+        drawing.draw(root)
+        waiting = [root]
+        while waiting:
+            parent = waiting.pop()
+            for child in neighbors[parent]:
+                if child not in drawing.drawn:
+                    drawing.draw(child, parent, oriented(pairs, parent, child))
+                    waiting.append(child)
+
+
+def oriented(pairs: dict[Clique, Array], parent: int, child: int) -> Array:
+    """The pair's counts with the parent's values along the first axis."""
+    return pairs[parent, child] if parent < child else pairs[child, parent].T
+
+
+def apportion(shares: Array, number: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """How often each value comes among `number`: share times number, rounded down or up, adding up to `number`.
+
+    Systematic sampling (Madow 1949): one uniform u, floor(C_i + u) - floor(C_i-1 + u) for the running sum C; the
+    expectation is exact. DP: post-processing.
+    """
+    relative = shares / shares.max()  # the sum of the smallest numbers there are has no finite reciprocal
+    reached = np.cumsum(relative) * (number / relative.sum())
+    reached[np.flatnonzero(shares)[-1] :] = number  # a share of 0 stays 0, whatever the rounding of the sum
+    ends = np.floor(np.minimum(reached, number) + generator.random()).astype(np.int64)
+    counts: NDArray[np.int64] = np.diff(np.minimum(ends, number), prepend=0)
+    return counts

@@ -1,0 +1,170 @@
+"""Synthetic records from consistent marginals by the gradually updating method."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.tasks.synthesize.gum.graph import Graph, maximal, plan_graph, spanning_tree
+from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update
+from marginweave.tasks.synthesize.gum.settings import GumSettings, update_rate
+from marginweave.tasks.synthesize.gum.start import Drawing, apportion, draw_tree, oriented
+
+Array = NDArray[np.float64]
+Records = NDArray[np.int32]
+
+
+def synthesize_gum(
+    measurements: Sequence[Measurement],
+    sizes: Sequence[int],
+    records: int,
+    settings: GumSettings,
+    masks: Sequence[Mask] = (),
+) -> Records:
+    """Records that agree with the marginals as far as the noise of these can be trusted (PrivSyn, algorithm 3, step 5).
+
+    Attributes that hang on one pair are set aside, the others start from a tree or from their one-way marginals, and each
+    round updates every marginal once, the one farthest from its target first. At last come the attributes set aside. Ours
+    beside the paper's: the tree (GUMMI's idea), and cells within `settings.tolerance` deviations of their target, which
+    stay as they are. No record ever holds a forbidden combination, at the start, in between or at the end.
+
+    Args:
+        measurements: consistent marginals (`make_consistent`) that together hold every attribute; those inside others
+            only serve the start.
+        sizes: number of codes of each attribute, a missing value included.
+        records: how many to make.
+        settings: the same settings and marginals make the same records.
+        masks: structural zeros.
+
+    Returns:
+        Codes, shape (records, attributes), in random order: every step treats all rows alike. DP: post-processing.
+
+    Raises:
+        InputError: a negative number of records, an attribute in no marginal, a shape other than `sizes` say, or masks
+            that leave no record.
+    """
+    _check(measurements, sizes, records, masks)
+    generator = np.random.default_rng(settings.seed)  # post-processing
+    marginals = _Marginals(measurements)
+    drawing = Drawing(
+        records=np.zeros((records, len(sizes)), np.int32),
+        one_way=[marginals.counts((a,)) for a in range(len(sizes))],
+        masks=masks,
+        generator=generator,
+    )
+    if records == 0:
+        return drawing.records
+    cliques = maximal([m.attributes for m in measurements])
+    pairs: dict[Clique, Array] = {p: marginals.counts(p) for c in cliques for p in itertools.combinations(c, 2)}
+    graph = plan_graph(len(sizes), cliques, [mask.attributes for mask in masks])
+    _start(drawing, graph, pairs, settings)
+    targets = [_target(marginals, clique, graph, records, settings, generator) for clique in graph.cliques]
+    _rounds(drawing.records, targets, _zeros(masks, sizes), settings, generator)
+    for attribute, parent in graph.appended:
+        drawing.draw(attribute, parent, oriented(pairs, parent, attribute))
+    return drawing.records
+
+
+def _start(drawing: Drawing, graph: Graph, pairs: dict[Clique, Array], settings: GumSettings) -> None:
+    aside = {attribute for attribute, _ in graph.appended}
+    core = [a for a in range(len(drawing.one_way)) if a not in aside]
+    inside = {pair: counts for pair, counts in pairs.items() if not aside.intersection(pair)}
+    tree = spanning_tree(len(drawing.one_way), inside) if settings.start == "tree" else ()
+    draw_tree(drawing, core, tree, inside)
+    drawing.revive()
+
+
+def _rounds(
+    records: Records, targets: Sequence[Target], zeros: Zeros, settings: GumSettings, generator: np.random.Generator
+) -> None:
+    """Update every marginal once a round, the farthest first, until a round moves nothing."""
+    code = np.empty(len(records), np.int64)
+    for done in range(settings.rounds):
+        distances = np.array([residual(records, target, code) for target in targets])
+        share = settings.duplicate[done % len(settings.duplicate)]
+        pace = Pace(alpha=update_rate(settings.schedule, done), share=share)
+        order = np.argsort(-distances, kind="stable")
+        if not sum(update(records, targets[i], zeros, pace, code, generator) for i in order):
+            break
+
+
+def _target(
+    marginals: _Marginals,
+    clique: Clique,
+    graph: Graph,
+    records: int,
+    settings: GumSettings,
+    generator: np.random.Generator,
+) -> Target:
+    """The marginal in whole records. Rounding once, by chance, is what lets cells of less than half a record exist."""
+    counts, deviation = marginals.counts(clique), marginals.source(clique).deviation
+    scale = records / counts.sum()
+    home = graph.component[clique[0]]
+    return Target(
+        attributes=np.array(clique, np.int64),
+        strides=_strides(counts.shape),
+        sizes=np.array(counts.shape, np.int64),
+        counts=apportion(counts.ravel(), records, generator),
+        margin=float(settings.tolerance * deviation * scale),
+        columns=np.flatnonzero(np.array(graph.component) == home),
+    )
+
+
+class _Marginals:
+    """Counts of any clique inside a measurement; those of a measured clique itself without a search."""
+
+    def __init__(self, measurements: Sequence[Measurement]) -> None:
+        self._all = measurements
+        self._exact: dict[Clique, Measurement] = {}
+        for m in sorted(measurements, key=lambda m: -m.deviation):
+            self._exact[m.attributes] = m
+
+    def source(self, clique: Clique) -> Measurement:
+        """The marginal of this clique, or the one around it that needs the fewest cells summed."""
+        if clique in self._exact:
+            return self._exact[clique]
+        holders = [m for m in self._all if set(clique) <= set(m.attributes)]
+        return min(holders, key=lambda m: (m.counts.size, m.deviation))
+
+    def counts(self, clique: Clique) -> Array:
+        """Counts with none negative; ones where all are zero."""
+        source = self.source(clique)
+        others = tuple(axis for axis, a in enumerate(source.attributes) if a not in clique)
+        counts = np.maximum(source.counts.sum(axis=others, dtype=np.float64), 0.0)
+        return counts if counts.any() else np.ones_like(counts)
+
+
+def _zeros(masks: Sequence[Mask], sizes: Sequence[int]) -> Zeros:
+    strides = [_strides([sizes[a] for a in mask.attributes]) for mask in masks]
+    none = np.zeros(0, np.int64)
+    return Zeros(
+        starts=np.cumsum([0, *(len(mask.attributes) for mask in masks)]),
+        attributes=np.concatenate([none, *(np.array(mask.attributes, np.int64) for mask in masks)]),
+        strides=np.concatenate([none, *strides]),
+        offsets=np.cumsum([0, *(mask.allowed.size for mask in masks)])[:-1],
+        allowed=np.concatenate([np.zeros(0, np.bool_), *(mask.allowed.ravel() for mask in masks)]),
+    )
+
+
+def _strides(shape: Sequence[int]) -> NDArray[np.int64]:
+    """Step of each axis in the flat cell, the last one 1."""
+    return np.cumprod([1, *reversed(shape[1:])], dtype=np.int64)[::-1].copy()
+
+
+def _check(measurements: Sequence[Measurement], sizes: Sequence[int], records: int, masks: Sequence[Mask]) -> None:
+    if records < 0:
+        raise InputError(f"records ({records}) must not be negative")
+    held: set[int] = set()
+    shaped = [(m.attributes, m.counts.shape) for m in measurements]
+    for attributes, shape in [*shaped, *((k.attributes, k.allowed.shape) for k in masks)]:
+        if max(attributes, default=-1) >= len(sizes) or tuple(sizes[a] for a in attributes) != shape:
+            raise InputError(f"marginal or mask of attributes {attributes} must have the shape that sizes say")
+    for attributes, _ in shaped:
+        held.update(attributes)
+    if missing := set(range(len(sizes))) - held:
+        raise InputError(f"attribute {min(missing)} must be in at least one marginal")

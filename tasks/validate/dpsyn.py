@@ -1,0 +1,173 @@
+"""Converts the files of DPSyn (parameters.json, column_datatypes.json, data.yaml) into configurations, one a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.load import parse_configuration
+from marginweave.schemas.source import SourceFile
+from marginweave.schemas.yaml_source import parse_yaml, read_yaml
+from marginweave.tasks.validate.dpsyn_columns import Converted, convert_column
+from marginweave.tasks.validate.draft import column_line, dataset_name, flow, heading
+
+_HEAD = """\
+# Converted from the files of DPSyn by `marginweave init --from-dpsyn`.
+"""
+_UNCONFIRMED = """\
+# Tools that write parameters.json (schema generators) read it off the data; then its domains are no public knowledge. Each
+# column says `confirm: true` until you write  public: "where this is published"  instead, or make it private.
+"""
+_PAIRS = """\
+# All pairs of attributes, as in DPSyn; `cliques: selected` measures only those that are worth their noise.
+"""
+_IN_FILES = {"parameters.json": {"runs", "schema"}, "column_datatypes.json": {"dtype"}}
+_IN_RUNS = {"epsilon", "delta", "max_records", "max_records_per_individual"}
+_IN_DATA = {"identifier", "numerical_binning", "grouping_attributes", "determined_attributes"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """The configurations as YAML, one an entry of `runs`, and what could not be converted."""
+
+    configurations: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def convert_dpsyn(
+    parameters: Path, datatypes: Path | None, data: Path | None, form: SourceFile, public: str | None
+) -> Conversion:
+    """Convert DPSyn's files; no data is read. `public` says where their domains are published, as a fact of every column.
+
+    Identifier and `max_records_per_individual` become the unit, `max_records` the cap of the output, open-ended bins an open
+    outer bin, groups and determined columns the structure. As in DPSyn, all pairs of attributes are measured, and GUM makes the
+    records. All configurations share one account.
+
+    Raises:
+        InputError: a file is not DPSyn's, or describes what a configuration refuses.
+    """
+    content, types = _json(parameters, "parameters.json"), _json(datatypes, "column_datatypes.json")
+    settings = {} if data is None else read_yaml(data, as_text=True)
+    remarks = [*_unknown(settings, _IN_DATA, "data.yaml")]
+    for name, mapping in (("parameters.json", content), ("column_datatypes.json", types)):
+        remarks += _unknown(mapping, _IN_FILES[name], name)
+    identifier = settings.get("identifier")
+    columns, told = _columns(content, types, settings, identifier)
+    remarks += told
+    if not columns:
+        raise InputError(f"parameters.json ({parameters}) has no column in its schema")
+    body = _HEAD + ("" if public else _UNCONFIRMED) + heading(dataset_name(form.file), form)
+    lines = "".join(column_line(name, column.draft, public) for name, column in columns.items())
+    runs = content.get("runs")
+    if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
+        raise InputError(f"parameters.json ({parameters}) must have runs, each with epsilon, delta and their caps")
+    made = []
+    for run in runs:
+        remarks += _unknown(run, _IN_RUNS, "parameters.json: runs")
+        text = f"{body}{_privacy(run, identifier)}columns:\n{lines}{_structure(settings)}"
+        text += _methods(run, len(_checked(text, public).attributes))
+        _checked(text, public)
+        made.append(text)
+    return Conversion(configurations=tuple(made), remarks=tuple(dict.fromkeys(remarks)))
+
+
+def _columns(
+    content: Mapping[str, Any], types: Mapping[str, Any], settings: Mapping[str, Any], identifier: Any
+) -> tuple[dict[str, Converted], list[str]]:
+    schema, binning = (
+        _mapping(content, "schema", "parameters.json"),
+        _mapping(settings, "numerical_binning", "data.yaml"),
+    )
+    dtypes = _mapping(types, "dtype", "column_datatypes.json")
+    remarks = [f"column {name!r} has a type in column_datatypes.json, but no domain: it is left out"
+               for name in dtypes if name not in schema and name not in binning and name != identifier]  # fmt: skip
+    columns: dict[str, Converted] = {}
+    for name in dict.fromkeys((*schema, *binning)):
+        if name == identifier:
+            continue
+        described = _mapping(schema, name, "parameters.json: schema")
+        dtype = str(dtypes.get(name) or described.get("dtype") or "")
+        columns[name] = convert_column(name, described, dtype, binning.get(name))
+        remarks += columns[name].remarks
+    if binning:
+        remarks.append("DPSyn's bins are closed above; ours are closed below, the last one on both sides")
+    return columns, remarks
+
+
+def _privacy(run: Mapping[str, Any], identifier: Any) -> str:
+    most = run.get("max_records_per_individual", 1)
+    if identifier is None and most != 1:
+        raise InputError(
+            f"max_records_per_individual ({most}) needs to know whose records they are: name the identifier in data.yaml "
+            "and give it with --data"
+        )
+    unit = "row" if identifier is None else {"column": str(identifier), "max_records": most}
+    settings = {"epsilon": run.get("epsilon"), "delta": run.get("delta"), "unit": unit}
+    return f"privacy: {flow('', settings)}\n"
+
+
+def _methods(run: Mapping[str, Any], attributes: int) -> str:
+    aggregate = {"method": "marginals", "cliques": {"all": min(2, attributes)}}
+    cap = {"max_records": run["max_records"]} if run.get("max_records") else {}
+    return f"{_PAIRS}aggregate: {flow('', aggregate)}\nsynthesize: {flow('', {'method': 'gum', **cap})}\n"
+
+
+def _structure(settings: Mapping[str, Any]) -> str:
+    groups = settings.get("grouping_attributes") or []
+    rules = _mapping(settings, "determined_attributes", "data.yaml")
+    try:
+        grouped = [
+            {"name": g["grouped_name"], "columns": g["attributes"], "combinations": g["combinations"]} for g in groups
+        ]
+        determined = [{"column": name, "by": rule["by"], **rule} for name, rule in rules.items()]
+    except (KeyError, TypeError):
+        raise InputError(
+            "data.yaml must give each of grouping_attributes its attributes, grouped_name and combinations, and each of "
+            "determined_attributes its by and mapping"
+        ) from None
+    parts = [("grouped", grouped), ("determined", determined)]
+    lines = [f"  {key}:\n" + "".join(f"    - {flow('', item)}\n" for item in items) for key, items in parts if items]
+    return "structure:\n" + "".join(lines) if lines else ""
+
+
+def _checked(text: str, public: str | None) -> Configuration:
+    """The configuration that a converted text stands for, as if it were confirmed."""
+    raw = parse_yaml(text, "the converted configuration")
+    for column in raw["columns"].values():
+        if public is None and column.pop("confirm", None):
+            column["public"] = "to be confirmed"
+    try:
+        return parse_configuration(raw)
+    except InputError as error:
+        reason = str(error)
+    raise InputError(f"the files of DPSyn cannot be converted: {reason}")
+
+
+def _json(path: Path | None, name: str) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise InputError(f"{name} ({path}) does not exist") from None
+    except (OSError, ValueError):
+        raise InputError(f"{name} ({path}) must be JSON") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{name} ({path}) must be a JSON object")
+    return content
+
+
+def _mapping(above: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
+    value = above.get(key) or {}
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {key} must be a mapping")
+    return value
+
+
+def _unknown(mapping: Mapping[str, Any], known: set[str], where: str) -> list[str]:
+    return [f"{where}: {key}" for key in mapping if key not in known]

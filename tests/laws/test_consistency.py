@@ -1,0 +1,204 @@
+"""Consistency: a projection, agreeing with least squares and with a quadratic program, and at rest where it has been."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import minimize
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.tasks.normalize.consistency import estimate_total, make_consistent, project_simplex
+
+SIZES = (2, 3, 5, 7)
+SETS = {
+    "chain": [(0,), (0, 1), (1, 2), (2, 3)],
+    "cycle": [(0, 1), (1, 2), (2, 3), (0, 3)],
+    "triples": [(0, 1, 2), (1, 2, 3), (0, 3), (1, 2), (2,)],
+    "disjoint": [(0, 1), (2, 3)],
+    "repeated": [(0, 1), (1, 2), (0, 1)],
+    "full": [(0, 1, 2, 3), (0, 2), (1, 3)],
+}
+
+
+def noisy(cliques: Sequence[tuple[int, ...]], seed: int, level: float = 60.0) -> list[Measurement]:
+    """Marginals of one positive random table with unequal noise."""
+    rng = np.random.default_rng(seed)
+    joint = rng.gamma(0.5, size=SIZES)
+    joint *= 2000 / joint.sum()
+    measured = []
+    for i, clique in enumerate(cliques):
+        exact = joint.sum(axis=tuple(a for a in range(4) if a not in clique))
+        sd = level / (i + 1)
+        measured.append(Measurement(attributes=clique, counts=exact + rng.normal(0, sd, exact.shape), deviation=sd))
+    return measured
+
+
+def onto(measurement: Measurement, shared: set[int]) -> np.ndarray:
+    return measurement.counts.sum(axis=tuple(i for i, a in enumerate(measurement.attributes) if a not in shared))
+
+
+@pytest.mark.parametrize("cliques", SETS.values(), ids=SETS)
+@pytest.mark.parametrize("seed", range(3))
+def test_shared_sums_agree_and_nothing_is_negative(cliques: list[tuple[int, ...]], seed: int) -> None:
+    """Whatever two marginals share has one sum, to a hundredth of a record; totals and signs are exact."""
+    measured = noisy(cliques, seed)
+    result = make_consistent(measured, rounds=3000)
+    for m in result:
+        assert m.counts.min() >= 0
+        assert abs(m.total - estimate_total(measured)) < 1e-6
+    for one, other in itertools.combinations(result, 2):
+        shared = set(one.attributes) & set(other.attributes)
+        assert np.abs(onto(one, shared) - onto(other, shared)).max() < 0.01
+
+
+@pytest.mark.parametrize("cliques", SETS.values(), ids=SETS)
+def test_consistent_marginals_stay_as_they_are(cliques: list[tuple[int, ...]]) -> None:
+    """Idempotent: a second time moves no cell by more than a hundredth of a record, where the first moved some by ten."""
+    measured = noisy(cliques, 7)
+    once = make_consistent(measured, rounds=3000)
+    twice = make_consistent(once, rounds=3000)
+    assert max(np.abs(a.counts - b.counts).max() for a, b in zip(once, twice, strict=True)) < 0.01
+    assert max(np.abs(a.counts - b.counts).max() for a, b in zip(once, measured, strict=True)) > 10
+
+
+@pytest.mark.parametrize("cliques", [SETS["chain"], SETS["triples"], SETS["repeated"]], ids=["chain", "triples", "rep"])
+def test_where_nothing_is_negative_it_is_weighted_least_squares(cliques: list[tuple[int, ...]]) -> None:
+    """min sum_i |x_i - m_i|^2 / sd_i^2 over x_i that are marginals of one signed table, solved directly."""
+    measured = [
+        Measurement(attributes=m.attributes, counts=m.counts + 1e5 / m.counts.size, deviation=m.deviation)
+        for m in noisy(cliques, 3)
+    ]
+    cell = np.arange(np.prod(SIZES)).reshape(SIZES)
+    blocks = []
+    for m in measured:
+        block = np.zeros((m.counts.size, cell.size))
+        index = np.indices(SIZES)[list(m.attributes)].reshape(len(m.attributes), -1)
+        block[np.ravel_multi_index(tuple(index), m.counts.shape), cell.ravel()] = 1
+        blocks.append(block)
+    weights = np.concatenate([np.full(m.counts.size, 1 / m.deviation) for m in measured])
+    values = np.concatenate([m.counts.ravel() for m in measured])
+    table = np.linalg.lstsq(np.concatenate(blocks) * weights[:, None], values * weights, rcond=None)[0]
+    for m, block in zip(make_consistent(measured), blocks, strict=True):
+        assert np.allclose(m.counts.ravel(), block @ table, atol=1e-5)
+
+
+@settings(max_examples=40)
+@given(arrays(float, st.integers(1, 7), elements=st.floats(-50, 50)), st.floats(0.1, 100))
+def test_the_projection_is_that_of_a_quadratic_program(values: np.ndarray, total: float) -> None:
+    """min |x - v|^2 with x >= 0 and sum x = total, by scipy's SLSQP."""
+    program = minimize(
+        lambda x: ((x - values) ** 2).sum(),
+        np.full(len(values), total / len(values)),
+        jac=lambda x: 2 * (x - values),
+        bounds=[(0, None)] * len(values),
+        constraints={"type": "eq", "fun": lambda x: x.sum() - total, "jac": np.ones_like},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    projected = project_simplex(values, total)
+    assert np.isclose(projected.sum(), total)
+    assert np.allclose(projected, program.x, atol=1e-4)
+
+
+def test_the_total_weighs_by_variance_and_leaves_out_what_is_incomplete() -> None:
+    """sd 1 over 2 cells against sd 2 over 3: variances 2 and 12, weights 6 to 1. A bounded marginal has no say."""
+    exact = Measurement(attributes=(0,), counts=np.array([60.0, 47.0]), deviation=1.0)
+    rough = Measurement(attributes=(1,), counts=np.array([50.0, 30.0, 20.0]), deviation=2.0)
+    bounded = Measurement(attributes=(0, 1), counts=np.full((2, 3), 10.0), deviation=0.1, complete=False)
+    assert estimate_total([exact, rough, bounded]) == pytest.approx((6 * 107 + 100) / 7)
+    assert estimate_total([bounded]) == pytest.approx(60)
+    assert all(m.total == pytest.approx((6 * 107 + 100) / 7) for m in make_consistent([exact, rough, bounded]))
+
+
+def test_incomplete_marginals_keep_their_proportions() -> None:
+    """Counts that fall short by bounded contributions are scaled to the record count, not lifted by equal amounts."""
+    full = Measurement(attributes=(0,), counts=np.array([70.0, 50.0]), deviation=1.0)
+    bounded = Measurement(attributes=(1,), counts=np.array([10.0, 20.0, 30.0]), deviation=1.0, complete=False)
+    assert make_consistent([full, bounded])[1].counts == pytest.approx([20, 40, 60])
+
+
+def test_the_order_of_the_marginals_does_not_matter() -> None:
+    measured = noisy(SETS["triples"], 5)
+    forward = make_consistent(measured, rounds=3000)
+    backward = make_consistent(measured[::-1], rounds=3000)[::-1]
+    for one, other in zip(forward, backward, strict=True):
+        assert np.abs(one.counts - other.counts).max() < 0.01
+
+
+def test_forbidden_cells_are_empty_wherever_they_show() -> None:
+    """0 and 1 determine that value 2 of attribute 1 is impossible: it is then empty in (1, 2) and in (1,), too."""
+    allowed = np.ones((2, 3), np.bool_)
+    allowed[0, 0] = False
+    allowed[:, 2] = False
+    mask = Mask(attributes=(0, 1), allowed=allowed)
+    result = make_consistent(noisy([(1,), (0, 1), (1, 2), (2, 3)], 2), [mask], rounds=3000)
+    one, pair, next_, _ = (m.counts for m in result)
+    assert not pair[~allowed].any()
+    assert one[2] == 0
+    assert not next_[2].any()
+    assert np.allclose(pair.sum(axis=0), one, atol=0.01)
+    assert np.allclose(next_.sum(axis=1), one, atol=0.01)
+
+
+@st.composite
+def masked(draw: st.DrawFn) -> tuple[list[Measurement], list[Mask]]:
+    """Noisy marginals of a table, and random masks of one to three attributes that leave at least one record."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    record = [int(rng.integers(size)) for size in SIZES]
+    masks = []
+    for _ in range(draw(st.integers(1, 3))):
+        attributes = tuple(sorted(draw(st.sets(st.integers(0, 3), min_size=1, max_size=3))))
+        allowed = rng.random([SIZES[a] for a in attributes]) < draw(st.floats(0.3, 0.95))
+        allowed[tuple(record[a] for a in attributes)] = True
+        masks.append(Mask(attributes=attributes, allowed=allowed))
+    cliques = [(0,), (1,), (2,), (3,), *itertools.combinations(range(4), 2)]
+    return noisy(cliques, draw(st.integers(0, 2**32 - 1)), draw(st.floats(5, 200))), masks
+
+
+def apart(measurements: Sequence[Measurement]) -> float:
+    """The largest difference between two marginals in what they share, in records."""
+    pairs = itertools.combinations(measurements, 2)
+    shared = ((one, other, {*one.attributes} & {*other.attributes}) for one, other in pairs)
+    return max(float(np.abs(onto(one, both) - onto(other, both)).max()) for one, other, both in shared)
+
+
+@settings(max_examples=40, deadline=None)
+@given(masked())
+def test_with_structural_zeros_marginals_agree_and_stay_as_they_are(
+    drawn: tuple[list[Measurement], list[Mask]],
+) -> None:
+    """To 1e-6 of the records; the masks hide up to two thirds of the cells, and the data need not obey them."""
+    measured, masks = drawn
+    once = make_consistent(measured, masks)
+    total = estimate_total(measured)
+    assert apart(once) <= 1e-6 * total
+    assert all(m.counts.min() >= 0 for m in once)
+    twice = make_consistent(once, masks)
+    assert max(np.abs(a.counts - b.counts).max() for a, b in zip(once, twice, strict=True)) <= 1e-6 * total
+
+
+def test_an_empty_table_becomes_empty() -> None:
+    """A total below zero is zero, and so is every cell."""
+    measured = [Measurement(attributes=(0,), counts=np.array([-5, 2]), deviation=3.0)]
+    assert not make_consistent(measured)[0].counts.any()
+
+
+@pytest.mark.parametrize(
+    ("measurements", "masks", "message"),
+    [
+        ([], [], r"measurements \(0\) must be at least 1"),
+        ([((0,), (2,)), ((0, 1), (3, 2))], [], "attribute 0 must have the same size"),
+        ([((0,), (2,))], [((0,), [True, False]), ((0,), [False, True])], "masks must allow at least one record"),
+    ],
+)
+def test_what_does_not_fit_is_refused(measurements: list, masks: list, message: str) -> None:
+    measured = [Measurement(attributes=a, counts=np.ones(shape), deviation=1.0) for a, shape in measurements]
+    with pytest.raises(InputError, match=message):
+        make_consistent(measured, [Mask(attributes=a, allowed=np.array(allowed)) for a, allowed in masks])

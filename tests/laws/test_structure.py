@@ -1,0 +1,179 @@
+"""What is known of columns together holds in everything that is made: groups, and combinations that cannot be."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.structure import forbidden_codes
+from marginweave.schemas.synthesis import SynthesisSettings
+from marginweave.tasks.aggregate.bounded_counts import contributions
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.released import collect
+from marginweave.tasks.encode.codes import encode_table
+from marginweave.tasks.normalize.normalize import normalize
+from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.synthesize.release import synthesize_codes
+from tests.support.configurations import configuration
+from tests.support.tables import level_from
+from tests.unit.aggregate.test_counting import named_cells
+
+COLUMNS = {
+    "sex": {"type": "category", "values": ["f", "m"], "missing": [], "outside": "error"},
+    "signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2},
+    "age": {"type": "number", "bins": [0, 15, 50, 100], "missing": [], "outside": "error"},
+    "job": {"type": "category", "domain": "private"},
+    "grade": {"type": "category", "values": ["1", "2"], "missing": [], "outside": "error"},
+}
+FORBIDDEN = [
+    {"sex": "m", "signs": ["a", "b"]},
+    {"age": "[0, 15)", "job": "9"},
+    {"grade": "2", "age": "[15, 50)", "sex": "f"},
+]
+CONFIGURATION = configuration(columns=COLUMNS, structure={"forbidden": FORBIDDEN})
+LABELS = (("f", "m"), ("a", "b", "c"), ("[0, 15)", "[15, 50)", "[50, 100]"), ("9.0", "x"), ("1", "2"))
+SIZES = tuple(map(len, LABELS))
+CODES = forbidden_codes(CONFIGURATION.forbidden, LABELS)
+
+
+def test_forbidden_values_are_found_by_label_and_by_spelling():
+    """Lists are multiplied out, bins go by their label, a private value by any spelling, an unreleased one needs no rule."""
+    assert set(CODES) == {((0, 1), (1, 0)), ((0, 1), (1, 1)), ((2, 0), (3, 0)), ((0, 0), (2, 1), (4, 1))}
+    assert forbidden_codes(CONFIGURATION.forbidden, (*LABELS[:3], ("x",), LABELS[4])) == tuple(
+        rule for rule in CODES if (3, 0) not in rule
+    )
+
+
+def everything(length):
+    """V_k when every candidate of the lengths below survived."""
+    candidates = CandidateSet(length=1, sizes=SIZES)
+    for k in range(1, length):
+        survivors = dict.fromkeys(named_cells(candidates), 1)
+        candidates = CandidateSet.above(level_from(survivors, k), SIZES, CODES)
+    return candidates
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+def test_candidates_are_all_that_holds_no_forbidden_combination(length):
+    """V_k is the whole cross-join less what contains a forbidden combination of two or three."""
+    cells = {
+        tuple(zip(columns, values, strict=True))
+        for columns in itertools.combinations(range(5), length)
+        for values in itertools.product(*(range(SIZES[j]) for j in columns))
+    }
+    allowed = {cell for cell in cells if not any(set(rule) <= set(cell) for rule in CODES)}
+    assert set(named_cells(everything(length))) == allowed
+
+
+def test_a_record_holds_no_forbidden_candidate():
+    """A row of the table that does hold one contributes everything else, and nothing of it."""
+    codes = (np.array([1]), np.array([[0, 2]]), np.array([0]), np.array([0]), np.array([0]))
+    assert contributions(codes, everything(1)).tolist() == [6]
+    # sex-a and age-job are forbidden: of e_2(1, 2, 1, 1, 1) = 14 pairs 12 are left
+    assert contributions(codes, everything(2)).tolist() == [12]
+
+
+counts = st.dictionaries(
+    st.sampled_from([cell for k in (1, 2) for cell in named_cells(everything(k))]), st.integers(1, 40), max_size=40
+)
+
+
+def released(found, length, records):
+    levels = [level_from({t: n for t, n in found.items() if len(t) == k}, k) for k in range(1, length + 1)]
+    names = tuple(a.name for a in CONFIGURATION.attributes)
+    return normalize(collect(names, LABELS, records, 0.0, levels, ()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(counts, st.integers(1, 2), st.booleans(), st.booleans(), st.integers(0, 5))
+def test_no_record_holds_a_forbidden_combination(found, length, missing, subtract, seed):
+    """Whatever was released, relaxed or not, of any length: three together are kept apart at R = 1 as well.
+
+    Columns that cannot be missing are complete all the same.
+    """
+    options = SynthesisSettings(seed=seed, sample_missing=missing, use_synthetic_counts=subtract)
+    made = synthesize_codes(released(found, length, 60), CONFIGURATION, options)
+    for rule in CODES:
+        held = [(made[j].reshape(60, -1) == v).any(axis=1) for j, v in rule]
+        assert not np.logical_and.reduce(held).any()
+    for j in (0, 2, 4):
+        assert (made[j] < SIZES[j]).all()
+
+
+def test_forbidding_leaves_the_rest_of_the_law_alone():
+    """Of four even pairs one is forbidden: the others come out in proportion to their counts, not to chance."""
+    columns = {n: {"type": "category", "values": ["0", "1"], "missing": [], "outside": "error"} for n in "xy"}
+    config = configuration(columns=columns, structure={"forbidden": [{"x": "0", "y": "0"}]})
+    found = {((0, 0),): 100, ((0, 1),): 300, ((1, 0),): 200, ((1, 1),): 200}
+    found |= {((0, 0), (1, 1)): 100, ((0, 1), (1, 0)): 200, ((0, 1), (1, 1)): 100}
+    levels = [level_from({t: n for t, n in found.items() if len(t) == k}, k) for k in (1, 2)]
+    aggregates = normalize(collect(("x", "y"), (("0", "1"), ("0", "1")), 400, 0.0, levels, ()))
+    x, y = synthesize_codes(aggregates, config, SynthesisSettings())
+    assert np.bincount(2 * x + y, minlength=4).tolist() == [0, 100, 200, 100]
+
+
+def test_a_world_without_any_allowed_record_is_a_fault(monkeypatch):
+    """Where every combination of two complete columns is forbidden there is nothing to make, and no plan is accepted."""
+    columns = {n: {"type": "category", "values": ["0", "1"], "missing": [], "outside": "error"} for n in "xy"}
+    forbidden = {"forbidden": [{"x": ["0", "1"], "y": ["0", "1"]}]}
+    with pytest.raises(InputError, match="structure"):
+        configuration(columns=columns, structure=forbidden)
+    # as where the search for a record had to give up
+    monkeypatch.setattr("marginweave.schemas.preparation_rules.check_records", lambda *_: None)
+    config = configuration(columns=columns, structure=forbidden)
+    levels = [level_from({((j, v),): 5 for j in (0, 1) for v in (0, 1)}, 1)]
+    aggregates = collect(("x", "y"), (("0", "1"), ("0", "1")), 10, 0.0, levels, ())
+    with pytest.raises(StageError, match="leave no complete record"):
+        synthesize_codes(aggregates, config, SynthesisSettings())
+
+
+@pytest.mark.parametrize("counted", [(0,), (0, 2)])
+def test_where_every_record_is_led_astray_an_allowed_one_stands_in(counted):
+    """All that is counted is x = 0, and z = 0, which leave no y: the records have x = 1, y = 0 and no z."""
+    columns = {n: {"type": "category", "values": ["0", "1"], "missing": [], "outside": "error"} for n in "xy"}
+    columns["z"] = {"type": "category", "values": ["0", "1", "2"]}
+    rules = [{"x": "0", "y": ["0", "1"]}, {"x": "1", "y": "1"}, {"y": "0", "z": ["0", "1"]}]
+    config = configuration(columns=columns, structure={"forbidden": rules})
+    levels = [level_from({((j, 0),): 5 for j in counted}, 1)]
+    aggregates = collect(("x", "y", "z"), (("0", "1"), ("0", "1"), ("0", "1", "2")), 10, 0.0, levels, ())
+    x, y, z = synthesize_codes(aggregates, config, SynthesisSettings())
+    assert (x.tolist(), y.tolist(), z.tolist()) == ([1] * 10, [0] * 10, [3] * 10)
+
+
+GROUP = {"name": "place", "columns": ["town", "zone"], "combinations": [["A", "1"], ["B", "1"], ["B", "2"], ["", "2"]]}
+TOWNS = {
+    "town": {"type": "category", "values": ["A", "B", "C"]},
+    "zone": {"type": "category", "values": [1, 2, 3]},
+    "sex": {"type": "category", "values": ["f", "m"]},
+}
+CELLS = st.tuples(st.sampled_from(["A", "B", "C", "", "zz"]), st.sampled_from(["1", "2.0", "3", ""]))
+
+
+@given(st.lists(CELLS, max_size=20))
+def test_a_group_is_the_number_of_its_combination(rows):
+    """Listed combinations have their place in the list, all others, and only they, are missing."""
+    config = configuration(columns=TOWNS, structure={"grouped": [GROUP]})
+    assert [a.name for a in config.attributes] == ["place", "sex"]
+    assert config.contribution_cap(2) == 1
+    raw = pa.table({"town": [r[0] for r in rows], "zone": [r[1] for r in rows], "sex": ["f"] * len(rows)})
+    raw = raw.cast(pa.schema([(name, pa.string()) for name in raw.column_names]))
+    table = encode_table(clean_table(raw, config), config)
+    listed = [("A", "1"), ("B", "1"), ("B", "2.0"), ("", "2.0")]
+    spelled = [("" if town == "zz" else town, zone) for town, zone in rows]
+    assert table.codes[0].tolist() == [listed.index(pair) if pair in listed else 4 for pair in spelled]
+
+
+def test_a_group_can_stop_at_what_it_does_not_list():
+    """outside: error names the group and the rule, never the values."""
+    config = configuration(columns=TOWNS, structure={"grouped": [{**GROUP, "outside": "error"}]})
+    clean = clean_table(pa.table({"town": ["A", "C"], "zone": ["1", "3"], "sex": ["f", "f"]}), config)
+    with pytest.raises(InputError) as refusal:
+        encode_table(clean, config)
+    assert str(refusal.value) == "encode: group 'place' breaks the rule 'every combination is declared'"
+    assert config.optional == (False, True)

@@ -1,0 +1,74 @@
+"""Chromium without a window, for the tests of pages: what it logs, what it asks the network for, at any width."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+
+def need(*programs: str) -> None:
+    """Skip where a program is not installed; with MARGINWEAVE_REQUIRE_BROWSER that is a failure."""
+    absent = [program for program in programs if shutil.which(program) is None]
+    if not absent:
+        return
+    said = f"{' and '.join(absent)} not installed: pages are not opened"
+    if os.environ.get("MARGINWEAVE_REQUIRE_BROWSER"):
+        pytest.fail(said)
+    pytest.skip(said)
+
+
+@dataclass(frozen=True)
+class Browser:
+    """One browser; a page is opened as a file."""
+
+    driver: Chrome
+
+    def open(self, page: Path, width: int) -> None:
+        """Open a page in a window `width` pixels wide."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.get(page.as_uri())
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)  # a new page forgets it
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What a script in the page returns."""
+        return self.driver.execute_script(script, *arguments)
+
+    def complaints(self) -> list[str]:
+        """What the console has shown since the last time."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """Addresses that were asked for since the last time."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+@contextmanager
+def browser(place: Path) -> Iterator[Browser]:
+    """A browser with its profile in `place`, which can reach no other machine."""
+    need("chromium", "chromedriver")
+    options = ChromeOptions()
+    options.binary_location = str(BROWSER)
+    for argument in (
+        *("headless", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "no-first-run", "disable-sync"),
+        *("disable-background-networking", "disable-component-update", f"user-data-dir={place}"),
+        "host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost",
+    ):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = Chrome(options=options, service=ChromeService(executable_path=str(DRIVER)))
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()

@@ -1,0 +1,151 @@
+"""A small release as it is read back, without a run: counts of a made-up table, some of them left out, and its records."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.evaluation import PaidSettings
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.decode.decode import decode_table
+from marginweave.tasks.evaluate.intervals import release_intervals
+from marginweave.tasks.evaluate.paid import paid_evaluation
+from marginweave.tasks.publish.confidence import confidence_facts
+from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.publish.statement import privacy_statement
+from tests.support.configurations import configuration
+
+HOSTILE = "<script>alert('x')</script> & $\\frac{1}{"
+COLUMNS = {
+    "sex": {"type": "category", "values": ["f", "m"]},
+    "region": {"type": "category", "values": ["north", HOSTILE, "west"]},
+    "signs": {"type": "set", "values": ["cough", "fever", "rash", "ache", "itch"], "max_values": 2},
+    "age": {"type": "number", "bounds": [0, 100], "bins": [0, 18, 30, 50, 65, 80, 90, 100], "decimals": 0},
+}
+ACCOUNT = {
+    "dataset": "people", "epsilon": 1.5, "delta": 1e-6, "cap_epsilon": 3.0, "composition": "gdp", "releases": 2,
+    "lost_draws": [],
+}  # fmt: skip
+FACTS = {
+    "dataset": "people", "run": "people-1", "release": "11111111-1111-4111-8111-111111111111", "code_version": "0",
+    "selected_after_internal_evaluation": False,
+}  # fmt: skip
+EVALUATION: dict[str, Any] = {
+    "records": 300,
+    "reference_records": 300,
+    "lengths": [
+        {"length": k, "combinations": 10 * k, "preservation": 0.9, "suppressed": 1.0, "fabricated": 2.0, "mean_error": 3.5,
+         "tvd": 0.125, "tvd_missing": None}
+        for k in (1, 2, 3)
+    ],
+}  # fmt: skip
+MORE = {
+    "by_count": [
+        {"at_most": 10, "combinations": 3, "mean_count": 4.5, "preservation": 0.5, "proportional_error": 0.625},
+        {"at_most": 20, "combinations": 0, "mean_count": None, "preservation": None, "proportional_error": None},
+    ],
+    "marginals": [{"attributes": ["sex", "signs"], "tvd": 0.25, "noise": 0.125}],
+    "association": {
+        "cramers_v": {
+            "names": ["sex", "region"],
+            "synthetic": [[1, 0.25], [0.25, 1]],
+            "reference": [[1, None], [None, 1]],
+            "mean_difference": None,
+        },
+        "spearman": {"mean_difference": None},
+    },
+    "bounds": {
+        "level": 0.95,
+        "about": "sum of |count - synthetic count|",
+        "marginals": [
+            {"attributes": ["sex", "region"], "distance": 21.5, "bound": None},
+            {"attributes": ["sex", "signs"], "distance": 34.25, "bound": 77.75},
+        ],
+    },
+    "rules": [{"rule": "structural zeros", "subject": "", "records": 17, "share": 0.1}],
+    "paid": asdict(paid_evaluation(30, 4.0, 300, PaidSettings(share=0.05, length=2), 6)),
+}
+Codes = list[np.ndarray[Any, Any]]
+
+
+def made_records(config: Configuration, count: int = 300, seed: int = 1) -> Codes:
+    """Codes of `count` records, some values missing; a set has as many slots as it has values at most."""
+    rng = np.random.default_rng(seed)
+    codes: Codes = []
+    for attribute in config.attributes:
+        size = len(attribute.labels)
+        if not attribute.is_set:
+            codes.append(np.minimum(rng.geometric(0.4, count) - 1, size).astype(np.uint8))
+            continue
+        held = np.array([rng.permutation(size)[: attribute.width] for _ in range(count)])
+        held[rng.random(held.shape) < 0.4] = size
+        codes.append(np.sort(held, axis=1).astype(np.uint8))
+    return codes
+
+
+def counted(codes: Codes, config: Configuration, length: int) -> Counter[tuple[tuple[int, int], ...]]:
+    """How many records hold each combination of `length` values of different attributes."""
+    sizes = [len(attribute.labels) for attribute in config.attributes]
+    counter: Counter[tuple[tuple[int, int], ...]] = Counter()
+    for row in range(len(codes[0])):
+        held = [
+            [(j, int(v)) for v in np.atleast_1d(c[row]) if v < size]
+            for j, (c, size) in enumerate(zip(codes, sizes, strict=True))
+        ]
+        for chosen in combinations(held, length):
+            counter.update(product(*chosen))
+    return counter
+
+
+def published(codes: Codes | None = None, drop: int = 5, **changes: Any) -> tuple[PublishedRelease, Codes]:
+    """A release of the counts of `codes`, every `drop`-th of a length above 1 left out, and the codes."""
+    config = configuration(columns=changes.pop("columns", COLUMNS), **changes)
+    codes = made_records(config) if codes is None else codes
+    levels = []
+    for k in range(1, config.reporting_length + 1):
+        rows = sorted((tuple(a for a, _ in t), tuple(v for _, v in t), n) for t, n in counted(codes, config, k).items())
+        kept = [row for i, row in enumerate(rows) if k == 1 or i % drop]
+        columns, values = (np.array([row[i] for row in kept], np.int64).reshape(-1, k) for i in (0, 1))
+        levels.append(Level(length=k, columns=columns, values=values, counts=np.array([row[2] for row in kept])))
+    noise = tuple(
+        LevelNoise(
+            length=k + 1,
+            contribution_bound=1,
+            deviation=4.0 + k,
+            threshold=1,
+            private_threshold=0,
+            candidates=len(level) + 7,
+        )
+        for k, level in enumerate(levels)
+    )
+    aggregates = Aggregates(
+        domain=Domain(
+            names=tuple(a.name for a in config.attributes), labels=tuple(a.labels for a in config.attributes)
+        ),
+        record_count=2 * len(codes[0]),
+        record_deviation=10.0,
+        levels=tuple(levels),
+        noise=noise,
+    )
+    plan = plan_budget(config)
+    statement = privacy_statement(config, plan, aggregates, ACCOUNT, FACTS, {})
+    statement |= confidence_facts(config, plan, aggregates)
+    return PublishedRelease(
+        configuration=config,
+        aggregates=aggregates,
+        intervals=release_intervals(aggregates, aggregates, config),
+        statement=json.loads(json.dumps(statement)),
+    ), codes
+
+
+def table_of(release: PublishedRelease, codes: Codes) -> pa.Table:
+    """The records as a table."""
+    return decode_table(codes, release.aggregates.domain, release.configuration, seed=0)

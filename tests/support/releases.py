@@ -1,0 +1,60 @@
+"""A small account, plan and release for tests of the ledger and of what stands on it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
+from marginweave.schemas.ledger import Account, ReleaseRecord
+from marginweave.tasks.budget.accountants import gdp_mu
+from marginweave.tasks.budget.ledger import Ledger
+
+ACCOUNT = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
+DRAWS = ("count", "level-1", "level-2")
+# mu^2 of one draw alone, and of each of three, that cost nearly all of (1, 1e-6).
+ALONE = gdp_mu(1.0, 1e-6) ** 2 * (1 - 1e-9)
+FULL = ALONE / len(DRAWS)
+COST = Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"))
+
+
+def gaussian(mu2: float, delta: float = 0.0) -> Cost:
+    """Cost of a Gaussian draw, with a delta for a threshold."""
+    return Cost(mu2=amount(mu2), rho=amount(mu2 / 2), delta=amount(delta))
+
+
+def small_plan(
+    draws: tuple[str, ...] = DRAWS, *, cost: Cost = COST, epsilon: float = 1.0, **changes: Any
+) -> BudgetPlan:
+    """A plan of (epsilon, 1e-6), or with `changes`, whose draws cost the same each: by default less than it states."""
+    multiplier = math.nextafter(1 / math.sqrt(cost.mu2), math.inf)
+    plan = BudgetPlan(
+        epsilon=epsilon,
+        delta=1e-6,
+        neighbors="add-remove",
+        accountant="gdp",
+        delta_threshold=0.0,
+        spent_epsilon=epsilon,
+        draws=tuple(
+            PlannedDraw(name=name, mechanism="rounded-gaussian", length=i, parameter=multiplier, cost=cost)
+            for i, name in enumerate(draws)
+        ),
+    )
+    return replace(plan, **changes)
+
+
+def reserve_release(ledger: Ledger, plan: BudgetPlan, release: str = "first", **changes: Any) -> ReleaseRecord:
+    """Reserve a release of `plan` from `ACCOUNT`, whose run has the same name."""
+    request: dict[str, Any] = {
+        "dataset": ACCOUNT.dataset,
+        "release_id": release,
+        "run": release,
+        "plan": plan,
+        "plan_digest": "plan-digest",
+        "source_digest": "source-digest",
+        "unit": ACCOUNT.unit,
+        "actor": "steward",
+    }
+    return ledger.reserve(**{**request, **changes})

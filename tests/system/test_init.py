@@ -1,0 +1,141 @@
+"""`marginweave init` as a command: a private file, a silent terminal, and a draft that nothing runs until it is confirmed."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import CommandLine
+
+pytestmark = pytest.mark.system
+MARKER = "xq7marker"
+
+
+@pytest.fixture
+def table(alone: CommandLine) -> Path:
+    """A table whose only tell-tale values are seen once, in a short list, a long one, a number and an ignored column."""
+    lines = [f"sex,town,income,{MARKER}name,"]
+    for i in range(120):
+        lines.append(f"{MARKER if i == 7 else 'f'},{MARKER}{i % 60},{7717 if i == 9 else i},{i % 2},{i}")
+    path = alone.home / "visits.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_draft_is_private_silent_and_never_overwritten(alone: CommandLine, table: Path) -> None:
+    result = alone("init", "visits.csv")
+    assert result.returncode == 0, result.stderr
+    place = alone.home / "visits.yaml"
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    assert MARKER in place.read_text()
+    for word in (MARKER, "7717", "8000", "sex", "town"):
+        assert word not in result.stdout + result.stderr
+    before = place.read_text()
+    again = alone("init", "visits.csv")
+    assert again.returncode == 2
+    assert "visits.yaml exists already and is not overwritten" in again.stderr
+    assert place.read_text() == before
+    assert alone("init", "visits.csv", "--output", "other.yaml").returncode == 0
+
+
+def test_nothing_runs_a_draft_before_each_line_is_confirmed_or_private(alone: CommandLine, table: Path) -> None:
+    """Line by line: the last one that waits is refused like the first; then the plan is made, without reading the data."""
+    assert alone("init", "visits.csv").returncode == 0
+    place = alone.home / "visits.yaml"
+    lines = place.read_text().splitlines(keepends=True)
+    waiting = [i for i, line in enumerate(lines) if "confirm: true}" in line]
+    assert len(waiting) >= 3
+    for i in waiting:
+        for command in ("run", "plan"):
+            refused = alone(command, "visits.yaml")
+            assert refused.returncode == 2
+            assert "waits for confirmation" in refused.stderr
+            assert MARKER not in refused.stderr.replace(f"{MARKER}name", "")
+        lines[i] = lines[i].replace("confirm: true", 'public: "questionnaire, page 3"')
+        place.write_text("".join(lines))
+    planned = alone("plan", "visits.yaml")
+    assert planned.returncode == 0, planned.stderr
+
+
+def test_what_is_public_is_printed_as_an_assumption(marginweave: CommandLine, table: Path) -> None:
+    cli = marginweave
+    assert cli("init", "visits.csv").returncode == 0
+    place = cli.home / "visits.yaml"
+    lines = [
+        "  sex: {type: category, domain: private, confirm: true}"
+        if line.startswith("  sex:")
+        else line.replace("confirm: true", 'public: "questionnaire, page 3"')
+        for line in place.read_text().splitlines()
+    ]
+    place.write_text("\n".join(lines) + "\n")
+    assert cli("ledger", "open", "visits", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    result = cli("run", "visits.yaml", "--run", "first")
+    assert result.returncode == 0, result.stderr
+    statement = json.loads((cli.home / "runs" / "first" / "release" / "privacy.json").read_text())
+    said = "What the configuration says of column 'income' is public knowledge: questionnaire, page 3."
+    assert said in statement["assumptions"]
+    kept = "Kind and form of column 'sex' were drafted from the data and are taken for public knowledge."
+    assert kept in statement["assumptions"]
+    assert not any("'town'" in line and "questionnaire" in line for line in statement["assumptions"])
+
+
+def test_a_file_in_another_form(alone: CommandLine) -> None:
+    """Encoding and delimiter are said, not guessed, and the draft repeats them."""
+    (alone.home / "t.csv").write_bytes("stadt;name\nKöln;a\nBonn;b\n".encode("latin-1"))
+    refused = alone("init", "t.csv")
+    assert refused.returncode == 2
+    assert "must be UTF-8; for another encoding" in refused.stderr
+    result = alone("init", "t.csv", "--encoding", "latin-1", "--delimiter", "semicolon")
+    assert result.returncode == 0, result.stderr
+    text = (alone.home / "t.yaml").read_text()
+    assert "source: {file: t.csv, encoding: latin-1, delimiter: semicolon}" in text
+    assert "Köln" in text
+
+
+PARAMETERS = {
+    "runs": [{"epsilon": e, "delta": 1e-9, "max_records": 100, "max_records_per_individual": 1} for e in (1.0, 2.0)],
+    "schema": {
+        "sex": {"dtype": "str", "kind": "categorical", "values": ["f", "m"], "codes": [1, 2]},
+        "age": {"dtype": "uint8", "kind": "numeric", "min": 0, "max": 100, "bins": 5},
+    },
+}
+
+
+def test_dpsyn_becomes_one_configuration_a_run(alone: CommandLine) -> None:
+    (alone.home / "parameters.json").write_text(json.dumps(PARAMETERS))
+    arguments = ("init", "--from-dpsyn", "parameters.json", "--source", "people.csv")
+    result = alone(*arguments, "--public", "the challenge's web page")
+    assert result.returncode == 0, result.stderr
+    assert "Converted to people-1.yaml" in result.stdout
+    for i, epsilon in ((1, 1), (2, 2)):
+        planned = alone("plan", f"people-{i}.yaml")
+        assert planned.returncode == 0, planned.stderr
+        assert f"epsilon {epsilon}" in planned.stdout
+        assert "marginals" in planned.stdout
+    assert alone(*arguments).returncode == 2  # they exist
+    assert alone(*arguments, "--output", "unconfirmed.yaml").returncode == 0
+    assert "waits for confirmation" in alone("plan", "unconfirmed-1.yaml").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["init"], "FILE is required"),
+        (["init", "absent.csv"], "does not exist"),
+        (["init", "visits.csv", "--source", "x.csv"], "--source has no place without --from-dpsyn"),
+        (["init", "visits.csv", "--from-dpsyn", "p.json"], "FILE has no place with --from-dpsyn"),
+        (["init", "--from-dpsyn", "p.json"], "--source is required with --from-dpsyn"),
+        (["init", "--from-dpsyn", "p.json", "--source", "x.csv"], "parameters.json (p.json) does not exist"),
+        (["init", "visits.csv", "--encoding", "utf-16"], "--encoding must be utf-8, latin-1 or windows-1252"),
+        (["init", "visits.csv", "--delimiter", ":"], "--delimiter must be comma, semicolon, tab or pipe"),
+        (["init", "visits.csv", "--output", "no/where.yaml"], "no is not a folder"),
+    ],
+)
+def test_a_slip_in_the_command(alone: CommandLine, table: Path, arguments: list[str], words: str) -> None:
+    result = alone(*arguments)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr

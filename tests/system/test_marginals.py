@@ -1,0 +1,338 @@
+"""Releases from marginals: every way to choose them, every kind of draw killed and resumed, every command afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from marginweave.schemas.ledger import State
+from marginweave.tasks.publish.reader import PublishedRelease
+from tests.support.kills import Victim, WarmParent
+from tests.system.conftest import CommandLine
+from tests.system.test_release import RELEASED, opened, people
+
+pytestmark = pytest.mark.system
+NewVictim = Callable[..., Victim]
+PRIVATE = {"type": "category", "domain": "private"}
+IMPUTED = {"distribution": "uniform"}
+MARGINALS = {"aggregate__method": "marginals"}
+
+
+def victims(place: Path, **settings: object) -> NewVictim:
+    """A factory of runs that can be killed, with `settings` unless a run changes them."""
+    numbers = itertools.count()
+
+    def make(rows: int = 300, **changes: object) -> Victim:
+        home = place / f"home-{next(numbers)}"
+        home.mkdir()
+        usual = {"privacy__epsilon": 4.0, "publish__keep_private": True, **settings}
+        return Victim(home=home, config=people(home, rows, **{**usual, **changes}))
+
+    return make
+
+
+@pytest.fixture
+def new_victim(tmp_path: Path) -> NewVictim:
+    return victims(tmp_path, **MARGINALS)
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
+    started = WarmParent(victims(tmp_path_factory.mktemp("warm"), **MARGINALS)(), dict(os.environ))
+    yield started
+    started.close()
+
+
+VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
+    # settings, planned draws, marginals beyond the four of single attributes (-1: chosen by noise)
+    "selected": ({}, ["one-way", "selection", "marginals"], -1),
+    "paper": ({"aggregate__preset": "paper", "synthesize__preset": "paper"}, ["one-way", "selection", "marginals"], -1),
+    "all pairs, equally": (
+        {"aggregate__cliques": {"all": 2}, "aggregate__allocation": "equal"},
+        ["one-way", "marginals"],
+        6,
+    ),
+    "all triples with a limit, nothing merged": (
+        {"aggregate__cliques": {"all": 3, "max_cells": 150}, "aggregate__compress": "none"},
+        ["one-way", "marginals"],
+        3,
+    ),
+    "single attributes": ({"aggregate__cliques": {"all": 1}}, ["one-way"], 0),
+    "a list": (
+        {"aggregate__cliques": [["region", "sex"], ["age", "sex", "grade"]], "privacy__neighbors": "add-remove"},
+        ["one-way", "marginals"],
+        2,
+    ),
+    "a set": (
+        {
+            "columns__region": {"type": "set", "values": ["north", "south", "west"], "max_values": 2},
+            "structure": {"forbidden": [{"sex": "f", "region": "west"}]},
+        },
+        ["one-way", "selection", "marginals"],
+        -1,
+    ),
+    "a private domain": ({"columns__region": PRIVATE}, ["values", "one-way", "selection", "marginals"], -1),
+    "a private domain that is never missing": (
+        {"columns__region": {**PRIVATE, "impute": {"weights": {"north": 1, "east": 1}}}},
+        ["values", "one-way", "selection", "marginals"],
+        -1,
+    ),
+    "structural zeros and a group": (
+        {
+            "structure": {
+                "forbidden": [{"age": "[0, 18)", "grade": [6, 7]}],
+                "grouped": [
+                    {
+                        "name": "where",
+                        "columns": ["sex", "region"],
+                        "combinations": [[s, r] for s in "fm" for r in ("north", "south", "west")],
+                    }
+                ],
+            },
+            "aggregate__cliques": {"all": 2},
+        },
+        ["one-way", "marginals"],
+        3,
+    ),
+    "private bounds": (
+        {"columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 4, "decimals": 0}},
+        ["bounds-3-low", "bounds-3-high", "one-way", "selection", "marginals"],
+        -1,
+    ),
+    "resized": (
+        {
+            **{f"columns__{name}__impute": IMPUTED for name in ("sex", "region", "age", "grade")},
+            "resize": {"records": 250},
+        },
+        ["one-way", "selection", "marginals"],
+        -1,
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "draws", "larger"), VARIANTS.values(), ids=VARIANTS.keys())
+def test_every_kind_of_marginals_is_released(
+    parent: WarmParent, new_victim: NewVictim, changes: dict[str, object], draws: list[str], larger: int
+) -> None:
+    """All stages; the draws are the planned ones; what is published follows from them, and can be read back."""
+    victim = new_victim(**changes)
+    answer = parent.ask(victim.order())
+    assert answer["code"] == 0, answer
+    victim.check_finished()
+    record = victim.record()
+    assert record is not None
+    assert [draw.name for draw in record.draws] == draws
+    if not draws[0].startswith("bounds"):  # the harness computes no bounds anew
+        assert parent.ask(victim.order(recompute=True))["code"] == 0
+    release = victim.folder.release
+    assert {file.name for file in release.iterdir()} == {*RELEASED, "measurements.parquet"}
+    published = PublishedRelease.read(release)
+    marginals = published.marginals
+    assert marginals is not None
+    assert len(marginals.one_way) == len(published.configuration.attributes)
+    assert larger in (-1, len(marginals.larger))
+    table = pq.read_table(release / "measurements.parquet")
+    assert table.num_rows == sum(m.counts.size for m in (*marginals.one_way, *marginals.larger))
+    records = pq.read_table(release / "synthetic.parquet")
+    assert records.num_rows == published.aggregates.record_count
+    assert published.synthesize(published.configuration.synthesize).equals(records)
+    if "resize" in changes:
+        assert records.num_rows == 250
+    if "columns__region" in changes and "structure" in changes:
+        cells = records.to_pandas()[["sex", "region"]].fillna("")
+        assert not ((cells["sex"] == "f") & cells["region"].str.contains("west")).any()
+        assert cells["region"].str.count(";").max() <= 1
+    elif "structure" in changes:
+        frame = records.to_pandas()
+        assert not ((frame["age"] < 18) & frame["grade"].astype(str).isin(["6", "7"])).any()
+    if "impute" in str(changes.get("columns__region")):
+        assert records.column("region").null_count == 0
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("transition", ["begin_draw", "commit_draw"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_run_killed_at_any_draw_goes_on(
+    parent: WarmParent, new_victim: NewVictim, transition: str, side: str, number: int
+) -> None:
+    """Values, single attributes, scores, marginals: nothing is lost, uncharged or drawn twice; a spare takes a loss.
+
+    At this budget a pair is always worth its noise: the sampling error of 2,000 rows alone is ten times what it costs.
+    """
+    victim = new_victim(2000, columns__region=PRIVATE, privacy__redraws=1, privacy__epsilon=20.0)
+    assert parent.ask(victim.order(point=[transition, side, number]))["code"] == -signal.SIGKILL
+    victim.check()
+    answer = parent.ask(victim.order())
+    assert answer["code"] == 0, answer
+    victim.check_finished()
+    record = victim.record()
+    assert record is not None
+    lost = [draw.name for draw in record.draws if draw.state == State.CHARGED_LOST]
+    planned = ["values", "one-way", "selection", "marginals"]
+    assert lost == ([planned[number - 1]] if (transition, side) == ("begin_draw", "after") else [])
+    assert parent.ask(victim.order(recompute=True))["code"] == 0
+
+
+def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(parent: WarmParent, new_victim: NewVictim) -> None:
+    """An empty table, whose scores are noise of 10.4 / mu, where 12 cells, the fewest, cost 67 / mu: false alarm 1e-9."""
+    shares = {"aggregate__one_way_share": 0.1, "aggregate__selection_share": 0.88, "aggregate__compress": "none"}
+    victim = new_victim(rows=0, **shares)
+    for _ in range(2):
+        answer = parent.ask(victim.order())
+        assert answer["code"] == 0, answer
+    victim.check_finished()
+    record = victim.record()
+    assert record is not None
+    states = {draw.name: draw.state for draw in record.draws}
+    assert states == {"one-way": State.COMMITTED, "selection": State.COMMITTED, "marginals": State.RETURNED}
+    statement = json.loads((victim.folder.release / "privacy.json").read_text())
+    assert [row["state"] for row in statement["mechanisms"]] == ["drawn", "drawn", "returned"]
+
+
+def test_the_commands_know_marginals(marginweave: CommandLine) -> None:
+    """plan, ledger open, run, ledger show, evaluate, synthesize, through the program; privacy.json and report say it all.
+
+    Noise is published below zero, too: of more than 30 empty cells none is with probability 1e-9.
+    """
+    cli = opened(marginweave, epsilon=3.0)
+    config = people(cli.home, 600, aggregate__method="marginals", aggregate__cliques={"all": 2})
+    plan = cli("plan", config)
+    assert plan.returncode == 0, plan.stderr
+    assert all(word in plan.stdout for word in ("one-way", "marginals", "a cell"))
+    result = cli("run", config, "--run", "m")
+    assert result.returncode == 0, result.stderr
+    release = cli.home / "runs" / "m" / "release"
+    statement = json.loads((release / "privacy.json").read_text())
+    assert [row["draw"] for row in statement["mechanisms"]] == ["one-way", "marginals"]
+    assert len(statement["marginals"]) == 4 + 6
+    drawn = {row["draw"]: row["noise_multiplier"] for row in statement["mechanisms"]}
+    for name, multiplier in drawn.items():
+        spent = sum(m["deviation"] ** -2 for m in statement["marginals"] if m["draw"] == name)
+        assert spent == pytest.approx(multiplier**-2, rel=1e-3)
+        assert spent <= multiplier**-2
+    assert "below zero included" in (release / "report.html").read_text()
+    assert cli("report", "m", "--to", cli.home / "pages").returncode == 0
+    for page in ("report.html", "explore.html"):
+        assert (cli.home / "pages" / page).read_bytes() == (release / page).read_bytes()
+    shown = cli("ledger", "show", "people")
+    assert "marginals" in shown.stdout, shown.stdout
+    again = cli("synthesize", "m", "--records", "50", "--seed", "3", "--to", cli.home / "more")
+    assert again.returncode == 0, again.stderr
+    assert pq.read_table(cli.home / "more" / "synthetic.parquet").num_rows == 50
+    assert cli("evaluate", "m").returncode == 0
+    internal = cli("evaluate", "m", "--internal")
+    assert internal.returncode == 0, internal.stderr
+    counts = pq.read_table(release / "measurements.parquet").column("count").to_numpy()
+    assert (counts < 0).any()
+
+
+def test_laplace_noise_is_charged_to_the_purse(marginweave: CommandLine) -> None:
+    """Without a purse refused with a command, which then works; after that the ledger, privacy.json and report say it all."""
+    cli = opened(marginweave, epsilon=3.0)
+    settings: dict[str, object] = {"aggregate__method": "marginals", "aggregate__noise": "laplace"}
+    refused = cli("run", people(cli.home, 600, **settings), "--run", "refused")
+    assert (refused.returncode, "opened without a purse" in refused.stderr) == (3, True), refused.stderr
+    assert "aggregate.noise: gaussian" in " ".join(refused.stderr.split())
+    command = shlex.split(" ".join(refused.stderr.split()).rpartition(": ")[2])
+    assert command[:4] == ["marginweave", "ledger", "open", "people-2"]
+    assert cli(*command[1:]).returncode == 0
+    config = people(cli.home, 600, dataset="people-2", **settings)
+    plan = cli("plan", config)
+    assert plan.returncode == 0, plan.stderr
+    assert all(words in plan.stdout for words in ("Laplace, sd", "charged to the second purse", "it fits")), plan.stdout
+    result = cli("run", config, "--run", "l")
+    assert result.returncode == 0, result.stderr
+    release = cli.home / "runs" / "l" / "release"
+    statement = json.loads((release / "privacy.json").read_text())
+    rows = {row["draw"]: row for row in statement["mechanisms"]}
+    assert {name: row["mechanism"] for name, row in rows.items()} == {
+        "one-way": "discrete-laplace",
+        "selection": "rounded-gaussian",
+        "marginals": "discrete-laplace",
+    }
+    spent = sum(Decimal(row["plain_epsilon"]) for row in rows.values())
+    assert (statement["guarantee"]["mu"], statement["account"]["purse"]["spent_epsilon"]) == (None, float(spent))
+    assert float(rows["selection"]["mu2"]) > 0 == float(rows["one-way"]["mu2"])
+    assert 0 < statement["guarantee"]["epsilon"] - statement["guarantee"]["epsilon_of_the_draws"] < 1e-6
+    for name in ("one-way", "marginals"):
+        deviations = [m["deviation"] for m in statement["marginals"] if m["draw"] == name]
+        joint = sum(math.sqrt(2) / sd for sd in deviations)
+        assert joint == pytest.approx(rows[name]["epsilon"], rel=0.02)
+    table = pq.read_table(release / "measurements.parquet")
+    assert set(table.column("noise").to_pylist()) == {"discrete-laplace"}
+    published = PublishedRelease.read(release)
+    assert published.synthesize(published.configuration.synthesize).equals(pq.read_table(release / "synthetic.parquet"))
+    assert "discrete-laplace" in (release / "report.html").read_text()
+    shown = cli("ledger", "show", "people-2")
+    assert f"epsilon {float(spent):.4g} of {float(spent):.4g}" in " ".join(shown.stdout.split()), shown.stdout
+    assert "discrete-laplace" in shown.stdout
+    verified = cli("ledger", "verify")
+    assert verified.returncode == 0, verified.stderr
+    again = cli("run", config, "--run", "more")
+    assert (again.returncode, "of its purse of epsilon" in again.stderr) == (3, True), again.stderr
+
+
+TUPLE_VARIANTS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "a private domain": {"columns__region": PRIVATE},
+    "a private domain that is never missing": VARIANTS["a private domain that is never missing"][0],
+    "structural zeros and a group": {"structure": VARIANTS["structural zeros and a group"][0]["structure"]},
+    "a determined column": {
+        "columns__half": {"type": "category", "values": ["upper", "lower"]},
+        "structure": {
+            "determined": [{"column": "half", "by": "region", "mapping": {"north": "upper"}, "default": "lower"}]
+        },
+    },
+    "private bounds": VARIANTS["private bounds"][0],
+    "resized": VARIANTS["resized"][0],
+}
+
+
+@pytest.mark.parametrize("changes", TUPLE_VARIANTS.values(), ids=TUPLE_VARIANTS.keys())
+def test_gum_takes_k_tuples(parent: WarmParent, new_victim: NewVictim, changes: dict[str, object]) -> None:
+    """Every kind of column; the records follow from what is published, and a second synthesis makes the same."""
+    victim = new_victim(600, aggregate__method="k-tuples", synthesize__method="gum", **changes)
+    answer = parent.ask(victim.order())
+    assert answer["code"] == 0, answer
+    victim.check_finished()
+    release = victim.folder.release
+    assert {file.name for file in release.iterdir()} == RELEASED
+    published = PublishedRelease.read(release)
+    records = pq.read_table(release / "synthetic.parquet")
+    assert records.num_rows == published.aggregates.record_count
+    assert published.synthesize(published.configuration.synthesize).equals(records)
+    frame = records.to_pandas()
+    if "group" in str(changes):
+        assert not ((frame["age"] < 18) & frame["grade"].astype(str).isin(["6", "7"])).any()
+    if "determined" in str(changes):
+        present = frame["region"].notna()
+        assert ((frame["half"] == "upper") == (frame["region"] == "north"))[present].all()
+    if "impute" in str(changes.get("columns__region")):
+        assert records.column("region").null_count == 0
+
+
+def test_the_commands_know_gum_from_k_tuples(marginweave: CommandLine) -> None:
+    """plan, run, evaluate and synthesize, through the program; the second synthesis costs nothing."""
+    cli = opened(marginweave)
+    config = people(cli.home, 600, synthesize__method="gum")
+    assert cli("plan", config).returncode == 0
+    result = cli("run", config, "--run", "t")
+    assert result.returncode == 0, result.stderr
+    before = cli("ledger", "show", "people").stdout
+    again = cli("synthesize", "t", "--records", "50", "--seed", "3", "--to", cli.home / "more")
+    assert again.returncode == 0, again.stderr
+    assert pq.read_table(cli.home / "more" / "synthetic.parquet").num_rows == 50
+    assert json.loads((cli.home / "more" / "privacy.json").read_text())["synthesis"]["method"] == "gum"
+    assert cli("evaluate", "t").returncode == 0
+    assert cli("evaluate", "t", "--internal").returncode == 0
+    assert cli("ledger", "show", "people").stdout == before

@@ -1,0 +1,386 @@
+"""Right of `aggregate` everything follows from the measurements alone, and nothing of a table is found outside its places.
+
+The stages right of `aggregate` run three times on the same noisy measurements, in the real flow: on the run as it is, with
+everything private replaced by that of an unrelated table, and with nothing private there at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import gzip
+import io
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import prefect.artifacts
+import pyarrow.parquet as pq
+import pytest
+
+from marginweave.flows.progress import reporting
+from marginweave.flows.session import prefect_session
+from marginweave.schemas.ledger import Account
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.references import RunReference
+from tests.support.warm_parent import DOORS, flow_module
+from tests.system.conftest import CommandLine
+from tests.system.test_release import contents, people
+from tests.system.test_units import visits
+
+pytestmark = pytest.mark.system
+LEFT = DOORS[: DOORS.index("normalize_counts")]
+ARTIFACTS = ("create_table_artifact", "create_markdown_artifact", "create_link_artifact")
+SETTINGS: dict[str, Any] = {
+    "privacy__epsilon": 8.0,
+    "privacy__unit": {"column": "person", "max_records": 3},
+    "columns__town": {"type": "category", "domain": "private"},
+    "columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 4, "decimals": 0},
+    "structure": {"forbidden": [{"sex": "f", "region": "west"}]},
+    "publish__keep_private": True,
+}
+METHODS = {
+    "k-tuples": {},
+    "gum": {"synthesize": {"method": "gum"}},
+    "marginals": {"aggregate__method": "marginals"},
+}
+
+
+class Unrelated(Exception):
+    """The run of the unrelated table has everything private that it will ever have."""
+
+
+@dataclass
+class Pass:
+    """What one pass over the stages right of `aggregate` left behind, and the files that it opened."""
+
+    release: dict[str, bytes] = field(default_factory=dict)
+    artifacts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    printed: str = ""
+    log: list[str] = field(default_factory=list)
+    opened: list[str] = field(default_factory=list)
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """All that leaves the pass."""
+        return {"release": self.release, "artifacts": self.artifacts, "printed": self.printed, "log": self.log}
+
+
+_WATCHING: list[Pass] = []
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if _WATCHING and event in ("open", "os.listdir", "os.scandir", "os.rename", "sqlite3.connect"):
+        _WATCHING[-1].opened.append(os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes | Path) else "")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hooked() -> None:
+    sys.addaudithook(_watch)
+
+
+@dataclass
+class Flow:
+    """The flow on a table of visits, in a home of its own, whose right part runs again after each of `changes`."""
+
+    home: Path
+    table: Callable[[Path], Path]
+    changes: tuple[Callable[[RunFolder, Path], None], ...] = ()
+    passes: list[Pass] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.home.mkdir()
+        account = Account(
+            dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="subject:person", neighbors="add-remove"
+        )
+        Ledger.create(self.ledger, environment={}).open_account(account, actor="test")
+
+    @property
+    def ledger(self) -> Path:
+        return self.home / "ledger" / "ledger.sqlite"
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder.at(self.home, "r")
+
+    @property
+    def source(self) -> Path:
+        return self.home / "people.csv"
+
+    def run(self, server: str) -> list[Pass]:
+        """Run the flow, and return what its passes left behind."""
+        config = self.table(self.home)
+        with (
+            mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(self.ledger), "PREFECT_API_URL": server}),
+            prefect_session(self.home, self.home / "log"),
+            mock.patch.multiple(flow_module, _release=self._passes, shown_in_prefect=lambda _: nullcontext()),
+        ):
+            flow_module.release(str(config), "r", None, str(self.home))
+        return self.passes
+
+    @property
+    def kept(self) -> Path:
+        """Run and ledger as they stood when everything was measured."""
+        return self.home.with_name(f"{self.home.name}-kept")
+
+    @property
+    def log(self) -> Path:
+        return self.home / "log" / "prefect.log"
+
+    def _passes(self, private: RunReference) -> None:
+        results: dict[str, list[Any]] = {name: [] for name in LEFT}
+        self._observe(private, {name: _noting(getattr(flow_module, name), results[name]) for name in LEFT})
+        for change in self.changes:
+            for place in (self.folder.path, self.ledger.parent):
+                shutil.rmtree(place)
+                shutil.copytree(self.kept / place.name, place)
+            change(self.folder, self.source)
+            self._observe(dataclasses.replace(private), {name: _repeating(results[name]) for name in LEFT})
+
+    def _observe(self, private: RunReference, left: dict[str, Any]) -> None:
+        """One pass: what is printed from the start on, what is logged and opened once everything is measured."""
+        self.passes.append(found := Pass())
+        normalize, printed = flow_module.normalize_counts, io.StringIO()
+        begun = 0
+
+        def measured(*arguments: Any) -> Any:
+            nonlocal begun
+            if not self.changes:
+                raise Unrelated
+            if not self.kept.exists():
+                for place in (self.folder.path, self.ledger.parent):
+                    shutil.copytree(place, self.kept / place.name)
+            begun = self.log.stat().st_size
+            _WATCHING.append(found)
+            return normalize(*arguments)
+
+        with (
+            redirect_stdout(printed),
+            redirect_stderr(printed),
+            reporting(None),
+            _artifacts(found.artifacts),
+            mock.patch.multiple(flow_module, **left, normalize_counts=measured),
+        ):
+            try:
+                with SHOWN(private):
+                    RELEASE(private)
+            finally:
+                _WATCHING.clear()
+        found.release, found.printed = contents(self.folder.release), printed.getvalue()
+        written = self.log.read_bytes()[begun:].decode()
+        found.log = [TIME.sub("", line) for line in written.splitlines()]
+
+
+SHOWN, RELEASE = flow_module.shown_in_prefect, flow_module._release
+TIME = re.compile(r"^[0-9-]+ [0-9:,]+ ")
+
+
+def _noting(door: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        results.append(door(*arguments, **named))
+        return results[-1]
+
+    return call
+
+
+def _repeating(results: list[Any]) -> Callable[..., Any]:
+    left = iter(results)
+    return lambda *_, **__: next(left)
+
+
+@contextmanager
+def _artifacts(found: list[tuple[str, dict[str, Any]]]) -> Iterator[None]:
+    """Note every artifact, and send it on."""
+
+    def noting(name: str) -> Callable[..., Any]:
+        send = getattr(prefect.artifacts, name)
+
+        def call(**content: Any) -> Any:
+            found.append((name, json.loads(json.dumps(content))))
+            return send(**content)
+
+        return call
+
+    with mock.patch.multiple(prefect.artifacts, **{name: noting(name) for name in ARTIFACTS}):
+        yield
+
+
+def people_of(changes: dict[str, Any]) -> Callable[[Path], Path]:
+    """The table of visits."""
+    return lambda home: visits(home, **SETTINGS, **changes)
+
+
+def strangers_of(changes: dict[str, Any]) -> Callable[[Path], Path]:
+    """An unrelated table for the same configuration: another size, other values, many of them missing, another order."""
+
+    def write(home: Path) -> Path:
+        path = people_of(changes)(home)
+        rng = np.random.default_rng(11)
+        lines = ["town,grade,age,region,sex,person"]
+        for row in range(211):
+            cells = [f"U{rng.integers(0, 2)}", "7", str(rng.integers(150, 190)), "west", "m", f"stranger-{row // 2}"]
+            lines.append(",".join(cell if rng.random() < 0.6 or j == 5 else "" for j, cell in enumerate(cells)))
+        (home / "people.csv").write_text("\n".join(lines) + "\n")
+        return path
+
+    return write
+
+
+def replaced_by(other: Flow) -> Callable[[RunFolder, Path], None]:
+    """Put everything private of another run, and its table, into the place of a run's own."""
+
+    def change(folder: RunFolder, source: Path) -> None:
+        shutil.rmtree(folder.private)
+        shutil.copytree(other.folder.private, folder.private)
+        shutil.copyfile(other.source, source)
+        ours, theirs = (json.loads(place.manifest_file.read_text()) for place in (folder, other.folder))
+        ours["source_digest"] = theirs["source_digest"]
+        for stage in ("validate", "preprocess", "encode"):
+            ours["stages"][stage] = theirs["stages"][stage]
+        folder.manifest_file.write_text(json.dumps(ours))
+
+    return change
+
+
+def removed(folder: RunFolder, source: Path) -> None:
+    """Leave nothing private."""
+    shutil.rmtree(folder.private)
+    shutil.rmtree(folder.internal)
+    source.unlink()
+
+
+def run_again(place: Path, server: str, changes: dict[str, Any]) -> tuple[Flow, list[Pass]]:
+    """The three passes over the visits."""
+    other = Flow(place / "other", strangers_of(changes))
+    with pytest.raises(Unrelated):
+        other.run(server)
+    flow = Flow(place / "home", people_of(changes), (replaced_by(other), removed))
+    return flow, flow.run(server)
+
+
+def private_files(flow: Flow, opened: list[str]) -> list[str]:
+    """Those of the opened files that hold something private."""
+    places = (flow.folder.private, flow.folder.internal, flow.source)
+    return [name for name in opened if any(Path(name).is_relative_to(place) for place in places)]
+
+
+@pytest.mark.parametrize("changes", METHODS.values(), ids=METHODS)
+def test_what_is_released_follows_from_the_measurements_alone(
+    server: str, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """Release, artifacts, progress and log are the same, byte for byte, and no private file is opened."""
+    flow, (as_it_is, *others) = run_again(tmp_path, server, changes)
+    assert {"privacy.json", "report.html", "explore.html", "synthetic.csv"} <= as_it_is.release.keys()
+    assert [name for name, _ in as_it_is.artifacts] == [ARTIFACTS[0], *ARTIFACTS]
+    assert json.loads(as_it_is.printed.splitlines()[-1])["stage"] == "publish"
+    assert len(as_it_is.log) >= 5
+    for other in others:
+        assert other.seen == as_it_is.seen
+    for one in (as_it_is, *others):
+        assert any(name.endswith("manifest.json") for name in one.opened)
+        assert private_files(flow, one.opened) == []
+
+
+def test_a_stage_that_looks_at_private_rows_is_found_out(server: str, tmp_path: Path) -> None:
+    """The test above can fail: an evaluation that reads a private checkpoint is seen opening it, and changes the release."""
+    evaluate = flow_module.evaluate
+
+    def looking(public: Any, *stages: Any) -> Any:
+        encoded = sorted((public.place.parent / "private").glob("encode*"))
+        sizes = [len(file.read_bytes()) for file in encoded]
+        result = evaluate(public, *stages)
+        payload = json.loads(public.load(result)) | {"looked": sizes}
+        return public.checkpoint("evaluate", [result], lambda: json.dumps(payload).encode())
+
+    with mock.patch.object(flow_module, "evaluate", looking):
+        flow, (as_it_is, replaced, gone) = run_again(tmp_path, server, {})
+    assert private_files(flow, as_it_is.opened)
+    assert as_it_is.seen != replaced.seen != gone.seen
+
+
+MARKER = "xq7marker"
+MARKED: dict[str, Any] = {
+    "privacy__unit": {"column": "person", "max_records": 3},
+    "columns__region": {"type": "category", "domain": "private"},
+    "columns__sex__outside": "other",
+    "publish__keep_private": True,
+}
+
+
+def marked_people(home: Path, changes: dict[str, Any]) -> Path:
+    """Markers in every subject, in an ignored column and its name, and once in a private domain and outside public ones."""
+    path = people(home, 400, **MARKED, **changes)
+    head, *rows = (home / "people.csv").read_text().splitlines()
+    marked = [f"{row},{MARKER}person{i // 2},{MARKER}cell" for i, row in enumerate(rows)]
+    marked.append(f"{MARKER}sex,{MARKER}region,{MARKER}7,{MARKER}grade,{MARKER}person,{MARKER}")
+    (home / "people.csv").write_text("\n".join([f"{head},person,{MARKER}header", *marked]) + "\n")
+    return path
+
+
+def unpacked(name: str, content: bytes) -> bytes:
+    """A file's bytes, and what is packed in them: of a table of Parquet its cells, of the explorer its data."""
+    if name.endswith(".parquet"):
+        return content + json.dumps(pq.read_table(io.BytesIO(content)).to_pydict()).encode()
+    if packed := re.search(rb'id="data">([^<]+)<', content):
+        return content + gzip.decompress(base64.b64decode(packed[1]))
+    return content
+
+
+def outside(home: Path) -> dict[str, bytes]:
+    """All files of a home but those in `private/` and `internal/` of a run; the logs in there are looked through as well."""
+    return {
+        name: unpacked(name, content)
+        for name, content in contents(home).items()
+        if not re.match(r"runs/[^/]+/(private|internal)/", name) or name.endswith(".log")
+    }
+
+
+def numbers_of(evaluation: Any) -> set[str]:
+    """The fractions in an evaluation, as they are written."""
+    return {text for text in re.findall(r"\d+\.\d+(?:e-?\d+)?", json.dumps(evaluation)) if len(text) > 12}
+
+
+@pytest.mark.parametrize("changes", [METHODS["k-tuples"], METHODS["marginals"]], ids=["k-tuples", "marginals"])
+def test_a_marker_in_the_table_is_found_nowhere(alone: CommandLine, tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Nor is a number of the internal evaluation: in no file, database, log or line on the terminal, after any command."""
+    path = marked_people(tmp_path, changes)
+    commands: tuple[tuple[str | Path, ...], ...] = (
+        ("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6", "--unit", "subject:person"),
+        ("run", path, "--run", "r"),
+        ("evaluate", "r", "--internal"),
+        ("evaluate", "r"),
+        ("evaluate", "r", "--json"),
+        ("synthesize", "r", "--seed", "8"),
+        ("report", "r", "--to", alone.home / "pages"),
+        ("runs",),
+        ("ledger", "show", "people"),
+        ("ledger", "export", "people", "--to", alone.home / "export"),
+        ("run", path, "--run", "r"),
+    )
+    printed = ""
+    for command in commands:
+        result = alone(*command)
+        assert result.returncode == 0, (command, result.stderr)
+        printed += result.stdout + result.stderr
+    run = alone.home / "runs" / "r"
+    exact = numbers_of(json.loads((run / "internal" / "evaluation.json").read_text()))
+    secret = exact - numbers_of(json.loads((run / "release" / "evaluation.json").read_text()))
+    assert len(secret) > 50
+    forbidden = re.compile("|".join(map(re.escape, [MARKER, *secret])).encode())
+    assert not forbidden.search(printed.encode())
+    found = outside(alone.home)
+    assert {"prefect.db", "ledger.sqlite", "prefect.log", "prefect-server.log"} <= {Path(name).name for name in found}
+    for name, content in found.items():
+        assert not forbidden.search(name.encode() + content), name
+    assert any(b"person" in content for content in found.values())

@@ -1,0 +1,224 @@
+"""Runs around Prefect: what a killed one leaves there, servers that start at once, and what a run that stopped shows."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from marginweave.flows.cli import run as run_command
+from tests.system.conftest import CommandLine
+from tests.system.test_release import opened, people
+
+pytestmark = pytest.mark.system
+ALIVE = {"RUNNING", "PENDING"}
+START = """
+import sys
+from pathlib import Path
+from marginweave.flows.environment import prepare_environment
+from marginweave.flows.server import prefect_server
+prepare_environment(Path(sys.argv[1]))
+with prefect_server(Path(sys.argv[1]) / f"{sys.argv[2]}.log"):
+    pass
+"""
+
+
+def ask(server: str, path: str, body: dict[str, Any]) -> Any:
+    """POST to the Prefect API, again where its database is busy with other runs."""
+    request = urllib.request.Request(f"{server}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    end = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            if error.code != 503 or time.monotonic() > end:
+                raise
+            time.sleep(1)
+
+
+def runs_of(server: str, name: str) -> dict[str, dict[str, Any]]:
+    """Flow runs called `name`, by id."""
+    found = ask(server, "/flow_runs/filter", {"flow_runs": {"name": {"any_": [name]}}})
+    return {run["id"]: run for run in found}
+
+
+def tasks_of(server: str, flow_run: str) -> list[str]:
+    """States of the task runs of a flow run."""
+    found = ask(server, "/task_runs/filter", {"flow_runs": {"id": {"any_": [flow_run]}}})
+    return [task["state_type"] for task in found]
+
+
+def artifacts(server: str, cli: CommandLine, run: str, kind: str) -> list[Any]:
+    """What the artifacts of one kind of a run hold, oldest first."""
+    release = json.loads((cli.home / "runs" / run / "manifest.json").read_text())["release"]
+    body = {"artifacts": {"key": {"any_": [f"{kind}-{release}"]}}, "sort": "UPDATED_DESC"}
+    return [artifact["data"] for artifact in reversed(ask(server, "/artifacts/filter", body))]
+
+
+def budget_tables(server: str, cli: CommandLine, run: str) -> list[list[dict[str, Any]]]:
+    """The tables of a run's budget, oldest first."""
+    return [json.loads(table) for table in artifacts(server, cli, run, "budget-of")]
+
+
+def kill_after(cli: CommandLine, path: Path, run: str, stage: str) -> None:
+    """Begin a run and send it SIGKILL when it has told of the end of `stage`."""
+    process = subprocess.Popen(
+        cli.command("run", path, "--run", run), cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["stage"] == stage:
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
+    marginweave: CommandLine, server: str, tmp_path: Path
+) -> None:
+    """Its flow run and task runs end as Crashed; those of strangers, of the same name too, and scheduled ones stay."""
+    cli, path = opened(marginweave), people(tmp_path)
+    kill_after(cli, path, "killed", "encode")
+    (dead,) = runs_of(server, "killed").values()
+    assert dead["state_type"] == "RUNNING"
+    release = json.loads((cli.home / "runs" / "killed" / "manifest.json").read_text())["release"]
+    assert any(release in tag for tag in dead["tags"])
+    # the same name on another machine, another flow, one of ours that waits for its time, and one of a deployment
+    stranger = {"flow_id": dead["flow_id"], "name": "killed", "parameters": dead["parameters"]}
+    running, scheduled = {"type": "RUNNING"}, {"type": "SCHEDULED"}
+    deployment = ask(server, "/deployments/", {"name": "nightly", "flow_id": dead["flow_id"]})["id"]
+    left_alone = [
+        ask(server, "/flow_runs/", {**stranger, "state": running})["id"],
+        ask(server, "/flow_runs/", {**stranger, "state": scheduled, "tags": dead["tags"]})["id"],
+        ask(server, "/flow_runs/", {**stranger, "state": running, "tags": dead["tags"], "deployment_id": deployment})[
+            "id"
+        ],
+    ]
+    stopping = ask(server, "/flow_runs/", {**stranger, "state": {"type": "CANCELLING"}, "tags": dead["tags"]})["id"]
+    waiting = {"flow_run_id": dead["id"], "task_key": "wait", "dynamic_key": "0", "name": "wait"}
+    ask(server, "/task_runs/", {**waiting, "state": {"type": "SCHEDULED", "name": "AwaitingRetry"}})
+
+    result = cli("resume", "killed")
+    assert result.returncode == 0, result.stderr
+    after = runs_of(server, "killed")
+    assert after[dead["id"]]["state_type"] == "CRASHED"
+    assert after[stopping]["state_type"] == "CANCELLED"
+    assert [after[id_]["state_type"] for id_ in left_alone] == ["RUNNING", "SCHEDULED", "RUNNING"]
+    tasks = tasks_of(server, dead["id"])
+    assert "CRASHED" in tasks
+    assert not ALIVE & set(tasks)
+    assert "SCHEDULED" not in tasks
+    (own,) = set(after) - {dead["id"], stopping, *left_alone}
+    assert after[own]["state_type"] == "COMPLETED"
+
+
+def test_servers_that_start_at_once_in_a_new_home_all_start(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", START, str(tmp_path), str(number)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    ended = [(process.communicate(timeout=240)[1], process.returncode) for process in started]
+    assert [code for _, code in ended] == [0] * 4, ended
+
+
+def test_two_of_one_name_in_a_new_home_are_one_run(alone: CommandLine, tmp_path: Path) -> None:
+    """Each with a server of its own: the other says that the run is in progress, or finds it finished and charges nothing."""
+    cli, path = opened(alone), people(tmp_path)
+    both = []
+    for _ in range(2):
+        both.append(
+            subprocess.Popen(
+                cli.command("run", path),
+                cwd=cli.home,
+                env=cli.variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        time.sleep(1.0)
+    ended = [(process.communicate(timeout=240), process.returncode) for process in both]
+    for (_, err), code in ended:
+        assert code == 0 or "in progress in another process" in err, ended
+    charged = [json.loads(out.splitlines()[-1])["charged_now"] for (out, _), code in ended if code == 0]
+    assert sum(charged) == 1
+
+
+def test_a_run_that_stopped_shows_what_it_spent_and_the_next_says_that_it_charged_nothing(
+    marginweave: CommandLine, server: str, tmp_path: Path
+) -> None:
+    cli = opened(marginweave)
+    expect = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["neither"]}}
+    suite = tmp_path / "out.json"
+    suite.write_text(json.dumps({"name": "people", "expectations": [expect]}))
+    path = people(tmp_path, 400, expectations__output="out.json")
+    stopped = cli("run", path, "--run", "stops")
+    assert stopped.returncode == 1, stopped.stderr
+    (table,) = budget_tables(server, cli, "stops")
+    assert {row["draw"] for row in table} >= {"count", "level-1"}
+    assert {row["state"] for row in table} <= {"COMMITTED", "RETURNED"}
+
+    refused = cli("run", path, "--run", "refused")
+    assert refused.returncode == 3, refused.stderr
+    assert budget_tables(server, cli, "refused") == []
+    assert artifacts(server, cli, "stops", "evaluation-of") == []  # nothing is published yet
+
+    expect["kwargs"]["value_set"] = ["f", "m"]
+    suite.write_text(json.dumps({"name": "people", "expectations": [expect]}))
+    finished = cli("run", path, "--run", "stops")
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout.splitlines()[-1])["charged_now"] is False
+    assert budget_tables(server, cli, "stops")[-1]
+    release = cli.home / "runs" / "stops" / "release"
+    (table,) = artifacts(server, cli, "stops", "evaluation-of")
+    published = json.loads((release / "evaluation.json").read_text())["lengths"]
+    for shown, row in zip(json.loads(table), published, strict=True):
+        assert shown == {key: value for key, value in row.items() if key not in ("tvd_missing", "l1_missing")}
+    (summary,) = artifacts(server, cli, "stops", "release")
+    assert "epsilon 1, delta 1e-06 for one row" in summary
+    assert summary.count("\n| ") == 2 + len(json.loads((release / "evaluation.json").read_text())["marginals"])
+    (link,) = artifacts(server, cli, "stops", "report-of")
+    assert (release / "report.html").as_uri() in link
+
+
+@pytest.mark.parametrize(
+    ("fresh", "charged", "said"),
+    [
+        (True, True, "Released: "),
+        (True, False, "Released, nothing charged: "),
+        (False, False, "Already released, nothing charged: "),
+    ],
+)
+def test_a_terminal_is_told_whether_this_command_charged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fresh: bool, charged: bool, said: str
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(run_command, "out", Console(file=shown, force_terminal=True, color_system=None, markup=False))
+    privacy = SimpleNamespace(epsilon=1.0, delta=1e-6, unit_words="row")
+    request: Any = SimpleNamespace(
+        configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(release=tmp_path / "release")
+    )
+    account = {"dataset": "people", "epsilon": 1.0, "cap_epsilon": 2.0, "delta": 1e-6, "releases": 1}
+    run_command._summarize(request, account, fresh=fresh, charged=charged)
+    (line,) = [line for line in shown.getvalue().splitlines() if "eleased" in line]
+    assert line.startswith(said)

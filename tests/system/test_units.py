@@ -1,0 +1,187 @@
+"""Releases whose unit is a person with several rows, and whose table is resized or has private bounds."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from marginweave.schemas.load import parse_configuration
+from marginweave.tasks.budget.mechanisms import count_deviation, deviation
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.budget.thresholds import private_threshold
+from tests.support.configurations import raw
+from tests.system.conftest import CommandLine
+
+pytestmark = pytest.mark.system
+SUBJECT = {"column": "person", "max_records": 3}
+UNIFORM = {"distribution": "uniform"}
+
+
+def visits(place: Path, rows: int = 900, **changes: Any) -> Path:
+    """A table of visits of 300 people, some of them unnamed, and a configuration."""
+    generator = np.random.default_rng(7)
+    lines = ["person,sex,region,age,grade,town"]
+    for _ in range(rows):
+        person = generator.integers(0, 300)
+        name = "" if person % 50 == 0 else f"person-{person}"
+        sex, region = "fm"[person % 2], ["north", "south", "west"][person % 3]
+        lines.append(f"{name},{sex},{region},{20 + person % 60},{generator.integers(1, 8)},T{person % 4}")
+    (place / "people.csv").write_text("\n".join(lines) + "\n")
+    path = place / "people.yaml"
+    path.write_text(yaml.safe_dump(raw(**changes), sort_keys=False))
+    return path
+
+
+def released(cli: CommandLine, dataset: str = "people") -> tuple[Path, dict[str, Any]]:
+    """The release of the only run of `dataset`, and its statement."""
+    (run,) = (cli.home / "runs").glob(f"{dataset}-*")
+    return run / "release", json.loads((run / "release" / "privacy.json").read_text())
+
+
+def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_path: Path) -> None:
+    """Ledger, plan, noise, threshold and statement all speak of a subject with theta = 3 rows; the id leaves no trace."""
+    changes: dict[str, Any] = {
+        "privacy__unit": SUBJECT,
+        "privacy__epsilon": 8.0,
+        "columns__town": {"type": "category", "domain": "private"},
+        "aggregate__reporting_length": 2,
+    }
+    path = visits(tmp_path, **changes)
+    refused = marginweave("run", path)
+    assert refused.returncode == 3
+    assert "marginweave ledger open people --epsilon 8.0 --delta 1e-06 --unit subject:person" in refused.stderr
+    opened = marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-6", "--unit", "subject:person")
+    assert opened.returncode == 0, opened.stderr
+    result = marginweave("run", path)
+    assert result.returncode == 0, result.stderr
+    folder, statement = released(marginweave)
+    configuration = parse_configuration(raw(**changes))
+    plan = plan_budget(configuration)
+    assert configuration.stability.records == 3
+    for noise in statement["noise"]:
+        multiplier = plan.draw(f"level-{noise['length']}").parameter
+        exact = deviation(multiplier, noise["contribution_bound"], configuration.stability)
+        assert noise["deviation"] == float(exact)
+    first = statement["noise"][0]
+    exact = deviation(plan.draw("level-1").parameter, first["contribution_bound"], configuration.stability)
+    assert first["private_threshold"] == private_threshold(exact, 1, 3, plan.delta_threshold)
+    rows = list(csv.DictReader((folder / "aggregates.csv").open()))
+    assert float(rows[0]["deviation"]) == float(count_deviation(plan.draw("count").parameter, configuration.stability))
+    assert "subject of column 'person'" in statement["guarantee"]["unit"]
+    assert any("At most 3 row(s) of a subject" in sentence for sentence in statement["preparation"])
+    assert any("Rows without a subject were left out" in sentence for sentence in statement["preparation"])
+    assert "person" not in pq.read_table(folder / "synthetic.parquet").column_names
+    for file in (marginweave.home / "runs").rglob("*"):
+        assert not file.is_file() or b"person-17" not in file.read_bytes()
+    other = visits(tmp_path, **{**changes, "privacy__unit": "row", "synthesize__seed": 1})
+    refused = marginweave("run", other)
+    assert refused.returncode == 3
+    assert "unit" in refused.stderr
+
+
+def test_other_theta_and_joined_rows_share_an_account(marginweave: CommandLine, tmp_path: Path) -> None:
+    """The account fixes the unit and its column; max_records may differ, and join counts a person once."""
+    marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-5", "--unit", "subject:person")
+    joined = {
+        "privacy__unit": {"column": "person", "join": True, "missing_subject": "own"},
+        "columns__grade": {"type": "set", "values": [1, 2, 3, 4, 5, 6, 7], "max_values": 2},
+        "columns__person": {"type": "identifier"},
+    }
+    for changes in ({"privacy__unit": SUBJECT}, joined):
+        path = visits(tmp_path, **changes, aggregate__reporting_length=1)
+        result = marginweave("run", path)
+        assert result.returncode == 0, result.stderr
+    statements = [json.loads(file.read_text()) for file in (marginweave.home / "runs").glob("*/release/privacy.json")]
+    assert {statement["account"]["releases"] for statement in statements} == {1, 2}
+    (own,) = (s for s in statements if any("joined into one record" in text for text in s["preparation"]))
+    assert any("subject of its own" in sentence for sentence in own["preparation"])
+
+
+def test_a_resized_release_with_private_bounds(marginweave: CommandLine, tmp_path: Path) -> None:
+    """Bounds are bought first and follow the release everywhere; the table has its public size and draws no count.
+
+    False alarm below 1e-9: the bounds are near the quantiles.
+    """
+    changes: dict[str, Any] = {
+        "privacy__epsilon": 8.0,
+        "columns": {
+            "sex": {"type": "category", "values": ["f", "m"], "impute": {"weights": {"f": 1, "m": 1}}},
+            "age": {
+                "type": "number",
+                "bounds": "private",
+                "within": [0, 1000],
+                "bins": 5,
+                "decimals": 0,
+                "impute": {"distribution": "gaussian", "mean": 40, "deviation": 10},
+            },
+        },
+        "resize": {"records": 700, "proportion": 1.5},
+        "evaluate__internal": True,
+        "aggregate__bounds_share": 0.5,
+    }
+    path = visits(tmp_path, rows=6000, **changes)
+    marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-6")
+    plan = marginweave("plan", path)
+    assert plan.returncode == 0, plan.stderr
+    for words in ("bounds-2-low", "bounds-2-high", "700 records from 2 copies", "one unit replaces at most 2"):
+        assert words in plan.stdout
+    assert "count" not in plan.stdout.split("draw", 1)[1].split("All draws")[0].replace("record count", "")
+    result = marginweave("run", path)
+    assert result.returncode == 0, result.stderr
+    folder, statement = released(marginweave)
+    low, high = statement["bounds"]["age"]
+    # 60 of the ages, 20 to 79, lie above the wanted rank; with epsilon 1 a bound of 200 has probability e^-30 a candidate
+    assert 0 <= low < high < 200
+    table = pq.read_table(folder / "synthetic.parquet")
+    assert table.num_rows == 700
+    ages = table.column("age").to_numpy()
+    assert low <= ages.min() <= ages.max() <= high
+    rows = list(csv.DictReader((folder / "aggregates.csv").open()))
+    assert (rows[0]["count"], float(rows[0]["deviation"])) == ("700", 0.0)
+    draws = [row["draw"] for row in statement["mechanisms"]]
+    assert draws[:2] == ["bounds-2-low", "bounds-2-high"]
+    assert "count" not in draws
+    again = marginweave("run", path)
+    assert json.loads(again.stdout.splitlines()[-1])["charged_now"] is False
+    more = marginweave("synthesize", folder.parent.name, "--records", "50", "--seed", "3")
+    assert more.returncode == 0, more.stderr
+    made = pq.read_table(folder / "synthesis-3" / "synthetic.parquet").column("age").to_numpy()
+    assert low <= made.min() <= made.max() <= high
+    shown = marginweave("ledger", "show", "people")
+    assert "bounds" in shown.stdout
+
+
+def test_an_amplified_release_is_charged_as_stated(marginweave: CommandLine, tmp_path: Path) -> None:
+    """The first draw carries the whole (epsilon, delta), the others nothing; the noise is that of the functional epsilon."""
+    columns = {
+        "sex": {"type": "category", "values": ["f", "m"], "impute": UNIFORM},
+        "region": {"type": "category", "values": ["north", "south", "west"], "impute": UNIFORM},
+    }
+    changes: dict[str, Any] = {
+        "columns": columns,
+        "privacy__epsilon": 2.0,
+        "resize": {"records": 400, "proportion": 0.4, "amplify": True},
+    }
+    path = visits(tmp_path, **changes)
+    marginweave("ledger", "open", "people", "--epsilon", "2", "--delta", "2e-6")
+    refused = marginweave("run", path)
+    assert (refused.returncode, "opened without a purse" in refused.stderr) == (3, True), refused.stderr
+    purse = ("--purse-epsilon", "2", "--purse-delta", "1e-6")
+    marginweave("ledger", "open", "others", "--epsilon", "4", "--delta", "2e-6", *purse)
+    path = visits(tmp_path, **{**changes, "dataset": "others"})
+    result = marginweave("run", path)
+    assert result.returncode == 0, result.stderr
+    _, statement = released(marginweave, "others")
+    assert statement["guarantee"]["mu"] is None
+    assert statement["observer"] == pytest.approx(np.exp(2) / (1 + np.exp(2)), abs=1e-5)
+    charged = [(row["mu2"], row["plain_epsilon"], row["plain_delta"]) for row in statement["mechanisms"]]
+    assert [tuple(map(float, amounts)) for amounts in charged] == [(0, 2, 1e-6), (0, 0, 0)]
+    assert statement["account"]["purse"]["spent_epsilon"] == 2.0
+    assert statement["account"]["epsilon"] == 2.0

@@ -1,0 +1,126 @@
+"""The draws of marginals: their shares, their price, and the deviations that follow from one joint multiplier."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marginweave.flows.sizes import check_size, marginal_noise, public_sizes
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations
+from marginweave.tasks.budget.composition import composed_epsilon
+from marginweave.tasks.budget.ledger.checks import check_plan
+from marginweave.tasks.budget.split import plan_budget
+from tests.support.configurations import configuration
+
+PRIVATE = {"type": "category", "domain": "private"}
+SIZES = (2, 3, 5, 7)
+SHARES: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
+    "selected": ({}, {"one-way": 0.1, "selection": 0.1, "marginals": 0.8}),
+    "all pairs": ({"aggregate__cliques": {"all": 2}}, {"one-way": 0.1, "marginals": 0.9}),
+    "a list": ({"aggregate__cliques": [["sex", "age"]]}, {"one-way": 0.1, "marginals": 0.9}),
+    "single": ({"aggregate__cliques": {"all": 1}}, {"one-way": 1.0}),
+    "private": (
+        {"columns__sex": PRIVATE, "aggregate__values_share": 0.2, "aggregate__one_way_share": 0.3},
+        {"values": 0.2, "one-way": 0.3, "selection": 0.1, "marginals": 0.4},
+    ),
+    "private alone": (
+        {"columns__sex": PRIVATE, "aggregate__cliques": {"all": 1}},
+        {"values": 0.05, "one-way": 0.95},
+    ),
+    "one attribute": ({"columns": {"sex": {"type": "category", "values": ["f", "m"]}}}, {"one-way": 1.0}),
+}
+
+
+@pytest.mark.parametrize("accountant", ["gdp", "zcdp"])
+@pytest.mark.parametrize(("changes", "shares"), SHARES.values(), ids=SHARES.keys())
+def test_the_draws_have_their_shares_and_spend_the_whole(
+    changes: dict[str, Any], shares: dict[str, float], accountant: str
+) -> None:
+    """1 / multiplier^2 is as the shares are, delta_threshold is on `values` alone; the ledger believes the plan."""
+    config = configuration(aggregate__method="marginals", privacy__accountant=accountant, **changes)
+    plan = plan_budget(config)
+    assert [draw.name for draw in plan.draws] == list(shares)
+    squares = [draw.parameter**-2 for draw in plan.draws]
+    for square, share in zip(squares, shares.values(), strict=True):
+        assert square / sum(squares) == pytest.approx(share, rel=1e-9)
+    deltas = {draw.name: float(draw.cost.delta) for draw in plan.draws if draw.cost.delta}
+    assert deltas == (pytest.approx({"values": 1e-7}) if "values" in shares else {})
+    spent, _ = composed_epsilon(plan.cost, Decimal("1e-6"))
+    assert spent == plan.spent_epsilon
+    assert 0.8 < spent <= 1.0
+    if accountant == "gdp":
+        assert spent > 1 - 1e-6
+    check_plan(plan)
+
+
+def test_private_bounds_have_their_share() -> None:
+    age = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
+    plan = plan_budget(configuration(aggregate__method="marginals", columns__age=age))
+    assert [draw.name for draw in plan.draws] == ["bounds-3-low", "bounds-3-high", "one-way", "selection", "marginals"]
+    mu2 = {draw.name: float(draw.cost.mu2) for draw in plan.draws}
+    assert (mu2["bounds-3-low"] + mu2["bounds-3-high"]) / sum(mu2.values()) == pytest.approx(0.05, rel=1e-3)
+    assert mu2["marginals"] / sum(mu2.values()) == pytest.approx(0.75, rel=1e-3)
+
+
+def test_shares_that_leave_nothing_are_refused() -> None:
+    with pytest.raises(InputError, match=r"aggregate\.one_way_share \(0\.5\), aggregate\.selection_share \(0\.5\)"):
+        plan_budget(
+            configuration(aggregate__method="marginals", aggregate__one_way_share=0.5, aggregate__selection_share=0.5)
+        )
+
+
+@given(
+    st.floats(0.05, 200),
+    st.integers(1, 4),
+    st.sampled_from(["equal", "cells"]),
+    st.integers(1, 9),
+    st.sampled_from(["add-remove", "replace-one"]),
+)
+def test_the_deviations_of_a_draw_cost_what_its_multiplier_does(
+    multiplier: float, length: int, split: Any, records: int, neighbors: Any
+) -> None:
+    """sum (S / sd_i)^2 <= 1 / M^2, S^2 = theta^2 or 2 theta^2: never more, and less by rounding up to 1/1024 only."""
+    stability = Stability(records=records, neighbors=neighbors)
+    deviations = split_deviations(multiplier, all_cliques(SIZES, length), SIZES, split, stability)
+    square = records**2 * (2 if neighbors == "replace-one" else 1)
+    spent = sum(square / Fraction(sd) ** 2 for sd in deviations)
+    assert float(spent) <= multiplier**-2 * (1 + 1e-12)
+    assert float(spent) >= multiplier**-2 * (1 - 1 / (512 * float(min(deviations))))
+
+
+def test_plan_knows_the_noise_of_what_is_public() -> None:
+    """One deviation a marginal; of selected ones only the scores' is known before, of a private domain its threshold's."""
+    pairs = configuration(aggregate__method="marginals", aggregate__cliques={"all": 2})
+    assert public_sizes(pairs) == (3, 4, 6, 8)
+    assert {name: len(found) for name, found in marginal_noise(pairs, plan_budget(pairs)).items()} == {
+        "one-way": 4,
+        "marginals": 6,
+    }
+    chosen = configuration(aggregate__method="marginals", columns__sex=PRIVATE)
+    assert set(marginal_noise(chosen, plan_budget(chosen))) == {"values", "one-way", "selection"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"aggregate__cliques": {"all": 2, "max_cells": 5}}, "max_cells leaves no marginal to measure"),
+        ({"privacy__epsilon": 0.001, "privacy__delta": 1e-18}, "may have a standard deviation above 131072"),
+        (
+            {f"columns__{n}": {"type": "number", "bounds": [0, 1e5], "bins": 9000} for n in ("age", "grade")},
+            "81018001 cells together, more than 67108864",
+        ),
+    ],
+)
+def test_what_cannot_be_carried_out_is_refused_before_any_draw(changes: dict[str, Any], message: str) -> None:
+    unit = {"column": "id", "max_records": 100} if "privacy__epsilon" in changes else "row"
+    with pytest.raises(InputError, match=message):
+        check_size(configuration(aggregate__method="marginals", privacy__unit=unit, **changes))
+    assert math.isfinite(plan_budget(configuration(aggregate__method="marginals", **changes)).spent_epsilon)

@@ -1,0 +1,162 @@
+"""Bounds on marginals and on what bounding takes: closed forms, and where nothing is known."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Marginals, Measurement
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.evaluate.bounding import bias_facts, bounding_biases, most_cut_records
+from marginweave.tasks.evaluate.bounds import distance_bound, marginal_bounds
+from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
+from marginweave.tasks.publish.confidence import confidence_facts
+from tests.support.configurations import configuration
+
+MARGINALS = {"method": "marginals", "cliques": [["sex", "region"]]}
+TWO = {"sex": {"type": "category", "values": ["f", "m"]}, "region": {"type": "category", "values": ["n", "s", "w"]}}
+IMPUTED = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+
+
+def test_the_bound_is_the_closed_form_of_aim() -> None:
+    """lambda = 1 at confidence 1 - 1/e; 8 cells, s = 2: 10 + 2 (1.17741 x 8 + 4)."""
+    found = distance_bound(10.0, 2.0, 8, level=1 - math.exp(-1))
+    assert found == pytest.approx(10 + 2 * (1.1774100225 * 8 + 4))
+    assert distance_bound(0.0, 2.0, 0) == 0
+    for arguments, level in (((1.0, 1.0, 1), 1.0), ((1.0, -1.0, 1), 0.9)):
+        with pytest.raises(InputError, match="must"):
+            distance_bound(*arguments, level=level)
+
+
+def two_columns(complete: bool = True, rare: int = 90) -> Marginals:
+    """Marginals of two columns over 200 records, or fewer with a small `rare`, that agree exactly."""
+    table = np.array([[50, 20, rare // 2, 0], [30, 10, rare // 2, 0], [0, 0, 0, 0]], np.int64)
+    one = Measurement(attributes=(0,), counts=table.sum(axis=1), deviation=3.0, complete=complete)
+    other = Measurement(attributes=(1,), counts=table.sum(axis=0), deviation=6.0, complete=complete)
+    pair = Measurement(attributes=(0, 1), counts=table, deviation=2.0, complete=complete)
+    domain = Domain(names=("sex", "region"), labels=(("f", "m"), ("n", "s", "w")))
+    return Marginals(domain=domain, one_way=(one, other), larger=(pair,))
+
+
+def test_measurements_of_the_same_attributes_are_combined() -> None:
+    """With nothing merged a column has its own marginal and that of the pair: 1/s^2 is the sum of both; else its own alone."""
+    config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
+    drawn = two_columns()
+    made = tuple(np.repeat(np.indices((3, 4)).reshape(2, -1), drawn.larger[0].counts.ravel(), axis=1))
+    bounds = {b.columns: b for b in marginal_bounds(drawn, made, config)}
+    assert set(bounds) == {(0,), (1,), (0, 1)}
+    assert [b.distance for b in bounds.values()] == pytest.approx([0, 0, 0])
+    variances = [9 + 1 / 12, 36 + 1 / 12, 4 + 1 / 12]
+    together = (1 / variances[0] + 1 / (4 * variances[2])) ** -0.5
+    assert bounds[(0,)].bound == pytest.approx(distance_bound(0, together, 3))
+    assert bounds[(0, 1)].bound == pytest.approx(distance_bound(0, math.sqrt(variances[2]), 12))
+
+
+def test_incomplete_marginals_bound_nothing() -> None:
+    config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
+    made = (np.zeros(5, np.int64), np.zeros(5, np.int64))
+    assert {b.bound for b in marginal_bounds(two_columns(complete=False), made, config)} == {None}
+
+
+def test_a_value_measured_with_others_may_be_as_rare_as_nothing() -> None:
+    """region w (4 records) and the missing one are measured together: its pairs have from 0 to the count of both."""
+    config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": 3.0})
+    drawn = two_columns(rare=4)
+    pair = replace(drawn.larger[0], counts=np.array([[50, 20, 12], [30, 10, 2], [0, 0, 0]], np.int64))
+    drawn = replace(drawn, larger=(pair,))
+    told = marginal_counts(normalize_marginals(drawn, config), config)
+    second = marginal_intervals(told, drawn, config)[1]
+    rows = {
+        tuple(v): (low, high)
+        for v, low, high in zip(told.levels[1].values.tolist(), second.low, second.high, strict=True)
+    }
+    assert rows[0, 0] == (46, 54)
+    assert rows[0, 2] == (0, 16)
+
+
+def aggregates(bound: int, config: Configuration, length: int = 2) -> Aggregates:
+    """An empty release in which all lengths below `length` have their public cap, and `length` has `bound`."""
+    noise = tuple(
+        LevelNoise(
+            length=k,
+            contribution_bound=bound if k == length else config.contribution_cap(k),
+            deviation=5.0,
+            threshold=1,
+            private_threshold=0,
+            candidates=None,
+        )
+        for k in range(1, length + 1)
+    )
+    levels = tuple(Level.empty(n.length) for n in noise)
+    return Aggregates(
+        domain=Domain(names=(), labels=()), record_count=1000, record_deviation=20.0, levels=levels, noise=noise
+    )
+
+
+def test_the_bias_is_known_where_the_percentile_was_bought() -> None:
+    """0 at the public cap; otherwise (1 - q) (n + 1/2 + z sd) + (2 x .99 / epsilon) ln(6 / .025), rounded down."""
+    config = configuration(aggregate={"percentile": 99})
+    plan, told = plan_budget(config), aggregates(4, config)
+    first, second = bounding_biases(config, plan, told)
+    assert (first.records, first.confidence) == (0, 1.0)
+    epsilon = plan.draw("percentile-2").parameter
+    expected = 0.01 * (1000.5 + 1.959964 * 20) + 2 * 0.99 / epsilon * math.log(6 / 0.025)
+    assert (second.records, second.confidence) == (math.floor(expected), 0.95)
+    assert str(second.records) in second.words
+    facts = confidence_facts(config, plan, told)["confidence"]
+    assert facts["bounding"] == bias_facts((first, second))
+    assert json.loads(json.dumps(facts)) == facts
+    assert "truncated" in facts["intervals"][1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"privacy__unit": {"column": "id", "max_records": 3}}, "max_records"),
+        ({"resize": {"records": 50}, **IMPUTED}, "sample"),
+        (
+            {"columns__tags": {"type": "set", "separator": ";", "values": ["a", "b", "c"], "max_values": 2}},
+            "max_values",
+        ),
+    ],
+    ids=["subjects", "resize", "sets"],
+)
+def test_the_bias_is_not_known_where_rows_or_values_were_left_out(changes: dict[str, Any], words: str) -> None:
+    config = configuration(aggregate={"percentile": 99}, **changes)
+    for bias in bounding_biases(config, plan_budget(config), aggregates(2, config)):
+        assert (bias.records, bias.confidence) == (None, None)
+        assert bias.words.startswith("not known: ")
+        assert words in bias.words
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy__unit": {"column": "id", "join": True}},
+        {"columns__tags": {"type": "set", "separator": ";", "values": ["a", "b"], "max_values": 2}},
+    ],
+    ids=["joined", "sets that are never cut"],
+)
+def test_what_is_never_cut_is_known(changes: dict[str, Any]) -> None:
+    config = configuration(aggregate={"percentile": 99}, **changes)
+    biases = bounding_biases(config, plan_budget(config), aggregates(2, config))
+    assert [b.confidence for b in biases] == [1.0, 0.95]
+
+
+def test_marginals_cut_nothing_and_the_cap_needs_no_percentile() -> None:
+    config = configuration(aggregate={"percentile": "none"})
+    told = aggregates(config.contribution_cap(2), config)
+    assert [b.records for b in bounding_biases(config, plan_budget(config), told)] == [0, 0]
+    with pytest.raises(InputError, match="percentile"):
+        most_cut_records(config, 0.1, told, 2)
+    marginals = configuration(columns=TWO, aggregate=MARGINALS)
+    assert [b.records for b in bounding_biases(marginals, plan_budget(marginals), aggregates(1, marginals))] == [0, 0]

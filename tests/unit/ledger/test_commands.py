@@ -1,0 +1,146 @@
+"""The auditor's and the steward's commands on a ledger in either database; in PostgreSQL by a role that may only append."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from marginweave.flows.cli.app import app
+from marginweave.tasks.budget.ledger import PostgresLocation
+from marginweave.tasks.budget.ledger.key import key_file
+from tests.support.databases import change, on_both
+
+Call = Callable[..., Result]
+
+pytestmark = on_both
+
+
+@pytest.fixture
+def call(location, tmp_path, monkeypatch) -> Call:
+    """`marginweave ledger …` in this process, with a home without runs; it must end with `code`."""
+    monkeypatch.setenv("MARGINWEAVE_HOME", str(tmp_path / "home"))
+    if isinstance(location, PostgresLocation):
+        url = location.url.set(drivername="postgresql")
+        monkeypatch.setenv("MARGINWEAVE_LEDGER", url.render_as_string(hide_password=False))
+        monkeypatch.setenv("MARGINWEAVE_LEDGER_KEY_FILE", str(location.key_file))
+    else:
+        monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
+
+    def run(*arguments: str | Path, code: int = 0) -> Result:
+        result = CliRunner().invoke(app, ["ledger", *map(str, arguments)])
+        assert result.exit_code == code, (result.output, result.stderr)
+        return result
+
+    return run
+
+
+@pytest.fixture
+def published(ledger, reserve) -> str:
+    """A release with a draw given back, published as run `spring`, and one that stands still."""
+    reserve(run="spring")
+    ledger.take_lease("first", "lease")
+    for name in ("count", "level-1"):
+        ledger.begin_draw("first", name, "lease")
+        ledger.commit_draw("first", name, "lease", "ab" * 32, tainted=False)
+    ledger.give_back("first", ["level-2"])
+    ledger.finish("first", "lease", {"release/a.csv": "cd" * 32})
+    reserve("second")
+    return "spring"
+
+
+def test_rotated_keys_verify_together_and_are_missed_apart(published, call, location) -> None:
+    """After two rotations every seal is checked; without the newest key the command fails and says how many it could not."""
+    for reason in ("yearly", "a leak"):
+        assert "New rows are sealed with key" in call("key", "rotate", "--reason", reason).stdout
+    assert "every seal checked" in call("verify").stdout
+    call("cap", "affairs", "--epsilon", "3", "--delta", "1e-6", "--reason", "sealed with the newest")
+    place = key_file(location)
+    keys = place.read_text().split()
+    place.write_text("".join(f"{key}\n" for key in keys[:-1]))
+    assert "the seals of 2 could not be checked" in call("verify", code=1).stderr
+    assert not any(key in call("verify", code=1).output for key in keys)
+
+
+def test_an_alias_is_a_decision_by_name(published, call, tmp_path) -> None:
+    """Both accounts must be open; the decision stands in the exported rows with its reason."""
+    call("alias", "twin", "affairs", "--reason", "decision 14", code=3)
+    call("open", "twin", "--epsilon", "1", "--delta", "1e-6")
+    call("alias", "twin", "affairs", "--reason", " ", code=2)
+    assert "may be released under twin" in call("alias", "twin", "affairs", "--reason", "decision 14").stdout
+    call("verify")
+    call("export", "--to", tmp_path / "exported")
+    newest = json.loads((tmp_path / "exported" / "events.jsonl").read_text().splitlines()[-1])
+    assert (newest["kind"], newest["account"]) == ("ALIASED", "twin")
+    assert newest["body"] == {"other": "affairs", "reason": "decision 14"}
+
+
+def test_the_export_has_every_row_and_the_published_release(published, call, tmp_path) -> None:
+    """JSON Lines and CSV agree row by row, the registry has one record, and what is not published has none."""
+    folder = tmp_path / "exported"
+    said = call("export", "--to", folder).stdout
+    assert "1 published release(s)" in said
+    assert "1 release(s) not published" in said
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    with (folder / "events.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["row_hash"] for row in rows] == [event["row_hash"] for event in events]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert [event["kind"] for event in events][-5:] == ["PUBLISHED", *["RESERVED"] * 4]
+    (record,) = (folder / "releases").iterdir()
+    assert record.name == f"{published}-first.json"
+    parameters = json.loads(record.read_text())["deployment"]["privacy_loss"]["privacy_parameters"]
+    assert parameters == {"epsilon": 1.0, "delta": 1e-6}
+
+
+def test_one_account_is_exported_without_the_others(published, call, tmp_path) -> None:
+    """The rows of another account stay away; an account that is not there is refused, and nothing is written."""
+    call("open", "twin", "--epsilon", "1", "--delta", "1e-6")
+    call("export", "twin", "--to", tmp_path / "exported")
+    lines = (tmp_path / "exported" / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["LEDGER_CREATED", "OPENED"]
+    assert list((tmp_path / "exported" / "releases").iterdir()) == []
+    call("export", "nobody", "--to", tmp_path / "none", code=3)
+    assert not (tmp_path / "none").exists()
+
+
+def test_expiry_gives_back_what_stands_still(published, call, monkeypatch) -> None:
+    """By age in days, and never the release that is finished."""
+    assert "Nothing is that old" in call("expire", "--older-than", "1d").stdout
+    call("expire", "--older-than", "-1d", code=2)
+    said = call("expire", "--older-than", "0d").stdout
+    assert said.splitlines() == ["Release second: what was reserved is given back"]
+    assert "Nothing is that old" in call("expire", "--older-than", "0d").stdout
+    assert "every seal checked" in call("verify").stdout
+
+
+def test_an_anchor_shows_what_the_chain_alone_cannot(published, call, location, tmp_path) -> None:
+    """Later rows do no harm; rows cut off the end, and another history in their place, are found with the anchor only."""
+    anchor = tmp_path / "anchor.json"
+    call("anchor", "--to", anchor)
+    assert call("anchor").stdout == anchor.read_text()
+    seq = json.loads(anchor.read_text())["seq"]
+    call("open", "twin", "--epsilon", "1", "--delta", "1e-6")
+    assert "the anchored row among them" in call("verify", "--anchor", anchor).stdout
+
+    # whole reservations are cut, so that the rows that are left tell a complete story
+    change(
+        location,
+        "DELETE FROM events WHERE release = 'second' OR account = 'twin'",
+        "DELETE FROM accounts WHERE dataset = 'twin'",
+    )
+    call("verify")
+    assert f"before the anchored row {seq}" in call("verify", "--anchor", anchor, code=1).stderr
+    for number in range(4):
+        call("cap", "affairs", "--epsilon", str(number + 2), "--delta", "1e-6", "--reason", "another history")
+    call("verify")
+    assert "not the one that was anchored" in call("verify", "--anchor", anchor, code=1).stderr
+    anchor.write_text("{}")
+    call("verify", "--anchor", anchor, code=2)
+    anchor.unlink()
+    call("verify", "--anchor", anchor, code=2)

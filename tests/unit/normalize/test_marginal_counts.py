@@ -1,0 +1,206 @@
+"""Consistent marginals as counts over the released domain, and the file of the marginals as they were drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marginweave.schemas.aggregates import Domain
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Marginals, Measurement
+from marginweave.tasks.aggregate.cliques import discover_labels, domain_sizes, structural_masks
+from marginweave.tasks.aggregate.marginal_payloads import (
+    labels_bytes,
+    measurement_bytes,
+    pack_labels,
+    pack_marginals,
+    pack_measurements,
+    unpack_labels,
+    unpack_marginals,
+    unpack_measurements,
+)
+from marginweave.tasks.budget.mechanisms import deviation
+from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
+from marginweave.tasks.publish.cautions import reader_warnings
+from marginweave.tasks.publish.measurements import marginal_facts, measurements_table, read_measurements
+from marginweave.tasks.publish.tables import counts_table
+from marginweave.tasks.synthesize.release import synthesize_codes
+from tests.support.configurations import configuration
+from tests.unit.normalize.released import counts_of, parts
+
+CLIQUES = ((0, 1), (1, 2, 3))
+
+
+def marginals(config: Configuration, seed: int = 1, sd: float = 4.0) -> Marginals:
+    """Marginals of a made-up table with made-up noise, rare values merged as a run would."""
+    rng = np.random.default_rng(seed)
+    labels = tuple(attribute.labels for attribute in config.attributes)
+    sizes = domain_sizes(config.attributes, labels)
+    rows = [np.minimum(rng.geometric(0.5, 900) - 1, n - 1) for n in sizes]
+    noisy = [
+        np.bincount(r, minlength=n) + rng.normal(0, sd, n).round().astype(np.int64)
+        for r, n in zip(rows, sizes, strict=True)
+    ]
+    one_way = tuple(Measurement(attributes=(a,), counts=c, deviation=sd) for a, c in enumerate(noisy))
+    plain = Marginals(
+        domain=Domain(names=tuple(a.name for a in config.attributes), labels=labels), one_way=one_way, larger=()
+    )
+    compression = compression_of(plain, config)[1]
+    larger = []
+    for clique in CLIQUES:
+        shape = [compression.sizes[a] for a in clique]
+        counts = np.zeros(shape, np.int64)
+        np.add.at(counts, tuple(compression.codes[a][rows[a]] for a in clique), 1)
+        noise = rng.normal(0, sd, shape).round().astype(np.int64)
+        larger.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
+    return Marginals(domain=plain.domain, one_way=one_way, larger=tuple(larger))
+
+
+def config(**changes: Any) -> Configuration:
+    lists = [["sex", "region"], ["region", "age", "grade"]]
+    return configuration(aggregate__method="marginals", aggregate__cliques=lists, **changes)
+
+
+def same(one: Marginals, other: Marginals) -> bool:
+    return one.domain == other.domain and all(
+        len(a) == len(b)
+        and all(
+            (x.attributes, x.deviation) == (y.attributes, y.deviation) and np.array_equal(x.counts, y.counts)
+            for x, y in zip(a, b, strict=True)
+        )
+        for a, b in ((one.one_way, other.one_way), (one.larger, other.larger), (one.consistent, other.consistent))
+    )
+
+
+def test_counts_add_up_to_the_records_whatever_was_merged() -> None:
+    """Values of every measured set of attributes, missing cells left out: at most n, up to rounding of each cell."""
+    settings = config()
+    found = marginal_counts(normalize_marginals(marginals(settings), settings), settings)
+    assert found.measured is not None
+    assert set(found.measured) == {(0,), (1,), (2,), (3,), (0, 1), (1, 2), (1, 3), (2, 3), (1, 2, 3)}
+    for level in found.levels:
+        for columns, rows in level.by_columns():
+            assert level.counts[rows].sum() <= found.record_count + len(level.counts[rows]) / 2
+            assert level.counts[rows].min() > 0
+            assert (level.values[rows] < np.array([found.domain.sizes[j] for j in columns])).all()
+
+
+def test_a_pair_inside_a_marginal_has_the_noise_of_the_cells_it_sums() -> None:
+    settings = config(aggregate__compress="none")
+    drawn = normalize_marginals(marginals(settings), settings)
+    found = marginal_counts(drawn, settings)
+    assert found.measured is not None
+    assert found.measured[1, 2] == pytest.approx(4.0 * np.sqrt(8))
+    assert found.measured[0, 1] == found.measured[2,] == 4.0
+    table = counts_table(found, marginal_intervals(found, drawn, settings)).to_pandas()
+    pair = table[(table["length"] == 2) & (table["column_1"] == "region") & (table["column_2"] == "age")]
+    assert set(pair["deviation"]) == {4.0 * np.sqrt(8)}
+
+
+def test_without_noise_to_speak_of_the_counts_are_those_of_the_table() -> None:
+    """Deviation 1e-6 and exact counts: what is consistent already stays, and nothing is merged that has a count."""
+    settings = config()
+    exact = marginals(settings, sd=1e-6)
+    found = marginal_counts(normalize_marginals(exact, settings), settings)
+    first = found.levels[0]
+    for j, one in enumerate(exact.one_way):
+        mine = first.columns[:, 0] == j
+        expected = one.counts[: found.domain.sizes[j]]
+        assert np.array_equal(first.values[mine, 0], np.flatnonzero(expected))
+        assert np.array_equal(first.counts[mine], expected[expected > 0])
+    assert found.record_count == 900
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_combination_is_more_frequent_than_a_part_of_it(seed: int) -> None:
+    """Of counts that differ in their last digits, as sums in another order do, on both sides of a half."""
+    settings = config(aggregate__compress="none", structure={"forbidden": [{"sex": "f", "region": "north"}]})
+    normalized = normalize_marginals(marginals(settings, seed=seed), settings)
+    rng = np.random.default_rng(seed)
+    blurred = tuple(
+        replace(m, counts=np.floor(m.counts) + 0.5 + rng.choice([-1e-9, 1e-9], m.counts.shape))
+        for m in normalized.consistent
+    )
+    counts = counts_of(marginal_counts(replace(normalized, consistent=blurred), settings))
+    assert any(len(combination) == 3 for combination in counts)
+    for combination, count in counts.items():
+        assert all(counts[part] >= count for part in parts(combination))
+
+
+def test_what_became_too_large_is_named() -> None:
+    """A declared marginal that was not measured stands in privacy.json and in the report's warnings."""
+    settings = config()
+    drawn = marginals(settings)
+    assert marginal_facts(drawn, settings)["not_measured"] == []
+    without = replace(drawn, larger=drawn.larger[:1])
+    facts = marginal_facts(without, settings)
+    assert facts["not_measured"] == [["region", "age", "grade"]]
+    released = marginal_counts(normalize_marginals(without, settings), settings)
+    assert "region x age x grade" in " ".join(reader_warnings(settings, released, facts))
+
+
+def test_a_resized_table_keeps_its_public_size() -> None:
+    imputed = {f"columns__{n}__impute": {"distribution": "uniform"} for n in ("sex", "region", "age", "grade")}
+    settings = config(resize={"records": 640}, **imputed)
+    normalized = normalize_marginals(marginals(settings), settings)
+    assert normalized.consistent[0].total == pytest.approx(640)
+    found = marginal_counts(normalized, settings)
+    assert (found.record_count, found.record_deviation) == (640, 0.0)
+
+
+def test_forbidden_values_stay_out_of_counts_and_records() -> None:
+    """Structural zeros, and no missing value where a private domain is never missing."""
+    settings = config(structure={"forbidden": [{"region": "north", "age": ["[0, 18)", "[18, 30)"]}]})
+    normalized = normalize_marginals(marginals(settings), settings)
+    found = marginal_counts(normalized, settings).levels[1]
+    pair = (found.columns == (1, 2)).all(axis=1)
+    assert not ((found.values[pair, 0] == 0) & (found.values[pair, 1] < 2)).any()
+    codes = synthesize_codes(normalized, settings, settings.synthesize)
+    assert not ((codes[1] == 0) & (codes[2] < 2)).any()
+    assert len(codes[0]) == round(normalized.consistent[0].total)
+
+    private = {"type": "category", "domain": "private", "impute": {"weights": {"a": 1}}}
+    masks = structural_masks(config(columns__region=private), (("f", "m"), ("a", "b"), (), ()))
+    assert [(m.attributes, m.allowed.tolist()) for m in masks] == [((1,), [True, True, False])]
+
+
+@pytest.mark.parametrize("compress", ["none", 3.0, 40.0])
+def test_the_measured_file_is_read_back(compress: Any) -> None:
+    """Every cell, signed, in order; merged values are told in privacy.json; a file that lacks a cell is refused."""
+    settings = config(aggregate__compress=compress)
+    drawn = marginals(settings)
+    table, facts = measurements_table(drawn, settings), marginal_facts(drawn, settings)
+    assert same(read_measurements(table, facts["marginals"], drawn.domain, settings), drawn)
+    assert bool(facts["measured_together"]) == (compress != "none")
+    with pytest.raises(InputError, match="every cell"):
+        read_measurements(table.slice(0, table.num_rows - 1), facts["marginals"], drawn.domain, settings)
+
+
+def test_bytes_are_read_back_and_fit_into_the_room_that_is_set_aside() -> None:
+    settings = config()
+    drawn = normalize_marginals(marginals(settings), settings)
+    assert same(unpack_marginals(pack_marginals(drawn)), drawn)
+    sizes = [m.counts.size for m in drawn.one_way]
+    packed = pack_measurements(drawn.one_way)
+    assert len(packed) <= measurement_bytes([(0,), (1,), (2,), (3,)], sizes)
+    assert [m.attributes for m in unpack_measurements(packed)] == [(0,), (1,), (2,), (3,)]
+    many = tuple(Measurement(attributes=(a,), counts=np.zeros(2, np.int64), deviation=1.5) for a in range(500))
+    assert len(pack_measurements(many)) <= measurement_bytes([(a,) for a in range(500)], [2] * 500)
+    labels = {1: ("ä", "\x7f|", "x" * 300)}
+    assert unpack_labels(pack_labels(labels)) == labels
+    assert len(pack_labels(labels)) <= labels_bytes([*labels.values()])
+
+
+def test_values_are_discovered_where_they_reach_the_threshold() -> None:
+    """Noise of 1.5 (false alarm below 1e-9 at 10 deviations): 200 records are found, 10 are not, absent ones never."""
+    codes = np.repeat(np.array([0, 1, 3], np.uint8), [200, 10, 50])
+    table = EncodedTable(codes=(codes, codes), labels=(("common", "rare", "absent"), ("u", "v", "w")))
+    sd = deviation(1.5, 1, configuration().stability)
+    assert discover_labels(table, [0], sd, 30) == {0: ("common",)}
+    assert discover_labels(table, [0], sd, -30) == {0: ("common", "rare")}

@@ -1,0 +1,75 @@
+"""What the percentile mechanism is shown of a column with private bounds, and what becomes of its answers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.columns import NumberColumn
+from marginweave.tasks.budget.mechanisms import select_percentile
+from marginweave.tasks.budget.percentile import rank_scores
+from marginweave.tasks.preprocess.bounds import candidate_histogram, released_bounds
+from marginweave.tasks.preprocess.clean import clean_table
+from tests.support.configurations import configuration
+
+GRID = (0.0, 1.0, 2.5, 4.0, 10.0)
+values = st.lists(st.one_of(st.none(), st.floats(0, 10), st.sampled_from(GRID)), max_size=30)
+
+
+@given(values)
+def test_the_histogram_counts_values_at_or_below_each_candidate(cells: list[float | None]) -> None:
+    """F(i) is the number of values at most candidate i, nulls left out, and nothing lies below the first candidate."""
+    histogram = candidate_histogram(pa.array(cells, pa.float64()), GRID)
+    present = [cell for cell in cells if cell is not None]
+    assert histogram[0] == 0
+    assert np.cumsum(histogram)[1:].tolist() == [sum(cell <= point for cell in present) for point in GRID]
+
+
+@given(values, st.one_of(st.none(), st.floats(0, 10)))
+def test_a_row_moves_one_entry_by_one(cells: list[float | None], cell: float | None) -> None:
+    """What `score_sensitivity` rests on: a row is one point of the histogram, or none where it has no value."""
+    change = candidate_histogram(pa.array([*cells, cell], pa.float64()), GRID) - candidate_histogram(
+        pa.array(cells, pa.float64()), GRID
+    )
+    assert change.sum() == np.abs(change).sum() == (cell is not None)
+
+
+@pytest.mark.parametrize("percentile", [1.0, 99.0])
+def test_the_best_candidate_is_the_quantile(percentile: float) -> None:
+    """With epsilon 1000 the chosen candidate has at least q N values at or below it, its predecessor at most q N."""
+    rng = np.random.default_rng(5)
+    column = configuration(columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6).columns[
+        "age"
+    ]
+    assert isinstance(column, NumberColumn)
+    cells = rng.normal(50, 12, 2000).clip(0, 120)
+    histogram = candidate_histogram(pa.array(cells), column.bound_candidates)
+    number = select_percentile(histogram, percentile, 1000.0, Stability(records=1, neighbors="add-remove"))
+    wanted = Fraction(str(percentile)) / 100 * len(cells)
+    chosen, before = column.bound_candidates[number - 1], column.bound_candidates[number - 2]
+    assert rank_scores(histogram, percentile)[number - 1] == 0
+    assert (cells <= before).sum() <= wanted <= (cells <= chosen).sum()
+
+
+def test_bounds_that_came_out_the_wrong_way_round_are_swapped() -> None:
+    """Candidates are numbered from 1; equal ones stay equal, and the column widens them inside its public range."""
+    assert released_bounds(2, 4, GRID) == released_bounds(4, 2, GRID) == (1.0, 4.0)
+    assert released_bounds(5, 5, GRID) == (10.0, 10.0)
+    config = configuration(columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6)
+    for number in (0.0, 60.0, 120.0):
+        low, high = config.with_bounds({"age": (number, number)}).columns["age"].bounds  # type: ignore[union-attr]
+        assert 0 <= low < high <= 120
+        assert low <= number <= high
+
+
+def test_a_column_is_clamped_to_its_public_range_before_its_bounds_are_known() -> None:
+    """Values outside `within` count at its ends; nothing of the data decides the range."""
+    config = configuration(columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6)
+    raw = pa.table({name: pa.array([""] * 3 if name != "age" else ["-5", "500", ""]) for name in config.names})
+    assert clean_table(raw, config).column("age").to_pylist() == [0.0, 120.0, None]

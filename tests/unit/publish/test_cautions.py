@@ -1,0 +1,101 @@
+"""Warnings: each appears where it should, and not a step before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
+from marginweave.tasks.budget.percentile import rank_error
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.publish.cautions import invented, reader_warnings
+from tests.support.configurations import configuration
+from tests.unit.normalize.released import domain_of
+
+
+def released(count: int = 10**6, candidates: int | None = 20, threshold: int = 30) -> Aggregates:
+    """17 released values of deviation 10; by default thresholds keep nearly all empty ones out."""
+    values = np.arange(17).reshape(-1, 1)
+    level = Level(length=1, columns=np.zeros_like(values), values=values, counts=np.full(17, 100))
+    noise = LevelNoise(
+        length=1, contribution_bound=1, deviation=10.0, threshold=threshold, private_threshold=0, candidates=candidates
+    )
+    return Aggregates(
+        domain=domain_of((17,)), record_count=count, record_deviation=10.0, levels=(level,), noise=(noise,)
+    )
+
+
+def found(aggregates: Aggregates, **changes: Any) -> str:
+    """The warnings of a configuration whose percentiles cost what they are planned to cost."""
+    config = configuration(**changes)
+    mechanisms = [
+        {"draw": draw.name, "length": draw.length, "epsilon": draw.parameter} for draw in plan_budget(config).draws
+    ]
+    return " ".join(reader_warnings(config, aggregates, {"mechanisms": mechanisms}))
+
+
+def test_a_good_release_has_none() -> None:
+    assert found(released(), privacy__delta=1e-10) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "aggregates", "said"),
+    [
+        ({"privacy__epsilon": 5.1}, released(), "epsilon (5.1) is above 5"),
+        ({"privacy__delta": 1e-6}, released(10**6), "delta (1e-06) is at least 1/n"),
+        ({"privacy__delta": 1e-8}, released(10**6), "1/n^1.5 would be 1.0e-09"),
+        ({"privacy__neighbors": "replace-one"}, released(), "number of records itself is not protected"),
+        (
+            {},
+            released(500),
+            "The 99th percentile that bounds how many combinations of 1, 2, 3 one record adds means little",
+        ),
+        ({}, released(candidates=40, threshold=1), "may be combinations that nobody has: half"),
+        ({}, replace(released(), levels=(Level.empty(1),)), "No combination was released"),
+    ],
+)
+def test_each_has_its_occasion(changes: dict[str, Any], aggregates: Aggregates, said: str) -> None:
+    if "may be combinations" in said:
+        said = f"about {round(invented(40, 17, 10.0, 1))} may be combinations that nobody has: half"
+    assert said in found(aggregates, **changes)
+
+
+def test_a_step_before_there_is_none() -> None:
+    assert "above 5" not in found(released(), privacy__epsilon=5.0)
+    assert "at least 1/n" not in found(released(10**6 - 1), privacy__delta=1e-6)
+    assert "percentile" not in found(released(500), aggregate__percentile="none")
+    assert "combinations that nobody has" not in found(released(candidates=None, threshold=1))
+
+
+def test_of_a_private_domain_the_public_ones_beside_it_are_told() -> None:
+    """Two released values of 14 public candidates, at a threshold that half of the empty ones reach."""
+    private = {"columns__region": {"type": "category", "domain": "private"}}
+    columns = np.array([[0], [0], [1], [1], [1]])
+    level = Level(length=1, columns=columns, values=np.array([[0], [1], [0], [1], [2]]), counts=np.full(5, 9))
+    aggregates = replace(released(candidates=None, threshold=1), levels=(level,))
+    assert "Of the 2 released combinations of 1 of public domains, about 2 may be" in found(aggregates, **private)
+    high = replace(aggregates, noise=(replace(aggregates.noise[0], threshold=30),))
+    assert "of public domains" not in found(high, **private)
+
+
+def test_a_percentile_means_something_from_the_n_at_which_enough_lie_above_it() -> None:
+    config = configuration()
+    epsilon = next(draw.parameter for draw in plan_budget(config).draws if draw.name == "percentile-1")
+    error = rank_error(99, config.stability, epsilon, 4)  # 4 columns: a record has at most 4 values
+    assert error == pytest.approx(2 * 0.99 / epsilon * np.log(4 / 0.05))
+    assert "combinations of 1, 2, 3" in found(released(round(100 * error) - 1))
+    assert "combinations of 2 one record" in found(released(round(100 * error) + 1))
+
+
+@pytest.mark.parametrize(("empty", "threshold"), [(2000, 1), (2000, 8), (300, 12)])
+def test_invented_combinations_are_estimated(empty: int, threshold: int) -> None:
+    """Empty candidates and 50 that are far above the threshold: the estimate is what empty ones give, within 6 deviations."""
+    rng = np.random.default_rng(5)
+    false = int((np.rint(rng.normal(0, 10.0, empty)) >= threshold).sum())
+    estimate = invented(empty + 50, false + 50, 10.0, threshold)
+    q = false / empty
+    assert abs(estimate - false) < 6 * np.sqrt(empty * q / (1 - q))
+    assert invented(10, 10, 0.0, 1) == 0

@@ -1,0 +1,67 @@
+"""What the explorer's page carries is the release: unpacked, it gives back counts, intervals and records."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from marginweave.tasks.publish.explore import MOST_RECORDS, explorer_data, render_explorer
+from tests.support.published import published
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    content = gzip.decompress(data)
+    (length,) = struct.unpack_from("<I", content)
+    header = json.loads(content[4 : 4 + length])
+    arrays, place = {}, 4 + length
+    for name, kind, size in header["arrays"]:
+        arrays[name] = np.frombuffer(content, np.dtype(kind).newbyteorder("<"), size, place)
+        place += arrays[name].nbytes
+    assert place == len(content)
+    return header, arrays
+
+
+def test_it_is_the_release() -> None:
+    release, codes = published()
+    header, arrays = unpack(explorer_data(release, codes))
+    names = [attribute["name"] for attribute in header["attributes"]]
+    assert names == list(release.aggregates.domain.names)
+    assert [tuple(a["labels"]) for a in header["attributes"]] == list(release.aggregates.domain.labels)
+    assert [(a["set"], a["width"]) for a in header["attributes"]] == [(False, 1), (False, 1), (True, 2), (False, 1)]
+    for j, code in enumerate(codes):
+        np.testing.assert_array_equal(arrays[f"codes-{j}"], code.ravel())
+    for level, inside in zip(release.aggregates.levels, release.intervals, strict=True):
+        k = level.length
+        np.testing.assert_array_equal(arrays[f"values-{k}"].reshape(-1, k), level.values)
+        np.testing.assert_array_equal(arrays[f"counts-{k}"], level.counts)
+        np.testing.assert_array_equal(arrays[f"low-{k}"], inside.low)
+        np.testing.assert_array_equal(arrays[f"high-{k}"], inside.high)
+        for columns, start in header["sets"][k - 1]:
+            np.testing.assert_array_equal(level.columns[start], columns)
+
+
+def test_counts_of_any_size_are_kept() -> None:
+    """Beyond 16 and 32 bits: the type follows the largest number."""
+    release, codes = published()
+    level = release.aggregates.levels[0]
+    for largest in (255, 256, 65_536, 2**32, 2**40):
+        counts = level.counts.copy()
+        counts[0] = largest
+        aggregates = replace(release.aggregates, levels=(replace(level, counts=counts), *release.aggregates.levels[1:]))
+        assert unpack(explorer_data(replace(release, aggregates=aggregates), codes))[1]["counts-1"][0] == largest
+
+
+def test_of_many_records_a_sample_is_taken() -> None:
+    """Without replacement, in order, the same every time."""
+    columns = {"a": {"type": "number", "bounds": [0, 50_000], "bins": 50_000, "decimals": 0}}
+    release, _ = published([np.zeros(3, np.uint16)], columns=columns)
+    many = [np.arange(MOST_RECORDS * 2, dtype=np.uint16)]
+    page = render_explorer(release, many)
+    assert page == render_explorer(release, many)
+    assert f"a sample of {MOST_RECORDS} of {2 * MOST_RECORDS}" in page
+    assert "a sample of" not in render_explorer(release, [many[0][:MOST_RECORDS]])

@@ -1,0 +1,258 @@
+"""The report says what has to be said, leaves out what has no numbers, and is the same page for the same release."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marginweave.schemas.aggregates import LevelNoise
+from marginweave.tasks.evaluate.intervals import release_intervals
+from marginweave.tasks.publish.distributions import MOST_VALUES, distributions
+from marginweave.tasks.publish.explore import render_explorer
+from marginweave.tasks.publish.figures import worst_marginals_figure
+from marginweave.tasks.publish.pages import release_pages
+from marginweave.tasks.publish.records import record_codes
+from marginweave.tasks.publish.report import render_report
+from tests.support.published import EVALUATION, HOSTILE, MORE, published, table_of
+
+NEVER = re.compile(r"anonym|no risk|risk-free|accurate", re.IGNORECASE)
+
+
+class Outline(HTMLParser):
+    """Ids, references to ids, and the elements of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.references: set[str] = set()
+        self.addresses: list[str] = []
+        self.tags: list[str] = []
+        self.figures: list[dict[str, str | None]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        named = dict(attrs)
+        if tag == "svg":
+            self.figures.append(named)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in {"href", "xlink:href", "src"}:
+                self.addresses.append(value or "")
+            self.references.update(re.findall(r"url\(#(.*?)\)", value or ""))
+            if name == "aria-labelledby":
+                self.references.update((value or "").split())
+
+
+def report(**changes: Any) -> str:
+    release, codes = published(**changes)
+    return render_report(release, codes, EVALUATION)
+
+
+def test_pages_follow_from_the_release_alone() -> None:
+    """The same bytes a second time, and from records that were written and read."""
+    release, codes = published()
+    first = release_pages(release, table_of(release, codes), EVALUATION | MORE)
+    assert first == release_pages(release, table_of(release, codes), EVALUATION | MORE)
+    assert set(first) == {"report.html", "explore.html"}
+    assert first["report.html"].decode() == render_report(release, codes, EVALUATION | MORE)
+    other = published(codes=[code[::-1][:200] for code in codes])
+    assert render_explorer(*other) != render_explorer(release, codes)
+
+
+def test_records_have_the_codes_that_they_were_made_from() -> None:
+    release, codes = published()
+    found = record_codes(table_of(release, codes), release.aggregates.domain, release.configuration)
+    for one, other in zip(found, codes, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_values_of_a_private_domain_are_numbered_as_released() -> None:
+    """The records hold two of three released values: their codes are those of the release, not their order among themselves."""
+    columns = {"town": {"type": "category", "domain": "private"}, "sex": {"type": "category", "values": ["f", "m"]}}
+    public = {**columns, "town": {"type": "category", "values": ["A", "B", "C"]}}
+    release, _ = published(columns=public)
+    private, _ = published(columns=columns, codes=[np.zeros(3, np.uint8), np.zeros(3, np.uint8)])
+    codes = [np.array([2, 1, 3, 2], np.uint8), np.array([0, 1, 2, 0], np.uint8)]
+    found = record_codes(table_of(release, codes), release.aggregates.domain, private.configuration)
+    for one, other in zip(found, codes, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_is_always_said() -> None:
+    """Whose privacy, against what, how much, the account first; never a word that promises more."""
+    release, codes = published()
+    for page in (render_report(release, codes, EVALUATION | MORE), render_explorer(release, codes)):
+        text = re.sub(r"\s+", " ", unescape(page))
+        assert "A count below two standard deviations of its noise cannot be told from zero" in text
+        assert "combinations may stand here that nobody in the data has" in text
+        assert not NEVER.search(re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.DOTALL))
+    text = re.sub(r"\s+", " ", unescape(re.sub("</?span[^>]*>", "", report())))
+    assert "One row of the table: hidden is whether it is there at all." in text
+    assert (
+        "At epsilon 1, delta 1e-06, an observer's best guess whether a person is in the data is right at most 55 % of the time"
+        in text
+    )
+    assert text.index("all releases about these people together (2) cost epsilon 1.5") < text.index(
+        "This release: epsilon 1"
+    )
+    replaced = unescape(report(privacy__neighbors="replace-one"))
+    assert "which of two given records a person has in the data" in replaced
+    assert "whether a person is in the data" not in replaced
+
+
+def test_nothing_of_a_page_leads_elsewhere() -> None:
+    """No script in the report, no address but the other page and places on this one; every id once, every reference met."""
+    release, codes = published()
+    page = Outline(render_report(release, codes, EVALUATION | MORE, EVALUATION | MORE))
+    assert not {"script", "img", "link", "iframe", "object", "style-src"} & set(page.tags)
+    assert len(page.ids) == len(set(page.ids))
+    assert page.references <= set(page.ids)
+    assert {address.lstrip("#") for address in page.addresses} <= set(page.ids)
+    assert {figure["role"] for figure in page.figures} == {"img"}
+    assert len(page.figures) == 4 + 2 * 4
+    explorer = Outline(render_explorer(release, codes))
+    assert set(explorer.addresses) == {"report.html"}
+    assert explorer.tags.count("script") == 2
+
+
+def test_a_label_is_never_markup() -> None:
+    release, codes = published()
+    for page in (render_report(release, codes, EVALUATION), render_explorer(release, codes)):
+        assert "<script>alert" not in page
+    assert HOSTILE in unescape(render_report(release, codes, EVALUATION))
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("by_count", "Error by the size"),
+        ("marginals", "kept worst"),
+        ("association", "Association of pairs"),
+        ("rules", "structural zeros"),
+        ("paid", "Bought with 5 % of the budget"),
+    ],
+)
+def test_a_section_without_numbers_is_left_out(key: str, said: str) -> None:
+    release, codes = published()
+    assert said in render_report(release, codes, EVALUATION | {key: MORE[key]})
+    assert said not in render_report(release, codes, EVALUATION)
+
+
+def test_the_error_by_count_is_drawn_where_it_is_known() -> None:
+    """A bin without combinations is left out, and the figure where there is no other."""
+    release, codes = published()
+    assert "up to 10: 62 %</desc>" in render_report(release, codes, EVALUATION | MORE)
+    page = render_report(release, codes, EVALUATION | {"by_count": MORE["by_count"][1:]})
+    assert "Error by the size of the count" not in page
+
+
+def test_the_bound_of_a_bad_marginal_stands_beside_it() -> None:
+    """That of the same attributes, in records; without bounds the table has no column for them."""
+    release, codes = published()
+    page = render_report(release, codes, EVALUATION | MORE)
+    assert "<td>0.250</td><td>0.125</td><td>34</td><td>78</td></tr>" in page
+    assert "with confidence 95 % each: sum of |count - synthetic count|." in unescape(page)
+    assert "at most, without noise" not in render_report(release, codes, EVALUATION | {"marginals": MORE["marginals"]})
+
+
+def test_rules_that_every_record_keeps_are_one_sentence() -> None:
+    release, codes = published()
+    kept = {"rule": "never missing", "subject": "sex", "records": 0, "share": 0.0}
+    page = render_report(release, codes, EVALUATION | {"rules": [*MORE["rules"], kept, kept]})
+    assert "2 of 3 declared rules are kept by every synthetic record." in page
+    assert "<td>17</td>" in page
+    assert "never missing" not in page
+
+
+def test_the_names_of_a_marginal_have_room() -> None:
+    """A line of 8 points takes 9.2; beside the axis of ten triples there are thirty."""
+    rows = [{"attributes": ["one", "another", "a third"], "tvd": 0.5, "noise": None}] * 10
+    (height,) = re.findall(r'viewBox="0 0 \S+ (\S+)"', worst_marginals_figure(rows, "worst"))
+    assert float(height) - 54 > 30 * 9.2
+
+
+def test_intervals_and_bounding_are_explained() -> None:
+    """As privacy.json says it; lengths of which the same is said stand together."""
+    text = unescape(report())
+    assert "low and high include the count that the noise was added to" in text
+    assert "Counts of length 1, 2, 3: not known: values of a cell beyond max_values were left out" in text
+
+
+def test_suppressed_is_told_where_the_candidates_are_public() -> None:
+    """Candidates less what was released; where a private domain is counted, nothing."""
+    release, codes = published()
+    assert "<td>7</td>" in render_report(release, codes, EVALUATION)
+    first = release.statement["noise"][0] | {"candidates": None}
+    hidden = replace(release, statement=release.statement | {"noise": [first, *release.statement["noise"][1:]]})
+    page = render_report(hidden, codes, EVALUATION)
+    assert page.count("not told") == 1
+
+
+def test_the_twin_is_marked_and_the_report_is_not() -> None:
+    """In title, head and foot; the sensitive numbers stand in the twin alone."""
+    release, codes = published()
+    twin = render_report(release, codes, EVALUATION, EVALUATION | {"reference_records": 298})
+    assert re.search(r"<title>NOT FOR RELEASE", twin)
+    assert twin.count("NOT FOR RELEASE") == 3
+    assert "298 sensitive ones" in twin
+    assert "NOT FOR RELEASE" not in render_report(release, codes, EVALUATION)
+
+
+def test_distributions_are_the_released_counts_beside_scaled_records() -> None:
+    """Each value, in declared order; a value without a released count has none; missing ones are counted apart."""
+    release, codes = published()
+    level = release.aggregates.levels[0]
+    without = replace(
+        level, columns=level.columns[1:], values=level.values[1:], counts=level.counts[1:]
+    )  # the first value of the first attribute was not released
+    aggregates = replace(release.aggregates, levels=(without, *release.aggregates.levels[1:]))
+    intervals = release_intervals(aggregates, aggregates, release.configuration)
+    found = distributions(replace(release, aggregates=aggregates, intervals=intervals), codes, 2.0)
+    assert [d.kind for d in found] == ["category", "category", "set", "number"]
+    for j, d in enumerate(found):
+        slots = codes[j].reshape(300, -1)
+        assert [v.label for v in d.values] == list(release.aggregates.domain.labels[j])
+        assert [v.synthetic for v in d.values] == [2 * int((slots == v).sum()) for v in range(len(d.values))]
+        assert d.missing == 2 * int((slots == len(d.values)).all(axis=1).sum())
+    assert found[0].values[0].reported is None
+    assert found[0].values[1].reported == int(level.counts[1])
+
+
+def test_of_many_values_the_most_frequent_are_drawn() -> None:
+    columns = {"code": {"type": "category", "values": list(range(MOST_VALUES + 5))}}
+    counts = np.repeat(np.arange(MOST_VALUES + 5), np.arange(1, MOST_VALUES + 6))
+    release, codes = published([counts.astype(np.uint8)], columns=columns)
+    (found,) = distributions(release, codes, 1.0)
+    assert found.more == 5
+    assert [v.label for v in found.values] == [str(v) for v in range(MOST_VALUES + 4, 4, -1)]
+
+
+def test_a_release_without_any_record_or_combination_has_its_pages() -> None:
+    """The smallest table: no figure fails for want of numbers."""
+    empty = [np.zeros(0, np.uint8), np.zeros(0, np.uint8), np.zeros((0, 2), np.uint8), np.zeros(0, np.uint8)]
+    release, codes = published(empty)
+    noise = tuple(
+        LevelNoise(
+            length=n.length, contribution_bound=1, deviation=4.0, threshold=1, private_threshold=0, candidates=None
+        )
+        for n in release.aggregates.noise
+    )
+    bare = replace(release, aggregates=replace(release.aggregates, noise=noise))
+    lengths = [
+        {key: value if key == "length" else None for key, value in row.items()} | {"combinations": 0}
+        for row in EVALUATION["lengths"]
+    ]
+    page = render_report(bare, codes, EVALUATION | {"lengths": lengths})
+    assert "No combination was released" in page
+    assert render_explorer(bare, codes)
+    nothing = replace(bare.aggregates.domain, labels=tuple(() for _ in empty))  # no value of a private domain was found
+    unknown = replace(bare, aggregates=replace(bare.aggregates, domain=nothing))
+    assert render_report(unknown, codes, EVALUATION | {"lengths": lengths})

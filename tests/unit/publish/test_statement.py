@@ -1,0 +1,64 @@
+"""privacy.json tells of every draw what `plan` told before it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from marginweave.flows.forecast import forecast
+from marginweave.schemas.aggregates import Aggregates, Domain
+from marginweave.tasks.aggregate.cliques import discovery, scoring
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.publish.statement import privacy_statement
+from tests.support.configurations import configuration
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_values_and_selection_have_the_noise_and_threshold_of_the_plan(neighbors: str) -> None:
+    """Deviations to the digit that `plan` shows, from the same public numbers; a draw of many marginals has none here."""
+    config = configuration(
+        aggregate__method="marginals",
+        privacy__neighbors=neighbors,
+        columns__region={"type": "category", "domain": "private"},
+        columns__sex={"type": "set", "values": ["f", "m", "x"], "max_values": 2},
+    )
+    plan = plan_budget(config)
+    names = tuple(attribute.name for attribute in config.attributes)
+    domain = Domain(names=names, labels=tuple(attribute.labels for attribute in config.attributes))
+    released = Aggregates(domain=domain, record_count=9, record_deviation=1.0, levels=(), noise=())
+    statement = privacy_statement(config, plan, released, {}, {"returned": ["marginals"]}, {})
+    told = {row["draw"]: row for row in statement["mechanisms"]}
+    planned = {row.name: row for row in forecast(config)[0]}
+    assert list(told) == list(planned) == ["values", "one-way", "selection", "marginals"]
+    for name in ("values", "selection"):
+        assert planned[name].noise == f"sd {told[name]['sigma']:.1f}"
+    assert planned["values"].threshold == str(told["values"]["threshold"])
+    deviation, threshold = discovery(config, plan)
+    assert (told["values"]["sigma"], told["values"]["threshold"]) == (float(deviation), threshold)
+    grid = scoring(config, plan)
+    assert told["selection"]["sigma"] * grid.steps == pytest.approx(float(grid.deviation))
+    for name in ("one-way", "marginals"):
+        assert told[name].keys().isdisjoint({"sigma", "threshold"})
+    assert "threshold" not in told["selection"]
+    assert told["selection"]["step"] == 1 / grid.steps
+    assert {name: row["state"] for name, row in told.items()} == {
+        **dict.fromkeys(told, "drawn"),
+        "marginals": "returned",
+    }
+    assert statement["guarantee"]["on_the_sampled_table"] is None
+
+
+def test_an_amplified_resize_states_what_its_draws_are_on_the_sampled_table() -> None:
+    """Half of the rows: ln(1 + 2 (e - 1)) = 1.49 at 2e-6 for one copy, beside the (1, 1e-6) towards the data."""
+    imputed = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+    config = configuration(
+        aggregate__method="marginals", resize={"records": 100, "proportion": 0.5, "amplify": True}, **imputed
+    )
+    domain = Domain(names=tuple(config.columns), labels=tuple(attribute.labels for attribute in config.attributes))
+    released = Aggregates(domain=domain, record_count=9, record_deviation=1.0, levels=(), noise=())
+    guarantee = privacy_statement(config, plan_budget(config), released, {}, {}, {})["guarantee"]
+    assert guarantee["epsilon"] == guarantee["epsilon_of_the_draws"] == 1.0
+    assert guarantee["on_the_sampled_table"] == pytest.approx(
+        {"epsilon": math.log(1 + 2 * math.expm1(1)), "delta": 2e-6}
+    )

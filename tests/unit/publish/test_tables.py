@@ -1,0 +1,28 @@
+"""The CSV files of a release, as common readers take them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from marginweave.tasks.publish.tables import csv_bytes
+
+
+@pytest.mark.parametrize("values", [["f", None, None, "m"], [1.5, None, 40.25], [None, 3, 4]])
+def test_a_missing_record_of_one_column_is_no_empty_line(values: list[Any]) -> None:
+    """Python's reader and pandas find as many records as there are, missing where they are."""
+    written = csv_bytes(pa.table({"only": pa.array(values)})).decode()
+    rows = list(csv.reader(io.StringIO(written)))
+    assert rows[0] == ["only"]
+    assert [row[0] or None for row in rows[1:]] == [None if v is None else str(v) for v in values]
+    frame = pd.read_csv(io.StringIO(written))
+    assert [None if pd.isna(v) else v for v in frame["only"]] == values
+
+
+def test_in_more_columns_null_is_the_empty_field() -> None:
+    assert csv_bytes(pa.table({"a": ["x", None], "b": [1, 2]})).decode() == '"a","b"\n"x",1\n,2\n'

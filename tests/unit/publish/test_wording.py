@@ -1,0 +1,80 @@
+"""What privacy.json says in words of the rows before they were counted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from marginweave.schemas.evaluation import PaidSettings
+from marginweave.tasks.evaluate.paid import paid_evaluation
+from marginweave.tasks.publish.wording import paid_words, preparation_words, unit_assumption
+from tests.support.configurations import configuration
+
+UNIFORM = {"distribution": "uniform"}
+GAUSSIAN = {"distribution": "gaussian", "mean": 40, "deviation": 10}
+AGE = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5, "impute": GAUSSIAN}
+SEX = {"type": "category", "values": ["f", "m"], "impute": {"weights": {"f": 1, "m": 3}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ["The unit of privacy is one row."]),
+        (
+            {"privacy__unit": {"column": "id", "max_records": 4}},
+            ["same value of column 'id'", "At most 4 row(s) of a subject", "Rows without a subject were left out."],
+        ),
+        (
+            {"privacy__unit": {"column": "id", "join": True, "missing_subject": "own"}},
+            ["same value of column 'id'", "joined into one record", "counts as a subject of its own"],
+        ),
+        (
+            {"columns": {"age": AGE, "sex": SEX}, "resize": {"records": 70, "proportion": 1.5}},
+            [
+                "one row",
+                "'age' were replaced by draws of a normal distribution with mean 40 and deviation 10",
+                "'sex' were replaced by draws of declared values with declared weights",
+                "The bounds of column 'age', 18 and 93, were bought",
+                "70 records: sampled from 2 copies of the table at rate 0.75",
+                "calibrated for 2 replaced record(s)",
+            ],
+        ),
+        (
+            {"columns": {"sex": SEX}, "resize": {"records": 70, "proportion": 0.5, "amplify": True}},
+            ["one row", "'sex'", "sampled from the table at rate 0.5", "functional (epsilon, delta)"],
+        ),
+    ],
+)
+def test_every_step_has_its_sentence(changes: dict[str, Any], said: list[str]) -> None:
+    """One sentence a step, in the order of the steps, and none for what was not done."""
+    config = configuration(**changes)
+    bounds = {"age": (18.0, 93.0)} if config.private_bounds else {}
+    sentences = preparation_words(config, bounds)
+    assert len(sentences) == len(said)
+    for sentence, part in zip(sentences, said, strict=True):
+        assert part in sentence
+
+
+def test_what_a_person_is_stands_among_the_assumptions() -> None:
+    """Rows of one person are one subject, or one row; the guarantee is about nothing else."""
+    assert "One row is one person" in unit_assumption(configuration())
+    own = configuration(privacy__unit={"column": "id", "join": True, "missing_subject": "own"})
+    assert "column 'id'; a row without one is a person of its own" in unit_assumption(own)
+
+
+def test_a_bought_comparison_is_told_with_its_price_and_its_limits() -> None:
+    """Value, interval, noise and share; nothing where nothing was bought, and no number for records of another version."""
+    settings = PaidSettings(share=0.05, length=2)
+    told = asdict(paid_evaluation(30, 4.0, 300, settings, 6))
+    found, price = paid_words({"paid": told})
+    assert "the 6 marginals of 2 attribute(s)" in found
+    assert "30 records apart on average (95 % interval 22 to 39; noise of standard deviation 4.0)" in found
+    assert "distance of 0.050 (0.037 to 0.065)" in found
+    assert "Bought with 5 % of the budget" in price
+    empty = asdict(paid_evaluation(3, 4.0, 0, settings, 6))
+    assert "variation" not in paid_words({"paid": empty})[0]
+    assert paid_words({}) == []
+    (other,) = paid_words({"paid": None})
+    assert "for records of another version" in other

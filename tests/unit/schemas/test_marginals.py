@@ -1,0 +1,108 @@
+"""Settings of marginals and of GUM: defaults, presets, and every combination that makes no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
+from marginweave.tasks.synthesize.gum.settings import PAPER, GumSettings
+from tests.support.configurations import configuration
+
+MARGINALS = {"aggregate__method": "marginals"}
+SET = {"type": "set", "values": ["a", "b"], "max_values": 2}
+
+
+def test_records_are_made_by_the_method_that_goes_with_the_counts() -> None:
+    assert isinstance(configuration().synthesize, SynthesisSettings)
+    assert isinstance(configuration(**MARGINALS).synthesize, GumSynthesis)
+    assert configuration(**MARGINALS, synthesize__seed=4).synthesize.seed == 4
+
+
+def test_the_presets_are_those_of_the_arithmetic() -> None:
+    """`preset: paper` of GUM is PAPER, the default is the default; what is named beside it counts."""
+    named = [field for field in vars(PAPER) if field != "seed"]
+    for settings, gum in ((GumSynthesis(), GumSettings()), (GumSynthesis(preset="paper"), PAPER)):
+        assert {name: getattr(settings, name) for name in named} == {name: getattr(gum, name) for name in named}
+    assert MarginalSettings.model_validate({"preset": "paper"}).merge_cells == 5000
+    assert MarginalSettings.model_validate({"preset": "paper", "merge_cells": 40}).merge_cells == 40
+    assert GumSynthesis.model_validate({"preset": "paper", "rounds": 5}).rounds == 5
+
+
+@pytest.mark.parametrize(
+    "cliques", ["selected", {"all": 2}, {"all": 3, "max_cells": 90}, [["sex", "age"], ["age", "grade"]]]
+)
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_the_canonical_form_is_read_back(cliques: Any, preset: str) -> None:
+    """The same digest, and the same settings, whatever was left out."""
+    before = configuration(**MARGINALS, aggregate__cliques=cliques, aggregate__preset=preset, synthesize__preset=preset)
+    after = Configuration.from_canonical(before.canonical())
+    assert after.digest == before.digest
+    assert (after.aggregate, after.synthesize) == (before.aggregate, before.synthesize)
+
+
+def test_what_is_measured() -> None:
+    """Nothing larger than single attributes where there is one attribute, or where only single ones are asked for."""
+    chosen, single = MarginalSettings(), MarginalSettings(cliques=AllCliques(all=1))
+    pairs = MarginalSettings(cliques=AllCliques(all=2))
+    assert [s.has_larger(4) for s in (chosen, single, pairs)] == [True, False, True]
+    assert [s.selects(4) for s in (chosen, single, pairs)] == [True, False, False]
+    assert not chosen.has_larger(1)
+    assert not chosen.selects(1)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"synthesize__method": "gum", "columns__sex": SET},
+        r"^synthesize\.method \(gum\) cannot make records of column 'sex'",
+    ),
+    ({**MARGINALS, "synthesize__method": "aggregate-seeded"}, r"^synthesize\.method \(aggregate-seeded\) must be gum"),
+    ({"aggregate__method": "views"}, r"must have method k-tuples or marginals$"),
+    ({"synthesize__method": "magic"}, r"must have method aggregate-seeded or gum$"),
+    ({**MARGINALS, "privacy__accountant": "sds"}, r"^privacy\.accountant \(sds\) must be gdp or zcdp"),
+    (
+        {**MARGINALS, "columns__sex": {**SET, "values": None, "domain": "private"}},
+        r"'sex', a set with a private domain",
+    ),
+    (
+        {**MARGINALS, "columns__sex": SET, "aggregate__cliques": [["sex", "age"]]},
+        r"names 'sex', a set that .* as 'sex=a'$",
+    ),
+    ({**MARGINALS, "columns": {"sex": SET, "sex=b": {"type": "boolean"}}}, r"has 'sex=b' twice"),
+    ({**MARGINALS, "aggregate__percentile": 99}, r"^unknown key aggregate\.percentile"),
+    ({"aggregate__cliques": "selected"}, r"^unknown key aggregate\.cliques"),
+    ({**MARGINALS, "aggregate__clique": "selected"}, r"^unknown key aggregate\.clique; did you mean cliques\?"),
+    ({**MARGINALS, "aggregate__cliques": "some"}, r"^aggregate\.cliques \(some\) must be selected, \{all: k"),
+    ({**MARGINALS, "aggregate__cliques": {"all": 5}}, r"^aggregate\.cliques\.all \(5\) must be at most the number"),
+    ({**MARGINALS, "aggregate__cliques": {"all": 0}}, r"^aggregate\.cliques\.all \(0\) must be at least 1"),
+    ({**MARGINALS, "aggregate__cliques": [["sex"]]}, r"must have two and more attributes each"),
+    ({**MARGINALS, "aggregate__cliques": [["sex", "shoe"]]}, r"names 'shoe', which is no attribute that is counted"),
+    ({**MARGINALS, "aggregate__cliques": [["sex", "sex"]]}, r"has an attribute twice in \[sex, sex\]"),
+    ({**MARGINALS, "aggregate__cliques": [["sex", "age"], ["age", "sex"]]}, r"has a marginal twice"),
+    ({**MARGINALS, "aggregate__cliques": []}, r"^aggregate\.cliques must not be empty"),
+    ({**MARGINALS, "aggregate__compress": 0}, r"^aggregate\.compress \(0\) must be positive, or none"),
+    (
+        {**MARGINALS, "aggregate__merge_cells": 0},
+        r"^aggregate\.merge_cells \(0\) must be at least 1 and at most 67108864",
+    ),
+    (
+        {**MARGINALS, "aggregate__merge_cells": 10**12},
+        r"^aggregate\.merge_cells \(1000000000000\) must be .* at most 67108864",
+    ),
+    ({**MARGINALS, "synthesize__records": "exhaust"}, r"^synthesize\.records \(exhaust\) must be count or a whole"),
+    ({**MARGINALS, "synthesize__rounds": -1}, r"^synthesize\.rounds \(-1\) must lie in"),
+    ({**MARGINALS, "synthesize__tolerance": -1}, r"^synthesize\.tolerance \(-1\) must not be negative"),
+    ({**MARGINALS, "synthesize__duplicate": [2]}, r"^synthesize\.duplicate \(\[2\]\) must have shares from 0 to 1"),
+    ({**MARGINALS, "synthesize__duplicate": []}, r"^synthesize\.duplicate \(\[\]\) must be a list of shares"),
+    ({**MARGINALS, "synthesize__relax": True}, r"^unknown key synthesize\.relax"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        configuration(**changes)

@@ -1,0 +1,132 @@
+"""deployments/configuration.md stays true: its examples load, it names every key and no other, and its defaults hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from marginweave.schemas.aggregation import AdaptiveThresholds, AggregateSettings, FixedThresholds
+from marginweave.schemas.columns import (
+    BooleanColumn,
+    Category,
+    ConstantColumn,
+    DateColumn,
+    IdentifierColumn,
+    MeasuredColumn,
+    NumberColumn,
+    SetColumn,
+)
+from marginweave.schemas.columns.confirmation import Confirmation
+from marginweave.schemas.columns.draws import Histogram
+from marginweave.schemas.columns.number import Steps
+from marginweave.schemas.configuration import (
+    Configuration,
+    EvaluationSettings,
+    ExpectationSettings,
+    PublishSettings,
+)
+from marginweave.schemas.evaluation import PaidSettings
+from marginweave.schemas.load import parse_configuration
+from marginweave.schemas.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.preparation import GaussianImputation, ResizeSettings, UniformImputation, WeightedImputation
+from marginweave.schemas.privacy import PrivacySettings, SubjectUnit
+from marginweave.schemas.source import SourceFile
+from marginweave.schemas.structure import DeterminedColumn, GroupedColumns, Structure
+from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
+from marginweave.schemas.yaml_source import parse_yaml
+from tests.support.configurations import raw
+
+PAGE = (Path(__file__).resolve().parents[3] / "deployments" / "configuration.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+ROWS = re.findall(r"^\| `([\w.]+)` \| .* \| (.*?) ?\|$", PAGE, re.MULTILINE)
+PLACES: list[tuple[str, type[BaseModel]]] = [
+    ("", Configuration),
+    ("source.", SourceFile),
+    ("privacy.", PrivacySettings),
+    ("privacy.unit.", SubjectUnit),
+    ("columns.NAME.", MeasuredColumn),
+    ("category.", Category),
+    ("boolean.", BooleanColumn),
+    ("number.", NumberColumn),
+    ("number.bins.", Steps),
+    ("number.draw.", Histogram),
+    ("date.", DateColumn),
+    ("set.", SetColumn),
+    ("constant.", ConstantColumn),
+    ("identifier.", IdentifierColumn),
+    ("impute.", UniformImputation),
+    ("impute.", GaussianImputation),
+    ("impute.", WeightedImputation),
+    ("resize.", ResizeSettings),
+    ("structure.", Structure),
+    ("structure.grouped.", GroupedColumns),
+    ("structure.determined.", DeterminedColumn),
+    ("aggregate.", AggregateSettings),
+    ("aggregate.thresholds.", FixedThresholds),
+    ("aggregate.thresholds.", AdaptiveThresholds),
+    ("marginals.", MarginalSettings),
+    ("marginals.cliques.", AllCliques),
+    ("synthesize.", SynthesisSettings),
+    ("gum.", GumSynthesis),
+    ("expectations.", ExpectationSettings),
+    ("evaluate.", EvaluationSettings),
+    ("evaluate.paid.", PaidSettings),
+    ("publish.", PublishSettings),
+]
+
+
+def fields(prefix: str, model: type[BaseModel]) -> dict[str, Any]:
+    """Keys of a model by their path, with their default; what all kinds of column share stands in one place."""
+    shared = MeasuredColumn if model not in {MeasuredColumn, ConstantColumn, IdentifierColumn} else Confirmation
+    common = set() if model is MeasuredColumn or not issubclass(model, Confirmation) else set(shared.model_fields)
+    own = {name for name in model.model_fields if name not in common or f"{prefix}{name}" in dict(ROWS)}
+    return {f"{prefix}{name}": model.model_fields[name].default for name in own}
+
+
+def test_it_names_every_key_and_no_other() -> None:
+    known = {path for place in PLACES for path in fields(*place)}
+    named = [path for path, _ in ROWS]
+    assert sorted(named) == sorted(set(named))
+    assert known - set(named) == set()
+    assert set(named) - known == set()
+
+
+@pytest.mark.parametrize(("path", "told"), ROWS, ids=[path for path, _ in ROWS])
+def test_a_default_is_the_one_that_is_told(path: str, told: str) -> None:
+    """A value in backquotes is the default itself, a dash is none; a required key has an empty cell."""
+    found = [fields(*place) for place in PLACES]
+    default = next(keys[path] for keys in found if path in keys)
+    if not told:
+        assert default is PydanticUndefined or isinstance(default, BaseModel)
+    elif told == "-":
+        assert default is None
+    elif told.startswith("`"):
+        value = parse_yaml(f"x: {told.strip('`')}")["x"] if told != "`;`" else ";"
+        derived = {"aggregate.split", "number.outer", "number.draw", "date.draw", "resize.formula"}
+        as_text = {"null": "null"}.get(told.strip("`"), value)
+        assert default in (value, as_text, tuple(value) if isinstance(value, list) else value) or path in derived
+        assert path not in derived or default is None
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[f"example {i + 1}" for i in range(len(EXAMPLES))])
+def test_an_example_loads(example: str) -> None:
+    """Each block, laid over a small configuration, is one; nothing in it is without effect."""
+    block, base = parse_yaml(example), raw()
+    plain = parse_configuration(base)
+    found = parse_configuration({**base, **block})
+    assert found != plain or "outside: null" in example
+    assert set(found.columns) == set(block.get("columns", base["columns"]))
+
+
+def test_every_section_that_is_named_is_there() -> None:
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)
+    }
+    linked = set(re.findall(r"\]\(#([a-z0-9-]+)\)", PAGE))
+    assert linked <= headings
+    assert len(EXAMPLES) >= 18

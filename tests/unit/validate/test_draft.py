@@ -1,0 +1,271 @@
+"""`marginweave init`: the draft fits the table it was made from, marks what it read, and is refused until it is confirmed."""
+
+from __future__ import annotations
+
+import csv
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.columns import MeasuredColumn
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.load import parse_configuration
+from marginweave.schemas.source import SourceFile
+from marginweave.schemas.values import ValueMatcher
+from marginweave.schemas.yaml_source import parse_yaml
+from marginweave.tasks.validate.draft import draft_configuration, flow
+from marginweave.tasks.validate.look import ColumnDraft, look_at, rounded_outward
+
+ROWS = 60
+
+
+def look(values: list, name: str = "x") -> ColumnDraft:
+    return look_at(name, pa.chunked_array([pa.array(values)]))
+
+
+def table(path: Path, columns: dict[str, list[str]]) -> str:
+    """A CSV file with the columns; every cell in quotes."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return str(path)
+
+
+def draft(path: Path, columns: dict[str, list[str]]) -> dict:
+    source = table(path, columns)
+    return parse_yaml(draft_configuration(source, SourceFile(file=path.name)))
+
+
+def confirmed(raw: dict) -> Configuration:
+    """What the draft becomes when the steward has found every line published."""
+    for column in raw["columns"].values():
+        if column.pop("confirm", None):
+            column["public"] = "the questionnaire"
+    return parse_configuration(raw)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "facts"),
+    [
+        (["a", "b", "a"], "category", {"values": ["a", "b"]}),
+        (["2", "10", "1", ""], "category", {"values": ["1", "2", "10"]}),
+        (["01", "02", "1"], "category", {"values": ["01", "1", "02"]}),
+        (["1", "1.0", "2"], "category", {"values": ["1", "2"]}),
+        (["Y", ""], "category", {"values": ["Y"]}),
+        (["x", "x"], "constant", {"value": "x"}),
+        (["", " "], "category", {"domain": "private"}),
+        (["yes", "NO", "n/a"], "boolean", {"missing": ["", "n/a"]}),
+        ([True, False, None], "boolean", {}),
+        ([str(i) for i in range(17, 91)] * 2, "number", {"bounds": [10, 90], "bins": 10, "decimals": 0}),
+        ([f"{i}.5" for i in range(20)], "number", {"bounds": [0, 20], "bins": 10, "decimals": 1}),
+        ([*map(str, range(40)), "N"], "number", {"bounds": [0, 40], "bins": 10, "decimals": 0, "missing": ["", "N"]}),
+        ([*map(float, range(40)), float("nan"), float("inf")], "number", {"bounds": [0, 40], "bins": 10, "decimals": 0}),
+        ([-9000, 1341000, *range(20)], "number", {"bounds": [-100000, 1400000], "bins": 10, "decimals": 0}),
+        (["2019-05-01", "2023-07-31", ""], "date", {"bounds": ["2019-01-01", "2023-12-31"], "bins": "year"}),
+        (["31.12.2019", "01.02.2020"], "date", {"bounds": ["2019-01-01", "2020-12-31"], "bins": "month", "format": "%d.%m.%Y"}),
+        (["2019-05-01 10:30", "2019-06-01T11:00:30"], "datetime", {"bounds": ["2019-01-01", "2019-12-31"], "bins": "month"}),
+        ([date(2001, 2, 3), None], "date", {"bounds": ["2001-01-01", "2001-12-31"], "bins": "month"}),
+        ([datetime(2001, 2, 3, 4, 5), None], "datetime", {"bounds": ["2001-01-01", "2001-12-31"], "bins": "month"}),  # noqa: DTZ001
+        (["a;b", "b;c", "c", "a", "b;a;c", "b"], "set", {"separator": ";", "values": ["a", "b", "c"], "max_values": 3}),
+    ],
+)  # fmt: skip
+def test_what_a_column_is_taken_for(values: list, kind: str, facts: dict) -> None:
+    found = look(values)
+    assert (found.type, found.facts) == (kind, facts)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [str(2**53 + 3 * i) for i in range(60)] * 2,  # integers beyond 2^53
+        [str(i) for i in range(60)] + ["old", "older"],  # mixed types
+        [f"2019-01-{i:02d}" for i in range(1, 29)] + [f"{i:02d}/02/2019" for i in range(1, 29)] * 2,  # two formats
+        [f"{i:04d}" for i in range(60)],  # codes
+        [f"name {i}" for i in range(3000)] * 2,  # thousands of categories
+        [f"HISPANIC, {i}" for i in range(51)] * 2,  # a comma inside a name
+        [
+            *(f"name {i}" for i in range(60)),
+            "NA",
+        ],  # all different; a text that may mean "no value" is one of the cells'
+        [f"{i // 60}:{i % 60:02d}" for i in range(1440)],  # times of day
+        [f"1e-{320 + i}" for i in range(60)],  # smaller than any double
+        [f"0.{'0' * 40}{i}" for i in range(1, 60)] + ["1e-9999"],
+        [repr(1e15 + i / 8) for i in range(60)],  # finer than the decimals that doubles have there
+        [f"1000000000000000.{'0' * 30}{i}" for i in range(1, 60)],  # apart by less than 28 digits
+    ],
+)
+def test_more_than_fifty_values_make_a_private_domain(values: list) -> None:
+    found = look(values)
+    assert (found.type, found.facts) == ("category", {"domain": "private"})
+
+
+def test_a_comma_inside_few_names_is_no_separator() -> None:
+    races = ["ASIAN", "BLACK", "HISPANIC, BLACK", "HISPANIC, WHITE", "NATIVE AMERICAN", "WHITE"]
+    assert look(races).facts == {"values": races}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("case_id", [*range(60)]),
+        ("name", [f"p{i}" for i in range(60)]),
+        ("who", [f"0b5e1a{i:02d}-12ab-4bcd-89ef-0123456789ab" for i in range(60)]),
+        ("who", [f"p{i}@example.org" for i in range(60)]),
+    ],
+)
+def test_different_cells_that_are_called_so_or_look_so_are_an_identifier(name: str, values: list) -> None:
+    assert look(values, name).type == "identifier"
+    assert look(values * 2, name).type != "identifier"
+
+
+@given(st.decimals(-(10**6), 10**6, places=3), st.decimals(Decimal("0.001"), 10**6, places=3))
+def test_bounds_are_rounded_outward(low: Decimal, width: Decimal) -> None:
+    """They enclose the numbers, and not by more than the range on both sides together."""
+    first, last = rounded_outward(low, low + width)
+    assert first <= low
+    assert low + width <= last
+    assert last - first < 2 * width
+
+
+gaps = st.sampled_from(["", "NA", "?"])
+kinds = st.sampled_from(
+    [
+        st.integers(-(10**20), 10**20).map(str),
+        st.integers(0, 99).map(str),
+        st.decimals(-1000, 1000, places=2).map(str),
+        st.integers(0, 9999).map("{:05d}".format),
+        st.dates(date(1900, 1, 1), date(2100, 1, 1)).map(str),
+        st.dates(date(1900, 1, 1), date(2100, 1, 1)).map(lambda d: d.strftime("%d/%m/%Y")),
+        st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(lambda d: d.isoformat(" ", "seconds")),  # noqa: DTZ001
+        st.sampled_from(
+            ["no", "N", "01", "12:30", "1_000", "1e-6", "null", "true", "~", "- a", "a: b", "a #b", "'", '"', "{", "é"]
+        ),
+        st.sets(st.sampled_from("abcdefg"), min_size=1).map(";".join),
+        st.sampled_from(["true", "false"]),
+        st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00", exclude_categories=["Cs"]), max_size=9),
+    ]
+)
+columns = kinds.flatmap(lambda kind: st.lists(st.one_of(kind, kind, kind, gaps), min_size=ROWS, max_size=ROWS))
+names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=9).filter(
+    str.isprintable
+)
+
+
+@given(st.dictionaries(names, columns, min_size=1, max_size=4))
+@settings(max_examples=60)
+def test_a_draft_fits_its_own_table(tmp_path_factory: pytest.TempPathFactory, cells: dict[str, list[str]]) -> None:
+    """Whatever the table: the draft is read back, refused as it is, and, confirmed, has every cell as a value or as missing.
+
+    A draft that forgets a value, bends a code or writes YAML that reads otherwise fails here.
+    """
+    raw = draft(tmp_path_factory.mktemp("draft") / "t.csv", cells)
+    assert list(raw["columns"]) == list(cells)
+    assert all(c.get("confirm") is True for c in raw["columns"].values() if c.get("domain") != "private")
+    if any("confirm" in column for column in raw["columns"].values()):
+        with pytest.raises(InputError, match="waits for confirmation"):
+            parse_configuration(raw)
+    if all(column["type"] in {"identifier", "constant"} for column in raw["columns"].values()):
+        return
+    configuration = confirmed(raw)
+    for name, column in configuration.columns.items():
+        if isinstance(column, MeasuredColumn):
+            missing = ValueMatcher(configuration.missing_texts(name))
+            left = [text for text in set(cells[name]) if missing.index(text) < 0 and not column.accepts(text.strip())]
+            assert not left, (name, column.type)
+
+
+def test_codes_are_read_back_as_they_stand(tmp_path: Path) -> None:
+    """YAML's traps, in values and in names of columns."""
+    codes = ["no", "N", "01", "12:30", "1_000", "1e-6", "yes", "off", "~", "2019-01-01"]
+    raw = draft(tmp_path / "t.csv", {"no": codes, "1e3": codes, "a: b": codes})
+    assert list(raw["columns"]) == ["no", "1e3", "a: b"]
+    assert all(set(column["values"]) == set(codes) for column in raw["columns"].values())
+
+
+def test_a_private_line_needs_no_confirmation(tmp_path: Path) -> None:
+    """Each way out: public, private domain, private bounds; and the two words that exclude each other."""
+    raw = draft(tmp_path / "t.csv", {"sex": ["f", "m"] * 20, "age": [*map(str, range(40))]})
+    raw["columns"]["sex"] = {"type": "category", "domain": "private", "confirm": True}
+    raw["columns"]["age"] |= {"bounds": "private", "within": [0, 150]}
+    with pytest.raises(InputError, match=r"columns\.age is private, and still has decimals"):
+        parse_configuration(raw)
+    del raw["columns"]["age"]["decimals"]
+    assert parse_configuration(raw).private_columns == ("sex",)
+    raw["columns"]["age"] |= {"public": "the law"}
+    with pytest.raises(InputError, match=r"columns\.age has confirm and public"):
+        parse_configuration(raw)
+    raw["columns"]["age"] |= {"confirm": False, "public": " "}
+    with pytest.raises(
+        InputError, match=r"columns\.age\.public \( \) must say where the facts of the column are published"
+    ):
+        parse_configuration(raw)
+
+
+def test_a_parquet_file_is_drafted_by_its_types(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    columns = {
+        "born": pa.array([date(1970, 1, i) for i in range(1, 29)]),
+        "big": pa.array([2**60 + i for i in range(14)] * 2),
+        "kind": pa.array(["a", "b"] * 14).dictionary_encode(),
+        "gain": pa.array([i / 4 for i in range(28)]),
+    }
+    pq.write_table(pa.table(columns), path)
+    configuration = confirmed(parse_yaml(draft_configuration(str(path), SourceFile(file="t.parquet"))))
+    assert [column.type for column in configuration.columns.values()] == ["date", "category", "category", "number"]
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("a,xq7,b,xq7", "the same name for columns 2 and 4"),
+        (",", "has no column with a name"),
+        (f"a,{'xq7' * 100}", "a name for column 2 that is too long"),
+    ],
+)
+def test_names_that_no_configuration_can_have(tmp_path: Path, header: str, words: str) -> None:
+    """The place is told, not the name: a file without a header has data there."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"{header}\n")
+    with pytest.raises(InputError, match=words) as refusal:
+        draft_configuration(str(path), SourceFile(file="t.csv"))
+    assert "xq7" not in str(refusal.value)
+
+
+def test_a_table_without_anything_to_count_is_told_so(tmp_path: Path) -> None:
+    """Confirmed, the draft is refused; its head says it before."""
+    cells = {"case_id": [f"c{i}" for i in range(60)], "country": ["NO"] * 60}
+    said = "No column of this table is counted"
+    source = table(tmp_path / "t.csv", cells)
+    text = draft_configuration(source, SourceFile(file="t.csv"))
+    assert said in text
+    with pytest.raises(InputError, match="no column that is counted"):
+        confirmed(parse_yaml(text))
+    source = table(tmp_path / "u.csv", {**cells, "sex": ["f", "m"] * 30})
+    assert said not in draft_configuration(source, SourceFile(file="u.csv"))
+
+
+def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
+    """As pandas writes an index."""
+    (tmp_path / "t.csv").write_text(",a\n0,x\n1,y\n")
+    text = draft_configuration(str(tmp_path / "t.csv"), SourceFile(file="t.csv"))
+    assert "# column 1 has no name and is left out" in text
+    assert list(parse_yaml(text)["columns"]) == ["a"]
+
+
+@example("true", "x")
+@example("null", "x")
+@example("no", "values")
+@example("1e3", "x")
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12), st.sampled_from(["values", "x"]))
+def test_every_text_is_read_back_from_one_line(text: str, key: str) -> None:
+    line = f"{key}: {flow(key, [text])}"
+    assert (parse_yaml(line)[key] == [text]) is True
+    assert "\n" not in line

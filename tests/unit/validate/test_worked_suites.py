@@ -1,0 +1,58 @@
+"""The two worked suites of expectations, held against small tables that meet them and against ones that do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.load import load_configuration
+from marginweave.tasks.validate.expectations import check_suite, read_suite
+
+DEPLOYMENTS = Path(__file__).resolve().parents[3] / "deployments"
+SUITES = DEPLOYMENTS / "expectations"
+EXAMPLE = load_configuration(DEPLOYMENTS / "examples" / "drug_deaths.yaml")
+
+
+def raw(**changes: list[str]) -> pd.DataFrame:
+    """Two rows as they come from the file: every cell a text."""
+    cells: dict[str, list[str]] = {name: ["", ""] for name in ("ID", *EXAMPLE.names)}
+    cells |= {"ID": ["12-0187", "13-0146"], "Age": ["34", ""], "Sex": ["FEMALE", ""], "Heroin": ["Y", ""]}
+    return pd.DataFrame({**cells, **changes}, dtype="string")
+
+
+def synthetic(**changes: list) -> pd.DataFrame:
+    """Records in the columns of the configuration."""
+    cells: dict[str, list] = {name: [None] * 7600 for name in EXAMPLE.names}
+    return pd.DataFrame({**cells, "Age": [42] * 7600, "Sex": ["MALE"] * 7600, **changes})
+
+
+def failed(suite: str, frame: pd.DataFrame) -> list[tuple[str, str]]:
+    results = check_suite(SUITES / suite, frame, raw_input=suite == "input.json")
+    return [(result.expectation, result.column) for result in results if not result.success]
+
+
+def test_the_example_uses_them() -> None:
+    assert EXAMPLE.expectations.input == "../expectations/input.json"
+    assert EXAMPLE.expectations.output == "../expectations/output.json"
+
+
+def test_input() -> None:
+    assert failed("input.json", raw()) == []
+    assert failed("input.json", raw(Age=["34", "x"])) == [("expect_column_values_to_match_regex", "Age")]
+    assert failed("input.json", raw(Heroin=["Y", "N"])) == [("expect_column_values_to_be_in_set", "Heroin")]
+    assert ("expect_column_to_exist", "ID") in failed("input.json", raw().drop(columns="ID"))
+
+
+def test_output() -> None:
+    assert failed("output.json", synthetic()) == []
+    old = failed("output.json", synthetic(Age=[88] * 7600))
+    assert old == [("expect_column_values_to_be_between", "Age"), ("expect_column_mean_to_be_between", "Age")]
+    assert failed("output.json", synthetic()[list(EXAMPLE.names)[::-1]])[0][0].endswith("match_ordered_list")
+
+
+def test_what_may_be_asked_of_synthetic_records_is_refused_on_raw_ones() -> None:
+    with pytest.raises(InputError, match=r"expect_table_row_count_to_be_between is refused on raw input"):
+        read_suite(SUITES / "output.json", raw_input=True)
