@@ -32,7 +32,7 @@ def raw(**changes: Any) -> dict[str, Any]:
         if value is None:
             place.pop(last, None)
         else:
-            place[last] = value
+            place[last] = copy.deepcopy(value)  # a later change may go below it, and tests share their values
     return configuration
 
 
