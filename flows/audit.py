@@ -16,6 +16,7 @@ from marginweave.schemas.manifest import Manifest, RunState
 from marginweave.schemas.source import EXAMPLE_PREFIX
 from marginweave.tasks.budget.ledger.audit import AuditedLedger
 from marginweave.tasks.budget.ledger.keyring import Keyring, subkey
+from marginweave.tasks.checkpoint.blocks import open_blocks
 from marginweave.tasks.checkpoint.draws import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.checkpoint.publication import published_place
@@ -156,10 +157,22 @@ def _check_stages(folder: RunFolder, manifest: Manifest, key: bytes) -> int:
         sealed = read_file(path)
         seal = key if path.is_relative_to(folder.private) else public
         opened = None if sealed is None else open_seal(seal, ("stage", stage, entry.address), sealed)
-        if opened is None or opened[1] != entry.digest:
+        digest = _blocks_digest(path, seal, ("stage", stage, entry.address)) if opened is None else opened[1]
+        if digest != entry.digest:
             raise AuditError(f"{path} is missing, or is not the checkpoint that the manifest names")
         checked += 1
     return checked
+
+
+def _blocks_digest(path: Path, key: bytes, address: tuple[str, ...]) -> str | None:
+    """The digest of a checkpoint of blocks, each of which was read; None where it is damaged or none."""
+    try:
+        blocks = open_blocks(path, key, address)
+        for _ in blocks or ():
+            pass
+    except StageError:
+        return None
+    return blocks.digest if blocks else None
 
 
 @contextmanager

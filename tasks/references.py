@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -17,6 +17,7 @@ from marginweave.schemas.errors import StageError
 from marginweave.schemas.manifest import Manifest
 from marginweave.tasks.budget.ledger import Ledger, ledger_location
 from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.checkpoint.blocks import BlockFile
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -86,9 +87,23 @@ class DerivedReference:
         """The checkpoint of `stage`, computed if it is not there; `files` are public files that it reads."""
         return _checkpoint(self.store, stage, self._address(stage, inputs, files), compute)
 
+    def checkpoint_blocks(
+        self,
+        stage: str,
+        inputs: Sequence[StageResult],
+        compute: Callable[[], Iterable[bytes]],
+        files: Sequence[Path] = (),
+    ) -> StageResult:
+        """The same for a stage whose result is a sequence of blocks, one at a time in memory."""
+        return _checkpoint_blocks(self.store, stage, self._address(stage, inputs, files), compute)
+
     def load(self, result: StageResult) -> bytes:
         """The bytes of an earlier stage's checkpoint."""
         return _load(self.store, result)
+
+    def load_blocks(self, result: StageResult) -> BlockFile:
+        """The blocks of an earlier stage's checkpoint."""
+        return _load_blocks(self.store, result)
 
     def _address(self, stage: str, inputs: Sequence[StageResult], files: Sequence[Path] = ()) -> str:
         slice_ = {"configuration": self.configuration.digest, "files": [_file_digest(file) for file in files]}
@@ -154,6 +169,15 @@ class RunReference:
         Its address has the code version, the parts of the configuration that rows pass through, the public `files` that it
         reads, and the keyed digests of its `inputs`.
         """
+        return _checkpoint(self.store, stage, self._address(stage, inputs, files), compute)
+
+    def checkpoint_blocks(
+        self, stage: str, inputs: Sequence[str], compute: Callable[[], Iterable[bytes]], files: Sequence[Path] = ()
+    ) -> StageResult:
+        """The same for a stage whose result is a sequence of blocks, one at a time in memory."""
+        return _checkpoint_blocks(self.store, stage, self._address(stage, inputs, files), compute)
+
+    def _address(self, stage: str, inputs: Sequence[str], files: Sequence[Path]) -> str:
         rows = self.configuration.model_dump(
             mode="json",
             include={
@@ -163,11 +187,15 @@ class RunReference:
             },
         )
         rows["files"] = [_file_digest(file) for file in files]
-        return _checkpoint(self.store, stage, address(stage, code_version(), rows, inputs), compute)
+        return address(stage, code_version(), rows, inputs)
 
     def load(self, result: StageResult) -> bytes:
         """The bytes of an earlier stage's checkpoint."""
         return _load(self.store, result)
+
+    def load_blocks(self, result: StageResult) -> BlockFile:
+        """The blocks of an earlier stage's checkpoint."""
+        return _load_blocks(self.store, result)
 
     @cached_property
     def derived(self) -> DerivedReference:
@@ -189,6 +217,12 @@ def _checkpoint(store: Store, stage: str, key: str, compute: Callable[[], bytes]
     return StageResult(stage=stage, address=key, file=f"{place.parent.name}/{place.name}", digest=digest)
 
 
+def _checkpoint_blocks(store: Store, stage: str, key: str, compute: Callable[[], Iterable[bytes]]) -> StageResult:
+    blocks = store.blocks(stage, key) or store.put_blocks(stage, key, compute())
+    place = store.place(stage, key)
+    return StageResult(stage=stage, address=key, file=f"{place.parent.name}/{place.name}", digest=blocks.digest)
+
+
 def _file_digest(file: Path) -> str:
     content = read_file(file)
     if content is None:
@@ -201,3 +235,10 @@ def _load(store: Store, result: StageResult) -> bytes:
     if payload is None:
         raise StageError(f"the checkpoint of stage {result.stage} is missing: {result.file}")
     return payload
+
+
+def _load_blocks(store: Store, result: StageResult) -> BlockFile:
+    blocks = store.blocks(result.stage, result.address)
+    if blocks is None:
+        raise StageError(f"the checkpoint of stage {result.stage} is missing: {result.file}")
+    return blocks

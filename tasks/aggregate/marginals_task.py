@@ -53,7 +53,7 @@ from marginweave.tasks.checkpoint.draws import SMALL
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.codes import Codes
-from marginweave.tasks.encode.task import unpack_encoded
+from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.references import RunReference, StageResult
 
 VALUES, ONE_WAY, SELECTION, MARGINALS = "values", "one-way", "selection", "marginals"
@@ -72,7 +72,7 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
     """The values of private domains. DP: the planned cost of `values`, delta_threshold included; one ledger event."""
     if _committed(reference, VALUES):
         return draw_once(reference, VALUES)[1]
-    table = unpack_encoded(reference.load(encoded))
+    table = open_encoded(reference, encoded).whole()
     columns = [j for j, attribute in enumerate(reference.configuration.attributes) if attribute.private]
     sd, threshold = discovery(reference.configuration, reference.plan)
     prepare_noise(sd)
@@ -214,7 +214,7 @@ def _compressed(reference: RunReference, encoded: StageResult) -> _Table:
 
 
 def _table(reference: RunReference, encoded: StageResult) -> _Table:
-    table = unpack_encoded(reference.load(encoded))
+    table = open_encoded(reference, encoded).whole()
     labels = _labels(reference)
     private = {j: labels[j] for j, attribute in enumerate(reference.configuration.attributes) if attribute.private}
     return _Table(codes=recode(table, private).codes, sizes=domain_sizes(reference.configuration.attributes, labels))

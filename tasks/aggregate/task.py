@@ -32,7 +32,7 @@ from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.encode.task import unpack_encoded
+from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.references import RunReference, StageResult
 
 
@@ -42,7 +42,7 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
 
     DP: mu-GDP with mu = 1 / sigma, sigma the noise multiplier; the sensitivity is theta, the most rows of one unit.
     """
-    records = np.array([unpack_encoded(reference.load(encoded)).records], np.int64)
+    records = np.array([open_encoded(reference, encoded).records], np.int64)
     prepare_noise(_count_deviation(reference))
 
     def make() -> tuple[bytes, bool]:
@@ -62,7 +62,7 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     name = f"level-{length}"
     if standing(reference, name).state == State.COMMITTED:
         return draw_once(reference, name)[1]
-    table = unpack_encoded(reference.load(encoded))
+    table = open_encoded(reference, encoded).whole()
     below = [unpack_level(_level(reference, k)[0]) for k in range(1, length)]
     if below:
         table = recode(table, below[0].released)

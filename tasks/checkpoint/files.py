@@ -59,11 +59,15 @@ class StagedFile:
             permitted()
         with at_place(self.path, "written"):
             try:
-                os.link(self.temporary, self.path)
+                self.name_it()
             except FileExistsError:
                 return False
-            sync_folder(self.path.parent)
         return True
+
+    def name_it(self) -> None:
+        """Give what was written durably its name, durably; raises FileExistsError where that is taken."""
+        os.link(self.temporary, self.path)
+        sync_folder(self.path.parent)
 
     def write(self, data: bytes) -> None:
         """Make `data` the whole durable content of the temporary file."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.errors import StageError
+from marginweave.tasks.checkpoint.blocks import BlockFile, open_blocks, write_blocks
 from marginweave.tasks.checkpoint.files import read_file, write_once
 from marginweave.tasks.checkpoint.seals import open_seal, seal
 
@@ -72,3 +73,23 @@ class Store:
                 f"stage {stage}: {place} is damaged or was written under another key; remove it to compute anew"
             )
         return opened[0]
+
+    def put_blocks(self, stage: str, key: str, payloads: Iterable[bytes]) -> BlockFile:
+        """Store `payloads` durably, one at a time in memory; a complete file that is there already stands.
+
+        Raises:
+            StageError: the place holds something else, or the disk refuses.
+        """
+        write_blocks(self.place(stage, key), self.key, ("stage", stage, key), payloads)
+        found = self.blocks(stage, key)
+        if found is None:
+            raise StageError(f"stage {stage}: {self.place(stage, key)} has vanished")
+        return found
+
+    def blocks(self, stage: str, key: str) -> BlockFile | None:
+        """The blocks at address `key`, or None where the stage has not been stored.
+
+        Raises:
+            StageError: the file is damaged or not ours; it is never used.
+        """
+        return open_blocks(self.place(stage, key), self.key, ("stage", stage, key))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from marginweave.schemas.contracts import check_codes
 from marginweave.tasks.budget.randomness import KeyedBits
-from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays, unpack_table
+from marginweave.tasks.checkpoint.codecs import unpack_table
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
+from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.encode.complete import complete_table
 from marginweave.tasks.references import RunReference, StageResult
 
@@ -16,25 +19,18 @@ def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
     """The encoded table, one small unsigned integer a value; missing values imputed and the table resized where declared."""
     configuration = reference.resolved
 
-    def compute() -> bytes:
+    def compute() -> Iterator[bytes]:
         key = reference.key_file.read_bytes()
         table = encode_table(
             unpack_table(reference.load(preprocessed)), configuration, KeyedBits(key=key, purpose="encode")
         )
         table = complete_table(table, configuration, lambda purpose: KeyedBits(key=key, purpose=purpose))
         check_codes(configuration.attributes, table.sizes, table.codes, "encode", complete=True)
-        return pack_encoded(table)
+        return pack_blocks([table], lambda: table.labels)
 
-    return reference.checkpoint("encode", [preprocessed.digest, configuration.digest], compute)
-
-
-def pack_encoded(table: EncodedTable) -> bytes:
-    """Bytes of an encoded table. Private."""
-    return pack_arrays({f"{j:05d}": codes for j, codes in enumerate(table.codes)}, {"labels": table.labels})
+    return reference.checkpoint_blocks("encode", [preprocessed.digest, configuration.digest], compute)
 
 
-def unpack_encoded(payload: bytes) -> EncodedTable:
-    """The table that `pack_encoded` packed."""
-    arrays, meta = unpack_arrays(payload)
-    labels = tuple(tuple(values) for values in meta["labels"])
-    return EncodedTable(codes=tuple(arrays[f"{j:05d}"] for j in range(len(labels))), labels=labels)
+def open_encoded(reference: RunReference, encoded: StageResult) -> EncodedBlocks:
+    """The encoded table, block by block. Private."""
+    return EncodedBlocks(reference.load_blocks(encoded))

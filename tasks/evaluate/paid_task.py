@@ -22,7 +22,7 @@ from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays, unpack_codes
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
-from marginweave.tasks.encode.task import unpack_encoded
+from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.paid import PaidEvaluation, compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
@@ -67,7 +67,7 @@ def _prepared(
     """The draw, with all that can fail without noise done."""
     made, configuration = reference.derived.load(synthesized), reference.configuration
     counts = released_counts(reference.derived, normalized)
-    table = unpack_encoded(reference.load(encoded))
+    table = open_encoded(reference, encoded).whole()
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
     rows = recode(table, private).codes
     marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
