@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 
-from tests.benchmarks.scale.figures import Figure, Line, fit_line
+from tests.benchmarks.scale.figures import Figure
+from tests.benchmarks.scale.ratio import VERSION
+from tests.benchmarks.scale.tables import PERTURBED
+from tests.benchmarks.scale.targets import TARGETS, far, growth, ratio, release_wall
 
 NOT_YET = "not yet measured"
-FAR = 100_000_000
 HEAD = """# Benchmarks: speed and memory as tables grow
 
 Written by `python -m tests.benchmarks.scale --write` ({command}); do not edit by hand. `make bench` runs a short form and
@@ -48,9 +49,9 @@ that the processes held during it. The first stage includes the imports that wai
 LINES = """
 ## As rows grow
 
-Least squares of the relative distance, value = fixed + slope x rows, over the releases of `adult` at R = 3{span}. The
-residuals are what each measured value exceeds the line by. The extrapolation to 100 million rows supposes that the line goes
-on; no run of that size was made. Its range is the largest residual either way.
+Least squares of the relative distance, value = fixed + slope x rows, over the releases of `adult` at R = 3
+({span}without the server's start). The residuals are what each measured value exceeds the line by. The extrapolation to 100
+million rows supposes that the line goes on; no run of that size was made. Its range is the largest residual either way.
 """
 RATIO = """
 ## Beside pac-synth
@@ -61,15 +62,6 @@ many records as the file has rows. CPU seconds of all threads. Imports are apart
 code as well), and so is **convert**, which makes the table in memory a table of codes. **memory** is the peak beyond imports,
 with the raw table in memory on both sides. Here ours are the shipped functions without Prefect, ledger and checkpoints.
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """Something that was asked for: `measure` finds its value and whether that is enough."""
-
-    what: str
-    asked: str
-    measure: Callable[[Sequence[Figure]], tuple[str, bool] | None]
 
 
 def render(figures: Sequence[Figure], command: str) -> str:
@@ -87,7 +79,7 @@ def render(figures: Sequence[Figure], command: str) -> str:
         parts += _section(STAGES.format(rows=f"{adults[-1].rows:,}"), stage_lines(adults[-1]))
     parts += _section(_lines_text(adults), growth_lines(adults))
     peers = [f for f in figures if f.name == "pac-synth"]
-    parts += _section(RATIO.format(version="0.0.8"), ratio_lines(peers))
+    parts += _section(RATIO.format(version=VERSION), ratio_lines(peers))
     return "\n".join(parts) + "\n"
 
 
@@ -127,15 +119,10 @@ def stage_lines(figure: Figure) -> Iterator[str]:
         yield f"| {stage['name']} | {stage['wall']:.2f} | {stage['cpu']:.2f} | {stage['peak']:.0f} |"
 
 
-def growth(figures: Sequence[Figure], key: Callable[[Figure], float]) -> Line | None:
-    """The line through the releases of adult."""
-    return fit_line([f.rows for f in figures], map(key, figures))
-
-
 def growth_lines(figures: Sequence[Figure]) -> Iterator[str]:
     """A line for each quantity that may grow with the rows."""
     quantities: dict[str, tuple[Callable[[Figure], float], str]] = {
-        "wall": (_release_wall, "s"),
+        "wall": (release_wall, "s"),
         "CPU": (lambda f: float(f["cpu"]), "s"),
         "peak beyond imports": (lambda f: f.beyond, "MB"),
     }
@@ -145,9 +132,9 @@ def growth_lines(figures: Sequence[Figure]) -> Iterator[str]:
     yield from _header("quantity|fixed|a million rows|residuals|at 100M rows")
     for name, (line, unit) in fitted.items():
         assert line is not None
-        residuals = ", ".join(f"{r:+.0%}" for r in line.residuals)
+        residuals = ", ".join(f"{round(r, 2) + 0.0:+.0%}" for r in line.residuals)
         slope = f"{1e6 * line.slope:.2f} {unit}"
-        yield f"| {name} | {line.fixed:.1f} {unit} | {slope} | {residuals} | {_far(line)} {unit} |"
+        yield f"| {name} | {line.fixed:.1f} {unit} | {slope} | {residuals} | {far(line)} {unit} |"
 
 
 def ratio_lines(figures: Iterable[Figure]) -> Iterator[str]:
@@ -163,8 +150,8 @@ def ratio_lines(figures: Iterable[Figure]) -> Iterator[str]:
             )
             yield f"| {f.rows:,} | {name} | {parts} | {facts['records']:,} | {facts['beyond']:.0f} |"
         keys = ("convert", "aggregate", "synthesize", "cpu")
-        times = " | ".join(f"{_ratio(f, key):.1f} x" for key in keys)
-        yield f"| {f.rows:,} | **ratio** | {times} | | {_ratio(f, 'beyond'):.1f} x |"
+        times = " | ".join(f"{ratio(f, key):.1f} x" for key in keys)
+        yield f"| {f.rows:,} | **ratio** | {times} | | {ratio(f, 'beyond'):.1f} x |"
 
 
 def asked(figures: Sequence[Figure]) -> Iterator[str]:
@@ -176,83 +163,14 @@ def asked(figures: Sequence[Figure]) -> Iterator[str]:
         yield f"| {target.what} | {target.asked} | {value} | {verdict} |"
 
 
-def ratio_target(rows: int, key: str, least: float) -> Callable[[Sequence[Figure]], tuple[str, bool] | None]:
-    """At least so many times less than pac-synth."""
-
-    def measure(figures: Sequence[Figure]) -> tuple[str, bool] | None:
-        found = next((f for f in figures if (f.name, f.rows) == ("pac-synth", rows) and not f.failed), None)
-        return None if found is None else (f"{_ratio(found, key):.1f} x", _ratio(found, key) >= least)
-
-    return measure
-
-
-def run_target(
-    name: str, rows: int | None, seconds: float, megabytes: float = 2000
-) -> Callable[[Sequence[Figure]], tuple[str, bool] | None]:
-    """A whole release, the server's start included, within a time and a memory beyond imports.
-
-    Of any size, the largest, if `rows` is None.
-    """
-
-    def measure(figures: Sequence[Figure]) -> tuple[str, bool] | None:
-        found = [f for f in figures if f.name == name and rows in {None, f.rows}]
-        if not found:
-            return None
-        last = found[-1]
-        if last.failed:
-            return last.failed, False
-        size = "" if rows else f", {last.rows:,} rows"
-        reached = last["wall"] <= seconds and last.beyond <= megabytes
-        seen = f"{last['wall']:.0f} s ({_release_wall(last):.0f} s without the server's start)"
-        return f"{seen}, {last.beyond / 1000:.2f} GB{size}", reached
-
-    return measure
-
-
-def extrapolated(figures: Sequence[Figure]) -> tuple[str, bool] | None:
-    """100 million rows by the line; flat means that the line of memory rises by less than a tenth of 2 GB to there."""
-    adults = [f for f in figures if f.name == "adult" and not f.failed]
-    wall, memory = growth(adults, _release_wall), growth(adults, lambda f: f.beyond)
-    if wall is None or memory is None or adults[-1].rows < 20_000_000:
-        return None
-    return f"{_far(wall)} s, {memory.at(FAR) / 1000:.2f} GB", memory.slope * FAR <= 200
-
-
-TARGETS = (
-    Target(what="CPU beside pac-synth, 10k rows", asked="30 times less", measure=ratio_target(10_000, "cpu", 30)),
-    Target(what="CPU beside pac-synth, 50k rows", asked="50 times less", measure=ratio_target(50_000, "cpu", 50)),
-    Target(what="memory beside pac-synth, 10k rows", asked="5 times less", measure=ratio_target(10_000, "beyond", 5)),
-    Target(what="memory beside pac-synth, 50k rows", asked="5 times less", measure=ratio_target(50_000, "beyond", 5)),
-    Target(what="1M x 14, R = 3, end to end", asked="60 s, 2 GB", measure=run_target("adult", 1_000_000, 60)),
-    Target(what="1M x 14, R = 4, end to end", asked="180 s, 2 GB", measure=run_target("adult-4", 1_000_000, 180)),
-    Target(what="20M x 14 from Parquet, R = 3", asked="600 s, 2 GB", measure=run_target("adult", 20_000_000, 600)),
-    Target(what="100M x 14, R = 3, extrapolated", asked="memory flat", measure=extrapolated),
-    Target(what="60 columns, R = 2", asked="2 GB", measure=run_target("wide", None, float("inf"))),
-    Target(what="10 columns x 5,000 values, R = 2", asked="2 GB", measure=run_target("values", None, float("inf"))),
-)
-
-
-def _release_wall(figure: Figure) -> float:
-    return float(figure["wall"] - figure["start"])
-
-
-def _ratio(figure: Figure, key: str) -> float:
-    return float(figure["theirs"][key] / figure["ours"][key])
-
-
-def _far(line: Line) -> str:
-    value, most = line.at(FAR), max(map(abs, line.residuals))
-    return f"{value:,.0f} ± {most * value:,.0f}"
-
-
 def _runs_text(done: Sequence[Figure]) -> str:
     imports = f"{done[-1]['imports']:.0f} MB" if done else "memory"
     server = f"{max(f['server_peak'] for f in done):.0f} MB" if done else "250 MB"
-    return RUNS.format(imports=imports, server=server, perturbed=0.05)
+    return RUNS.format(imports=imports, server=server, perturbed=PERTURBED)
 
 
 def _lines_text(adults: Sequence[Figure]) -> str:
-    span = f", {adults[0].rows:,} to {adults[-1].rows:,} rows, without the server's start" if adults else ""
+    span = f"{adults[0].rows:,} to {adults[-1].rows:,} rows, " if adults else ""
     return LINES.format(span=span)
 
 

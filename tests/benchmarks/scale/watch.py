@@ -158,7 +158,8 @@ def watch(command: list[str], environment: Mapping[str, str], folder: Path, limi
                 tree.kill()
     code = child.wait()
     if code and not ended:
-        ended = f"exit code {code}: {_last_line(folder / 'errors.txt')}"
+        said = _last_line(folder / "errors.txt").replace(f"{folder.parent}/", "").replace("|", "/")
+        ended = f"exit code {code}: {said}"
     return Watched(
         wall=time.perf_counter() - begun,
         cpu=tree.cpu(),
