@@ -57,7 +57,7 @@ class Watched:
 class Limits:
     """Where a run is stopped: it would spoil the machine for others, or last for ever."""
 
-    megabytes: float = 10_000
+    megabytes: float = 6000
     seconds: float = 3600
 
 
@@ -160,6 +160,8 @@ def watch(command: list[str], environment: Mapping[str, str], folder: Path, limi
     if code and not ended:
         said = _last_line(folder / "errors.txt").replace(f"{folder.parent}/", "").replace("|", "/")
         ended = f"exit code {code}: {said}"
+    if ended and stages:
+        ended = f"{ended}, after {stages[-1].name}"
     return Watched(
         wall=time.perf_counter() - begun,
         cpu=tree.cpu(),

@@ -76,9 +76,10 @@ print(json.dumps({"event": "finished"}))
 def test_what_fails_or_grows_is_told(tmp_path: Path) -> None:
     failed = watch([sys.executable, "-c", "import sys; sys.exit('epsilon (-1) must be positive')"], {}, tmp_path)
     assert failed.ended == "exit code 1: epsilon (-1) must be positive"
-    program = "import time; held = bytearray(b'x') * 300_000_000; time.sleep(60)"
+    line = """print('{"event": "stage", "stage": "encode"}', flush=True)"""
+    program = f"import time; {line}; time.sleep(0.5); held = bytearray(b'x') * 300_000_000; time.sleep(60)"
     grown = watch([sys.executable, "-c", program], {}, tmp_path, Limits(megabytes=100))
-    assert grown.ended == "stopped at 100 MB"
+    assert grown.ended == "stopped at 100 MB, after encode"
     late = watch([sys.executable, "-c", "import time; time.sleep(60)"], {}, tmp_path, Limits(seconds=0.2))
     assert late.ended.startswith("stopped after")
 
