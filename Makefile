@@ -20,12 +20,13 @@ test: $(VENV)/.ready-test ## run the whole test suite
 test-long: $(VENV)/.ready-test ## run what takes longer as well
 	@$(PYTEST) --hypothesis-profile=long --kills 1000
 
-bench: $(VENV)/.ready-test ## measure speed and memory: the adult table, encoding, evaluation, the ledger
+bench: $(VENV)/.ready-test ## measure speed and memory: the adult table, encoding, evaluation, the ledger, small releases
 	@$(BIN)/python -m tests.benchmarks.adult
 	@$(BIN)/python -m tests.benchmarks.encoding
 	@$(BIN)/python -m tests.benchmarks.evaluation
 	@$(BIN)/python -m tests.benchmarks.ledger
 	@$(BIN)/python -m tests.benchmarks.dpsyn
+	@$(BIN)/python -m tests.benchmarks.scale --rows 10000
 
 test-unit: $(VENV)/.ready-test ## run the tests of the pure code only
 	@$(BIN)/python -m pytest tests/unit tests/laws

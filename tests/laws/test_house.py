@@ -88,7 +88,13 @@ def test_constraints_are_versions_and_nothing_else() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line) for line in lines)
 
 
-@pytest.mark.parametrize("module", sorted(p.stem for p in (REPOSITORY / "tests" / "benchmarks").glob("[a-z]*.py")))
+BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
+MAINS = [p.stem for p in BENCHMARKS.glob("[a-z]*.py")] + [
+    f"{p.parent.name}.{p.stem}" for p in BENCHMARKS.glob("*/__main__.py")
+]
+
+
+@pytest.mark.parametrize("module", sorted(MAINS))
 def test_benchmarks_follow_the_code(module: str) -> None:
     """They are not run here, but they can be: everything that they name exists."""
     assert callable(import_module(f"tests.benchmarks.{module}").main)

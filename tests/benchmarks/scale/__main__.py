@@ -1,0 +1,85 @@
+"""Measure whole releases and the ratio to pac-synth: python -m tests.benchmarks.scale [--rows …] [--only …] [--write].
+
+Every figure is printed, appended to FOLDER/figures.jsonl and, with --write, entered into deployments/benchmarks.md at once:
+what is cut short keeps what it had. All of it takes about an hour; `--rows 10000` takes five minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from tests.benchmarks.scale import ratio
+from tests.benchmarks.scale.figures import Figure, append, read
+from tests.benchmarks.scale.page import ratio_lines, render, run_lines, stage_lines
+from tests.benchmarks.scale.releases import CASES, REPOSITORY, measured
+
+PAGE = REPOSITORY / "deployments" / "benchmarks.md"
+NAMES = (*CASES, ratio.NAME)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    options = _options()
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        _measure(options, options.folder)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _measure(options, Path(folder))
+
+
+def _measure(options: argparse.Namespace, folder: Path) -> None:
+    names = [name for name in options.only if name in CASES]
+    runs = measured(names, options.rows, folder)
+    ratios: Iterator[Figure] = ratio.compared(options.rows, folder) if ratio.NAME in options.only else iter(())
+    kept = folder / "figures.jsonl"
+    for figure in chain(runs, ratios):
+        append(kept, figure)
+        _print(figure)
+        if options.write:
+            PAGE.write_text(render(read(kept), options.command), encoding="utf-8")
+
+
+def _print(figure: Figure) -> None:
+    is_ratio = figure.name == ratio.NAME
+    lines = list((ratio_lines if is_ratio else run_lines)([figure]))
+    if not is_ratio and not figure.failed:
+        lines += ["", *stage_lines(figure)]
+    print("\n".join(lines), end="\n\n", flush=True)  # noqa: T201 - a benchmark prints
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale", description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=_numbers, help="numbers of rows, as 10000,50000, instead of each table's own")
+    parser.add_argument("--only", type=_names, default=NAMES, help=f"which of {', '.join(NAMES)}")
+    parser.add_argument("--write", action="store_true", help="write deployments/benchmarks.md")
+    text = "keeps tables, environment and figures for the next time; a temporary one, removed at the end, if not given"
+    parser.add_argument("--folder", type=lambda text: Path(text).resolve(), help=text)
+    options = parser.parse_args()
+    said = [f"--rows {','.join(map(str, options.rows))}"] if options.rows else []
+    said += [f"--only {','.join(options.only)}"] if options.only != NAMES else []
+    options.command = "with `" + " ".join(said) + "`" if said else "all of it"
+    return options
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    numbers = tuple(int(part) for part in text.split(","))
+    if not all(number >= 100 for number in numbers):
+        raise argparse.ArgumentTypeError(f"rows ({text}) must be at least 100")
+    return numbers
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"only ({', '.join(unknown)}) must be of {', '.join(NAMES)}")
+    return names
+
+
+if __name__ == "__main__":
+    main()

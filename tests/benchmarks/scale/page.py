@@ -1,0 +1,197 @@
+"""deployments/benchmarks.md: what was asked for, what was measured, wins and losses alike."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+from tests.benchmarks.scale.figures import Figure
+from tests.benchmarks.scale.ratio import VERSION
+from tests.benchmarks.scale.tables import PERTURBED
+from tests.benchmarks.scale.targets import TARGETS, far, growth, ratio, release_wall
+
+NOT_YET = "not yet measured"
+HEAD = """# Benchmarks: speed and memory as tables grow
+
+Written by `python -m tests.benchmarks.scale --write` ({command}); do not edit by hand. `make bench` runs a short form and
+writes nothing. The numbers are of one machine{dates}; ratios between two columns of one line carry over to others better than
+seconds do. All tables are made from the public Adult census extract (`adult_cat.csv`) or from formulas, with a seed; all
+releases are at epsilon 4, delta = 1 / (n ln n), with every other setting as it comes.
+"""
+RUNS = """
+## Whole releases
+
+`marginweave run` from outside: read a folder of Parquet parts (`adult-csv`: one CSV file), aggregate up to R, synthesize about
+as many records as there are rows, evaluate, write. Each release had a home and a ledger of its own, and started a Prefect
+server of its own.
+
+- **wall** is all of it, **of it start** until the server listens: a server that stands already (`PREFECT_API_URL`) saves that.
+- **CPU** is of the program and its workers; the server's is apart.
+- **peak** is the most memory that the program and its workers held at once; **beyond imports** is without the {imports} that a
+  process holds that has only imported the program and its libraries. The server, about {server}, is in neither.
+- **load** is the machine's average of 15 minutes at the end: much more than its number of cores means that others were at work,
+  and wall times are too long.
+
+`adult`: 14 columns, rows drawn with replacement, {perturbed:.0%} of the values exchanged. `wide`: 60 columns, copies of adult's
+whose rows agree half of the time. `values`: 10 columns of 5,000 public values each, by Zipf's law.
+"""
+STAGES = """
+## Where the time goes
+
+Wall seconds and CPU seconds of each stage at the largest table of `adult` that was measured ({rows} rows), and the most memory
+that the processes held during it. The first stage includes the imports that wait for the server.
+"""
+LINES = """
+## As rows grow
+
+Least squares of the relative distance, value = fixed + slope x rows, over the releases of `adult` at R = 3
+({span}without the server's start). The residuals are what each measured value exceeds the line by. The extrapolation to 100
+million rows supposes that the line goes on; no run of that size was made. Its range is the largest residual either way.
+"""
+RATIO = """
+## Beside pac-synth
+
+pac-synth {version} from PyPI, SDS's own engine in Rust, in an environment of its own; the same CSV file (rows of adult drawn
+with replacement, nothing exchanged), R = 3, epsilon 4, the same delta, one after the other on the same machine. Both make as
+many records as the file has rows. CPU seconds of all threads. Imports are apart on both sides (for ours the loading of compiled
+code as well), and so is **convert**, which makes the table in memory a table of codes. **memory** is the peak beyond imports,
+with the raw table in memory on both sides. Here ours are the shipped functions without Prefect, ledger and checkpoints.
+"""
+
+
+def render(figures: Sequence[Figure], command: str) -> str:
+    """The page, from whatever was measured so far."""
+    runs = [f for f in figures if "ours" not in f.numbers and f.name != "pac-synth"]
+    done = [f for f in runs if not f.failed]
+    parts = [
+        HEAD.format(command=command, dates=_dates(figures)),
+        *machine(),
+        *_section("\n## Asked and reached\n", asked(figures)),
+        *_section(_runs_text(done), run_lines(runs)),
+    ]
+    adults = [f for f in done if f.name == "adult"]
+    if adults:
+        parts += _section(STAGES.format(rows=f"{adults[-1].rows:,}"), stage_lines(adults[-1]))
+    parts += _section(_lines_text(adults), growth_lines(adults))
+    peers = [f for f in figures if f.name == "pac-synth"]
+    parts += _section(RATIO.format(version=VERSION), ratio_lines(peers))
+    return "\n".join(parts) + "\n"
+
+
+def machine() -> Iterator[str]:
+    """The machine, without its name."""
+    cores = len(os.sched_getaffinity(0))
+    memory = psutil.virtual_memory().total / 1e9
+    names = ("numpy", "numba", "pyarrow", "prefect")
+    libraries = ", ".join(f"{name} {version(name)}" for name in names)
+    yield "| machine | |"
+    yield "| --- | --- |"
+    yield f"| processor | {_processor()}, {cores} cores |"
+    yield f"| memory | {memory:.0f} GB |"
+    yield f"| system | {platform.system()}, Python {platform.python_version()} |"
+    yield f"| versions | marginweave {version('marginweave')}, {libraries} |"
+
+
+def run_lines(figures: Iterable[Figure]) -> Iterator[str]:
+    """A line a release."""
+    head = (
+        "table|rows|columns|R|wall s|of it start|CPU s|CPU µs a row|server CPU s|beyond imports MB|peak MB|combinations"
+    )
+    yield from _header(f"{head}|records|load")
+    for f in figures:
+        size = f"| {f.name} | {f.rows:,} | {f.columns} | {f.length} |"
+        if f.failed:
+            yield f"{size} {f.failed} | {'| ' * 9}"
+            continue
+        times = f"{f['wall']:.1f} | {f['start']:.1f} | {f['cpu']:.1f} | {1e6 * f['cpu'] / f.rows:.1f} | {f['server_cpu']:.1f}"
+        yield f"{size} {times} | {f.beyond:.0f} | {f['peak']:.0f} | {f['combinations']:,} | {f['records']:,} | {f.load:.1f} |"
+
+
+def stage_lines(figure: Figure) -> Iterator[str]:
+    """A line a stage."""
+    yield from _header("stage|wall s|CPU s|peak MB")
+    for stage in figure["stages"]:
+        yield f"| {stage['name']} | {stage['wall']:.2f} | {stage['cpu']:.2f} | {stage['peak']:.0f} |"
+
+
+def growth_lines(figures: Sequence[Figure]) -> Iterator[str]:
+    """A line for each quantity that may grow with the rows."""
+    quantities: dict[str, tuple[Callable[[Figure], float], str]] = {
+        "wall": (release_wall, "s"),
+        "CPU": (lambda f: float(f["cpu"]), "s"),
+        "peak beyond imports": (lambda f: f.beyond, "MB"),
+    }
+    fitted = {name: (growth(figures, key), unit) for name, (key, unit) in quantities.items()}
+    if not all(line for line, _ in fitted.values()):
+        return
+    yield from _header("quantity|fixed|a million rows|residuals|at 100M rows")
+    for name, (line, unit) in fitted.items():
+        assert line is not None
+        residuals = ", ".join(f"{round(r, 2) + 0.0:+.0%}" for r in line.residuals)
+        slope = f"{1e6 * line.slope:.2f} {unit}"
+        yield f"| {name} | {line.fixed:.1f} {unit} | {slope} | {residuals} | {far(line)} {unit} |"
+
+
+def ratio_lines(figures: Iterable[Figure]) -> Iterator[str]:
+    """Two lines and their ratio for each size."""
+    yield from _header("rows|system|convert|aggregate, fit|synthesize, sample|CPU s|records|memory MB")
+    for f in figures:
+        if f.failed:
+            yield f"| {f.rows:,} | {f.failed} | {'| ' * 6}"
+            continue
+        for name, facts in (("marginweave", f["ours"]), ("pac-synth", f["theirs"])):
+            parts = (
+                f"{facts['convert']:.2f} | {facts['aggregate']:.2f} | {facts['synthesize']:.2f} | {facts['cpu']:.2f}"
+            )
+            yield f"| {f.rows:,} | {name} | {parts} | {facts['records']:,} | {facts['beyond']:.0f} |"
+        keys = ("convert", "aggregate", "synthesize", "cpu")
+        times = " | ".join(f"{ratio(f, key):.1f} x" for key in keys)
+        yield f"| {f.rows:,} | **ratio** | {times} | | {ratio(f, 'beyond'):.1f} x |"
+
+
+def asked(figures: Sequence[Figure]) -> Iterator[str]:
+    """What was asked for beside what was reached."""
+    yield from _header("asked for|at least or at most|measured|reached")
+    for target in TARGETS:
+        found = target.measure(figures)
+        value, verdict = (NOT_YET, "") if found is None else (found[0], "yes" if found[1] else "**no**")
+        yield f"| {target.what} | {target.asked} | {value} | {verdict} |"
+
+
+def _runs_text(done: Sequence[Figure]) -> str:
+    imports = f"{done[-1]['imports']:.0f} MB" if done else "memory"
+    server = f"{max(f['server_peak'] for f in done):.0f} MB" if done else "250 MB"
+    return RUNS.format(imports=imports, server=server, perturbed=PERTURBED)
+
+
+def _lines_text(adults: Sequence[Figure]) -> str:
+    span = f"{adults[0].rows:,} to {adults[-1].rows:,} rows, " if adults else ""
+    return LINES.format(span=span)
+
+
+def _section(text: str, lines: Iterable[str]) -> list[str]:
+    """A section; what has no line below its header is not measured yet."""
+    table = list(lines)
+    return [text, *(table if len(table) > 2 else [f"*{NOT_YET[0].upper()}{NOT_YET[1:]}.*"])]
+
+
+def _header(names: str) -> Iterator[str]:
+    columns = names.split("|")
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{' --- |' * len(columns)}"
+
+
+def _dates(figures: Sequence[Figure]) -> str:
+    dates = sorted({f.date for f in figures})
+    return f", of {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()

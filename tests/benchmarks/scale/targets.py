@@ -1,0 +1,91 @@
+"""What is asked of speed and memory, and whether it was reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.benchmarks.scale.figures import Figure, Line, fit_line
+
+FAR = 100_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Something that was asked for: `measure` finds its value and whether that is enough."""
+
+    what: str
+    asked: str
+    measure: Callable[[Sequence[Figure]], tuple[str, bool] | None]
+
+
+def ratio_target(rows: int, key: str, least: float) -> Callable[[Sequence[Figure]], tuple[str, bool] | None]:
+    """At least so many times less than pac-synth."""
+
+    def measure(figures: Sequence[Figure]) -> tuple[str, bool] | None:
+        found = next((f for f in figures if (f.name, f.rows) == ("pac-synth", rows) and not f.failed), None)
+        return None if found is None else (f"{ratio(found, key):.1f} x", ratio(found, key) >= least)
+
+    return measure
+
+
+def run_target(
+    name: str, rows: int, seconds: float, megabytes: float = 2000
+) -> Callable[[Sequence[Figure]], tuple[str, bool] | None]:
+    """A whole release, the server's start included, within a time and a memory beyond imports."""
+
+    def measure(figures: Sequence[Figure]) -> tuple[str, bool] | None:
+        found = next((f for f in figures if (f.name, f.rows) == (name, rows)), None)
+        if found is None:
+            return None
+        if found.failed:
+            return found.failed, False
+        seen = f"{found['wall']:.0f} s ({release_wall(found):.0f} s without the server's start)"
+        return f"{seen}, {found.beyond / 1000:.2f} GB", found["wall"] <= seconds and found.beyond <= megabytes
+
+    return measure
+
+
+def extrapolated(figures: Sequence[Figure]) -> tuple[str, bool] | None:
+    """100 million rows by the line; flat means that the line of memory rises by less than a tenth of 2 GB to there."""
+    adults = [f for f in figures if f.name == "adult" and not f.failed]
+    wall, memory = growth(adults, release_wall), growth(adults, lambda f: f.beyond)
+    if wall is None or memory is None or adults[-1].rows < 20_000_000:
+        return None
+    return f"{far(wall)} s, {memory.at(FAR) / 1000:.2f} GB", memory.slope * FAR <= 200
+
+
+def growth(figures: Sequence[Figure], key: Callable[[Figure], float]) -> Line | None:
+    """The line through the releases of adult."""
+    return fit_line([f.rows for f in figures], map(key, figures))
+
+
+def release_wall(figure: Figure) -> float:
+    """Seconds of a release from the server's start on."""
+    return float(figure["wall"] - figure["start"])
+
+
+def ratio(figure: Figure, key: str) -> float:
+    """How many times more pac-synth takes."""
+    return float(figure["theirs"][key] / figure["ours"][key])
+
+
+def far(line: Line) -> str:
+    """The line at 100 million rows, give or take its largest residual."""
+    value, most = line.at(FAR), max(map(abs, line.residuals))
+    return f"{value:,.0f} ± {most * value:,.0f}"
+
+
+TARGETS = (
+    Target(what="CPU beside pac-synth, 10k rows", asked="30 times less", measure=ratio_target(10_000, "cpu", 30)),
+    Target(what="CPU beside pac-synth, 50k rows", asked="50 times less", measure=ratio_target(50_000, "cpu", 50)),
+    Target(what="memory beside pac-synth, 10k rows", asked="5 times less", measure=ratio_target(10_000, "beyond", 5)),
+    Target(what="memory beside pac-synth, 50k rows", asked="5 times less", measure=ratio_target(50_000, "beyond", 5)),
+    Target(what="1M x 14, R = 3, end to end", asked="60 s, 2 GB", measure=run_target("adult", 1_000_000, 60)),
+    Target(what="1M x 14, R = 4, end to end", asked="180 s, 2 GB", measure=run_target("adult-4", 1_000_000, 180)),
+    Target(what="20M x 14 from Parquet, R = 3", asked="600 s, 2 GB", measure=run_target("adult", 20_000_000, 600)),
+    Target(what="100M x 14, R = 3, extrapolated", asked="memory flat", measure=extrapolated),
+    Target(what="1M x 60, R = 2", asked="2 GB", measure=run_target("wide", 1_000_000, math.inf)),
+    Target(what="1M x 10 of 5,000 values, R = 2", asked="2 GB", measure=run_target("values", 1_000_000, math.inf)),
+)
