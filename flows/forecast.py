@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from scipy.special import ndtri
+
 from marginweave.flows.request import Request
 from marginweave.flows.sizes import marginal_noise
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
@@ -36,6 +38,7 @@ class DrawForecast:
     share: float
     error: str
     threshold: str
+    combinations: str = ""
 
 
 def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
@@ -169,11 +172,12 @@ def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, del
         sd,
         most="at most " if configuration.percentile is not None else "",
         threshold=_threshold(configuration, draw.length, bound, sd, delta_threshold),
+        combinations=_combinations(configuration, draw.length),
     )
 
 
 def _number_forecast(
-    draw: PlannedDraw, share: float, sd: Fraction, *, most: str = "", threshold: str = ""
+    draw: PlannedDraw, share: float, sd: Fraction, *, most: str = "", threshold: str = "", combinations: str = ""
 ) -> DrawForecast:
     return DrawForecast(
         name=draw.name,
@@ -181,6 +185,7 @@ def _number_forecast(
         share=share,
         error=f"± {float(sd) * math.sqrt(2 / math.pi):.1f}",  # the mean of |N(0, sd)|
         threshold=threshold,
+        combinations=combinations,
     )
 
 
@@ -227,4 +232,36 @@ def _threshold(configuration: Configuration, length: int, bound: int, sd: Fracti
         values = min(bound, configuration.private_values)
         private = private_threshold(sd, values, configuration.stability.records, delta_threshold)
         return f"{threshold} (private domains {max(threshold, private)})"
-    return str(threshold)
+    raised = _raised_threshold(configuration, length, sd)
+    return f"{threshold}, at most {raised} by noise alone" if raised > threshold else str(threshold)
+
+
+def _combinations(configuration: Configuration, length: int) -> str:
+    """How many candidates a length can have, and how many of them are kept; nothing where a domain is private."""
+    candidates, settings = _most_candidates(configuration, length), configuration.tuples
+    if candidates is None or length == 1:
+        return "" if candidates is None else str(candidates)
+    most = settings.max_combinations
+    if candidates <= most:
+        return f"at most {candidates}"
+    kept = f"{most} kept" if settings.on_overflow == "raise-threshold" else f"left out if more than {most} are expected"
+    return f"at most {candidates}, {kept}"
+
+
+def _raised_threshold(configuration: Configuration, length: int, sd: Fraction) -> int:
+    """The least T that leaves max_combinations of all candidates if none occurs and everything below survived, or 0."""
+    candidates, most = _most_candidates(configuration, length), configuration.tuples.most_kept(length)
+    if candidates is None or most is None or candidates <= most:
+        return 0
+    return math.ceil(0.5 - float(sd) * float(ndtri(most / candidates)))
+
+
+def _most_candidates(configuration: Configuration, length: int) -> int | None:
+    """Candidates of a length if everything shorter survives: the elementary symmetric polynomial of the domain sizes."""
+    if configuration.private_columns:
+        return None
+    found = [1] + [0] * length
+    for attribute in configuration.attributes:
+        for k in range(length, 0, -1):
+            found[k] += found[k - 1] * len(attribute.labels)
+    return found[length]

@@ -26,9 +26,11 @@ def plan(config: Config, source: Source = None, home: Home = None) -> None:
     configuration = request.configuration
     privacy = configuration.privacy
     rows, spent = forecast(configuration)
-    table = Table("draw", "noise", "share of budget", "typical error", "kept from", box=None, pad_edge=False)
+    table = Table(
+        "draw", "noise", "share of budget", "typical error", "kept from", "combinations", box=None, pad_edge=False
+    )
     for row in rows:
-        table.add_row(row.name, row.noise, f"{100 * row.share:.1f} %", row.error, row.threshold)
+        table.add_row(row.name, row.noise, f"{100 * row.share:.1f} %", row.error, row.threshold, row.combinations)
     out.print(f"{configuration.dataset}: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, "
               f"one {privacy.unit_words}, {privacy.neighbors}, accountant {privacy.accountant}")  # fmt: skip
     out.print(table)

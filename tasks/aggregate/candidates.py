@@ -217,4 +217,5 @@ def _member(keys: Integers, among: Integers) -> Mask:
     if not len(among):
         return np.zeros(len(keys), np.bool_)
     place = np.minimum(np.searchsorted(among, keys), len(among) - 1)
-    return among[place] == keys
+    found: Mask = among[place] == keys
+    return found

@@ -61,9 +61,7 @@ class Expectation:
             stop = universe.start[left] + universe.before[left + 1] - universe.before[left]
             beside = running[stop] - running[universe.start[left]]
             guesses.append(counts[columns[:-1]][left] * others[right] / beside)
-        return cls(
-            guesses=np.concatenate([np.zeros(0), *guesses]), weight=size / max(len(number), 1), superset=size
-        )
+        return cls(guesses=np.concatenate([np.zeros(0), *guesses]), weight=size / max(len(number), 1), superset=size)
 
     def survivors(self, threshold: int, deviation: float) -> float:
         """How many combinations are expected to reach `threshold`, a sum of normal tails."""

@@ -33,9 +33,7 @@ class Universe:
     def of_values(cls, size: int) -> Universe:
         """All values of one column."""
         one = np.zeros(1, np.int64)
-        return cls(
-            left=one, right=np.arange(size), radix=size + 1, start=one, before=np.array([0, size], np.int64)
-        )
+        return cls(left=one, right=np.arange(size), radix=size + 1, start=one, before=np.array([0, size], np.int64))
 
     @classmethod
     def join(cls, left: Integers, right: Integers, *, middle: int, radix: int) -> Universe:

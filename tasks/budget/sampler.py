@@ -24,6 +24,9 @@ _GUIDE_BITS = 16
 class Table(Protocol):
     """Ascending integers of at most 128 bits, the last one 2^128; `high` has the top 63 bits of each."""
 
+    def __hash__(self) -> int:
+        """By identity: tables are kept, not compared."""
+
     @property
     def high(self) -> Words:
         """Shape (entries,)."""

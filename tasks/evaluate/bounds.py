@@ -106,8 +106,8 @@ def combination_bounds(
     """A bound for the released combinations of every set of columns, of the counts with bounded contributions.
 
     What was suppressed is not known, and no part of either sum. Which cells were told depends on their noise, so the noise of
-    all n candidates of the set of columns (or what bounds their number) is what `distance_bound` takes for the told ones. At length 1 the
-    number of candidates of a private domain is not public: bound None. DP: post-processing.
+    all n candidates of the set of columns (or what bounds their number from above) is what `distance_bound` takes for that of
+    the told ones. At length 1 the number of candidates of a private domain is not public: bound None. DP: post-processing.
 
     Args:
         drawn: counts as drawn, before they were made consistent.
