@@ -35,14 +35,19 @@ def pack_level(drawn: DrawnLevel) -> bytes:
 
 
 def level_bytes(
-    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, discovered: Sequence[Sequence[str]]
+    bounded: BoundedCounts,
+    candidates: CandidateSet,
+    mechanism: LevelMechanism,
+    most: int | None,
+    discovered: Sequence[Sequence[str]],
 ) -> int:
     """As many bytes as `pack_level` makes of a level drawn for these candidates and these labels, or more. Private.
 
-    All cells that occur may survive, and as many that do not as are exceeded with probability 2^-60 (`most_passing`). What is
-    larger all the same is written if the disk has room for it, and lost, with its charge, if it has not.
+    At most `most` combinations are kept, or, without it: all cells that occur may survive, and as many that do not as are
+    exceeded with probability 2^-60 (`most_passing`). What is larger all the same is written if the disk has room for it, and
+    lost, with its charge, if it has not.
     """
-    cells = candidates.total
+    cells = candidates.total if most is None else min(candidates.total, most)
     if mechanism.threshold >= 1:
         passing = most_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
         cells = min(cells, passing + sum(map(len, bounded.cells)))

@@ -86,7 +86,8 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     # All that can fail without noise is done before the charge.
     noise = level_noise(mechanism, candidates)
     prepare_level(candidates, mechanism)
-    room = level_bytes(bounded, candidates, mechanism, [table.labels[j] for j in sorted(mechanism.private_columns)])
+    discovered = [table.labels[j] for j in sorted(mechanism.private_columns)]
+    room = level_bytes(bounded, candidates, mechanism, most, discovered)
 
     def make() -> tuple[bytes, bool]:
         level = draw_level(bounded, candidates, mechanism)

@@ -91,10 +91,7 @@ def test_the_joint_distribution_is_the_exact_one(draw: Callable[..., Any]) -> No
 
 def repeating(monkeypatch: pytest.MonkeyPatch) -> None:
     def drawn(count: int, size: int, bits: Any) -> Any:
-        found = np.zeros(0, np.int64)
-        while len(found) < count:
-            found = np.concatenate([found, sampler._uniform(count - len(found), size, bits)])
-        return np.sort(found)
+        return np.sort(sampler.uniform_numbers(count, size, bits))
 
     monkeypatch.setattr(zero_cells, "draw_positions", drawn)
 
