@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from marginweave.flows.request import Request
 from marginweave.flows.sizes import marginal_noise
@@ -38,7 +38,6 @@ class DrawForecast:
     share: float
     error: str
     threshold: str
-    combinations: str = ""
 
 
 def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
@@ -74,6 +73,33 @@ def noise_forecast(configuration: Configuration) -> list[str]:
     plain = plan.cost.plain
     charged = f"epsilon {float(plain.epsilon):.6g}" + (f" and delta {float(plain.delta):g}" if plain.delta else "")
     return [f"Noise: Laplace, charged to the second purse with {charged}"]
+
+
+def combinations_forecast(configuration: Configuration) -> list[str]:
+    """How many candidates each length can have, in words; nothing where a domain is private.
+
+    Beside them how many noise alone would keep if everything shorter survived and nobody had any, at the public cap's noise.
+    """
+    if configuration.marginals is not None or configuration.private_columns:
+        return []
+    settings, plan, told = configuration.tuples, plan_budget(configuration), []
+    for length in range(1, configuration.reporting_length + 1):
+        candidates = _most_candidates(configuration, length)
+        bound = configuration.contribution_cap(length)
+        sd = deviation(plan.draw(f"level-{length}").parameter, bound, configuration.stability)
+        least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
+        alone = candidates * float(ndtr((0.5 - least) / float(sd)))
+        known = "" if length == 1 else "at most "
+        words = f"Combinations of {length}: {known}{candidates}; about {alone:.0f} would be kept of noise alone"
+        if length > 1 and alone > settings.max_combinations:
+            most = settings.max_combinations
+            raised = math.ceil(0.5 - float(sd) * float(ndtri(most / candidates)))
+            kept = f", {most} of them from a count of {raised} on"
+            words += (
+                kept if settings.on_overflow == "raise-threshold" else f"; left out if more than {most} are expected"
+            )
+        told.append(words)
+    return told
 
 
 def _why_gaussian(configuration: Configuration) -> str:
@@ -172,12 +198,11 @@ def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, del
         sd,
         most="at most " if configuration.percentile is not None else "",
         threshold=_threshold(configuration, draw.length, bound, sd, delta_threshold),
-        combinations=_combinations(configuration, draw.length),
     )
 
 
 def _number_forecast(
-    draw: PlannedDraw, share: float, sd: Fraction, *, most: str = "", threshold: str = "", combinations: str = ""
+    draw: PlannedDraw, share: float, sd: Fraction, *, most: str = "", threshold: str = ""
 ) -> DrawForecast:
     return DrawForecast(
         name=draw.name,
@@ -185,7 +210,6 @@ def _number_forecast(
         share=share,
         error=f"± {float(sd) * math.sqrt(2 / math.pi):.1f}",  # the mean of |N(0, sd)|
         threshold=threshold,
-        combinations=combinations,
     )
 
 
@@ -232,34 +256,11 @@ def _threshold(configuration: Configuration, length: int, bound: int, sd: Fracti
         values = min(bound, configuration.private_values)
         private = private_threshold(sd, values, configuration.stability.records, delta_threshold)
         return f"{threshold} (private domains {max(threshold, private)})"
-    raised = _raised_threshold(configuration, length, sd)
-    return f"{threshold}, at most {raised} by noise alone" if raised > threshold else str(threshold)
+    return str(threshold)
 
 
-def _combinations(configuration: Configuration, length: int) -> str:
-    """How many candidates a length can have, and how many of them are kept; nothing where a domain is private."""
-    candidates, settings = _most_candidates(configuration, length), configuration.tuples
-    if candidates is None or length == 1:
-        return "" if candidates is None else str(candidates)
-    most = settings.max_combinations
-    if candidates <= most:
-        return f"at most {candidates}"
-    kept = f"{most} kept" if settings.on_overflow == "raise-threshold" else f"left out if more than {most} are expected"
-    return f"at most {candidates}, {kept}"
-
-
-def _raised_threshold(configuration: Configuration, length: int, sd: Fraction) -> int:
-    """The least T that leaves max_combinations of all candidates if none occurs and everything below survived, or 0."""
-    candidates, most = _most_candidates(configuration, length), configuration.tuples.most_kept(length)
-    if candidates is None or most is None or candidates <= most:
-        return 0
-    return math.ceil(0.5 - float(sd) * float(ndtri(most / candidates)))
-
-
-def _most_candidates(configuration: Configuration, length: int) -> int | None:
+def _most_candidates(configuration: Configuration, length: int) -> int:
     """Candidates of a length if everything shorter survives: the elementary symmetric polynomial of the domain sizes."""
-    if configuration.private_columns:
-        return None
     found = [1] + [0] * length
     for attribute in configuration.attributes:
         for k in range(length, 0, -1):
