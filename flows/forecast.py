@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from scipy.special import ndtr, ndtri
+
 from marginweave.flows.request import Request
 from marginweave.flows.sizes import marginal_noise
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
@@ -71,6 +73,33 @@ def noise_forecast(configuration: Configuration) -> list[str]:
     plain = plan.cost.plain
     charged = f"epsilon {float(plain.epsilon):.6g}" + (f" and delta {float(plain.delta):g}" if plain.delta else "")
     return [f"Noise: Laplace, charged to the second purse with {charged}"]
+
+
+def combinations_forecast(configuration: Configuration) -> list[str]:
+    """How many candidates each length can have, in words; nothing where a domain is private.
+
+    Beside them how many noise alone would keep if everything shorter survived and nobody had any, at the public cap's noise.
+    """
+    if configuration.marginals is not None or configuration.private_columns:
+        return []
+    settings, plan, told = configuration.tuples, plan_budget(configuration), []
+    for length in range(1, configuration.reporting_length + 1):
+        candidates = _most_candidates(configuration, length)
+        bound = configuration.contribution_cap(length)
+        sd = deviation(plan.draw(f"level-{length}").parameter, bound, configuration.stability)
+        least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
+        alone = candidates * float(ndtr((0.5 - least) / float(sd)))
+        known = "" if length == 1 else "at most "
+        words = f"Combinations of {length}: {known}{candidates}; about {alone:.0f} would be kept of noise alone"
+        if length > 1 and alone > settings.max_combinations:
+            most = settings.max_combinations
+            raised = math.ceil(0.5 - float(sd) * float(ndtri(most / candidates)))
+            kept = f", {most} of them from a count of {raised} on"
+            words += (
+                kept if settings.on_overflow == "raise-threshold" else f"; left out if more than {most} are expected"
+            )
+        told.append(words)
+    return told
 
 
 def _why_gaussian(configuration: Configuration) -> str:
@@ -228,3 +257,12 @@ def _threshold(configuration: Configuration, length: int, bound: int, sd: Fracti
         private = private_threshold(sd, values, configuration.stability.records, delta_threshold)
         return f"{threshold} (private domains {max(threshold, private)})"
     return str(threshold)
+
+
+def _most_candidates(configuration: Configuration, length: int) -> int:
+    """Candidates of a length if everything shorter survives: the elementary symmetric polynomial of the domain sizes."""
+    found = [1] + [0] * length
+    for attribute in configuration.attributes:
+        for k in range(length, 0, -1):
+            found[k] += found[k - 1] * len(attribute.labels)
+    return found[length]

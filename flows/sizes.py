@@ -9,7 +9,7 @@ from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.marginals import AllCliques, MarginalSettings
-from marginweave.schemas.numbers import MAX_CELLS
+from marginweave.schemas.numbers import MAX_CELLS, MAX_KEY
 from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring, structural_masks
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
@@ -145,12 +145,17 @@ def _check_combinations(configuration: Configuration) -> None:
             "use a smaller one, or fewer columns"
         )
     sizes = sorted(((len(a.labels), a.name) for a in configuration.attributes), reverse=True)
+    values, most = sum(size for size, _ in sizes), configuration.tuples.max_combinations
+    if values > most:
+        raise InputError(
+            f"the columns have {values} values together, more than aggregate.max_combinations ({most}), and every one of them "
+            "may be released; use coarser bins, fewer values or fewer columns"
+        )
     largest = sizes[:length]
-    cells = math.prod(size + 1 for size, _ in largest)
-    if len(largest) > 1 and cells > MAX_CELLS:
+    if len(largest) > 1 and math.prod(size + 1 for size, _ in largest) > MAX_KEY:
         names = ", ".join(name for _, name in largest)
         raise InputError(
-            f"columns {names} have {cells} combinations, more than {MAX_CELLS}; use coarser bins, fewer values or a smaller "
+            f"columns {names} have more than 2^63 combinations; use coarser bins, fewer values or a smaller "
             "aggregate.reporting_length"
         )
     for draw in plan_budget(configuration).draws:

@@ -69,8 +69,10 @@ class LevelNoise:
     """The noise of one length: contribution bound Delta_k, standard deviation, and the threshold.
 
     A combination was kept when its noisy count was at least `threshold`; `private_threshold` is the larger integer T that
-    values of private domains had to reach at length 1 (0 elsewhere). `candidates` is how many combinations were drawn for,
-    or None at length 1 when a private domain is among them (their number is not public).
+    values of private domains had to reach at length 1 (0 elsewhere). `candidates` is how many combinations were drawn for
+    (an upper bound from length 3 on, where they are too many to count), or None at length 1 when a private domain is among
+    them (their number is not public). `raised_from` is the threshold that was asked for, where more combinations than
+    `aggregate.max_combinations` would have been kept and it was raised; `stopped` says that the length was left out for it.
     """
 
     length: int
@@ -79,6 +81,8 @@ class LevelNoise:
     threshold: int
     private_threshold: int
     candidates: int | None
+    raised_from: int | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
 PRESETS: tuple[str, ...] = get_args(Preset)
 DEFAULT_BOUNDS_SHARE = 0.05
 SigmaRule = Literal["long", "short", "balanced"]
+MAX_COMBINATIONS = 2_000_000
 
 
 class FixedThresholds(BaseModel):
@@ -93,7 +94,8 @@ class AggregateSettings(BaseModel):
     `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
     combinations are more exact), `short` 1/(R-k+1), `balanced` 1. `bounds_share` (0.05 unless declared) is what all columns
     with private bounds have together. `split: sds` takes SDS's own formula for the record count and the percentiles instead
-    of shares.
+    of shares. Where more than `max_combinations` of a length would be kept, its threshold is raised, or it and longer ones
+    are left out: `on_overflow`.
     """
 
     model_config = FROZEN
@@ -107,6 +109,8 @@ class AggregateSettings(BaseModel):
     bounds_share: OpenFraction | None = None
     delta_threshold_share: OpenFraction = 0.1
     thresholds: Thresholds = "uncontrolled"
+    on_overflow: Literal["raise-threshold", "stop"] = "raise-threshold"
+    max_combinations: PositiveWhole = MAX_COMBINATIONS
 
     def check_length(self, columns: int) -> None:
         """Refuse a reporting length beyond the number of columns, and settings for lengths that do not exist."""
@@ -123,6 +127,10 @@ class AggregateSettings(BaseModel):
         for key in given:
             if key > length:
                 raise ValueError(f"aggregate.thresholds names length {key}; the reporting length is {length}")
+
+    def most_kept(self, length: int) -> int | None:
+        """To how many combinations of `length` its threshold is raised; None where it is not."""
+        return self.max_combinations if length > 1 and self.on_overflow == "raise-threshold" else None
 
     def proportions(self, length: int) -> tuple[float, ...]:
         """p_1 … p_R, the proportions of the noise scale."""

@@ -56,4 +56,7 @@ OpenFraction = Annotated[float, BeforeValidator(to_number), AfterValidator(_open
 # Cells of one table of counts, and of all marginals of a draw together, that are held in memory.
 MAX_CELLS = 1 << 26
 
+# Combinations of one set of columns, which are numbered in 63 bits.
+MAX_KEY = (1 << 63) - 1
+
 FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -19,7 +19,13 @@ def plan(config: Config, source: Source = None, home: Home = None) -> None:
 
     load_configuration(config)
     from marginweave.flows.environment import home_directory
-    from marginweave.flows.forecast import forecast, ledger_forecast, noise_forecast, preparation_forecast
+    from marginweave.flows.forecast import (
+        combinations_forecast,
+        forecast,
+        ledger_forecast,
+        noise_forecast,
+        preparation_forecast,
+    )
     from marginweave.flows.request import read_request
 
     request = read_request(config, run=None, source=source, home=home_directory(home, os.environ))
@@ -33,5 +39,8 @@ def plan(config: Config, source: Source = None, home: Home = None) -> None:
               f"one {privacy.unit_words}, {privacy.neighbors}, accountant {privacy.accountant}")  # fmt: skip
     out.print(table)
     out.print(f"All draws together: epsilon {spent:.6g} at delta {privacy.delta:g}")
-    for line in (*noise_forecast(configuration), *preparation_forecast(configuration), *ledger_forecast(request)):
+    for told in (combinations_forecast, noise_forecast, preparation_forecast):
+        for line in told(configuration):
+            out.print(line)
+    for line in ledger_forecast(request):
         out.print(line)

@@ -4,6 +4,9 @@ At length 1 every value of a column is a candidate. At length k >= 2 a cell is o
 k-1 survived (V_k of Gopi, Mahabadi, Yekhanin, Algorithm 1): the cross-join of survivors, zero cells included, a function of
 released counts only. A cell is never looked up in the data.
 
+A cell has a flat key, its mixed-radix number with the radices d_j + 1 (the missing value is the last digit): its place in a
+dense array of that shape, C-ordered, where there is one. Keys fit 63 bits; what does not is refused from sizes.
+
 DP: post-processing of the level below.
 """
 
@@ -13,32 +16,42 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Level
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.numbers import MAX_CELLS
+from marginweave.schemas.numbers import MAX_CELLS, MAX_KEY
+from marginweave.tasks.aggregate.universe import Integers, Universe
 
 Mask = NDArray[np.bool_]
+Columns = tuple[int, ...]
+
+# Sets of columns with at most so many cells are counted in dense arrays.
+_DENSE = 1 << 22
+# Cells that are looked at one after the other to count candidates; beyond it their number is bounded from above.
+_COUNTED = 1 << 26
+_CHUNK = 1 << 18
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateSet:
     """Which cells of every set of `length` columns are candidates.
 
-    A mask has the shape (d_j + 1, …) over its columns: the last index of every axis is the missing value and never a
-    candidate. `survivors` holds such masks of the level below (empty for length 1); `forbidden` the cells of this length
-    that cannot be, by columns, shape (n, length): what contains them has no survivors below and needs no rule.
+    `survivors` holds the sorted flat keys of the level below by columns (empty for length 1); `forbidden` those of the cells
+    of this length that cannot be: what contains them has no survivors below and needs no rule. A missing value is never a
+    candidate.
     """
 
     length: int
     sizes: tuple[int, ...]
-    survivors: Mapping[tuple[int, ...], Mask] = field(default_factory=dict)
-    forbidden: Mapping[tuple[int, ...], NDArray[np.int64]] = field(default_factory=dict)
+    survivors: Mapping[Columns, Integers] = field(default_factory=dict)
+    forbidden: Mapping[Columns, Integers] = field(default_factory=dict)
 
-    def column_sets(self) -> Iterator[tuple[int, ...]]:
+    def column_sets(self) -> Iterator[Columns]:
         """All sets of columns of this length that have a candidate at all, in canonical order."""
         for columns in itertools.combinations(range(len(self.sizes)), self.length):
             if self.length == 1 or all(
@@ -46,33 +59,125 @@ class CandidateSet:
             ):
                 yield columns
 
-    def mask(self, columns: tuple[int, ...]) -> Mask:
-        """The candidate mask of one set of columns, C-ordered."""
-        shape = tuple(self.sizes[j] + 1 for j in columns)
+    def is_dense(self, columns: Columns) -> bool:
+        """Whether the cells of a set of columns are few; from its public or released sizes alone."""
+        return math.prod(self.shape(columns)) <= _DENSE
+
+    def shape(self, columns: Columns) -> tuple[int, ...]:
+        """Values of each column, the missing one included."""
+        return tuple(self.sizes[j] + 1 for j in columns)
+
+    def mask(self, columns: Columns) -> Mask:
+        """The candidates of one set of columns as a dense array of `shape`, C-ordered.
+
+        Raises:
+            StageError: more than 2^26 cells, which `contains` and `cells` are for.
+        """
+        shape = self.shape(columns)
+        if math.prod(shape) > MAX_CELLS:
+            raise StageError(f"a mask ({math.prod(shape)} cells) must have at most {MAX_CELLS}")
+        mask = np.zeros(math.prod(shape), np.bool_)
+        for cells in self.cells(columns):
+            mask[cells] = True
+        return mask.reshape(shape)
+
+    def contains(self, columns: Columns, values: Integers) -> Mask:
+        """Whether each combination of `values` is a candidate; values of shape (n, k), result (n,)."""
         if self.length == 1:
-            mask = np.ones(shape, np.bool_)
-            mask[-1] = False
-            return mask
-        check_cells(columns, self.sizes)
-        mask = np.ones(shape, np.bool_)
-        for left_out in range(self.length):
-            part = columns[:left_out] + columns[left_out + 1 :]
-            mask &= np.expand_dims(self.survivors[part], left_out)
-        if columns in self.forbidden:
-            mask[tuple(self.forbidden[columns].T)] = False
-        return mask
+            return values[:, 0] < self.sizes[columns[0]]
+        held = self._holds(columns, values, range(self.length))
+        return held & ~_member(flat_keys(values.T, self.shape(columns)), self.forbidden.get(columns, _NONE))
+
+    def universe(self, columns: Columns) -> Universe:
+        """The canonical superset of the candidates of one set of columns."""
+        if self.length == 1:
+            return Universe.of_values(self.sizes[columns[0]])
+        shape = self.shape(columns)
+        return Universe.join(
+            self.survivors[columns[:-1]],
+            self.survivors[columns[1:]],
+            middle=math.prod(shape[1:-1]),
+            radix=shape[-1],
+        )
+
+    def allowed(self, columns: Columns, flat: Integers) -> Mask:
+        """Which members of the superset, by flat key, are candidates; shape of `flat`."""
+        inner = range(1, self.length - 1)
+        allowed = ~_member(flat, self.forbidden.get(columns, _NONE))
+        if inner:
+            shape = self.shape(columns)
+            allowed &= self._holds(columns, np.stack(np.unravel_index(flat, shape), axis=1), inner)
+        return allowed
+
+    def cells(self, columns: Columns) -> Iterator[Integers]:
+        """Flat keys of all candidates of one set of columns, ascending, some at a time."""
+        universe = self.universe(columns)
+        for first in range(0, universe.size, _CHUNK):
+            flat = universe.flat(universe.stretch(first, min(first + _CHUNK, universe.size)))
+            flat = flat[self.allowed(columns, flat)]
+            if len(flat):
+                yield flat
+
+    def any(self) -> bool:
+        """Whether there is a candidate at all."""
+        return any(True for columns in self.column_sets() for _ in self.cells(columns))
+
+    @cached_property
+    def superset(self) -> int:
+        """How many members the supersets of all sets of columns have together."""
+        return sum(self.universe(columns).size for columns in self.column_sets())
+
+    @cached_property
+    def counts(self) -> dict[Columns, int]:
+        """How many candidates every set of columns has: exact up to length 2, and where the supersets have 2^26 members.
+
+        Beyond that, how many members its superset has, which is no less.
+        """
+        if self.length > 2 and self.superset <= _COUNTED:
+            return {columns: sum(map(len, self.cells(columns))) for columns in self.column_sets()}
+        found = {columns: self.universe(columns).size for columns in self.column_sets()}
+        if self.length == 2:
+            for columns in found.keys() & self.forbidden.keys():
+                never = np.stack(np.unravel_index(self.forbidden[columns], self.shape(columns)), axis=1)
+                found[columns] -= int(self._holds(columns, never, range(2)).sum())
+        return found
+
+    @property
+    def total(self) -> int:
+        """All `counts` together."""
+        return sum(self.counts.values())
+
+    def _holds(self, columns: Columns, values: Integers, left_out: Iterable[int]) -> Mask:
+        """Whether the parts of each combination, without one of the positions `left_out` at a time, all survived."""
+        held = np.ones(len(values), np.bool_)
+        for position in left_out:
+            part = columns[:position] + columns[position + 1 :]
+            shape = self.shape(part)
+            keys = flat_keys(np.delete(values, position, axis=1).T, shape)
+            survivors = self.survivors[part]
+            if math.prod(shape) <= 4 * len(keys) + (1 << 12):  # a small table is read faster than a list is searched
+                table = np.zeros(math.prod(shape), np.bool_)
+                table[survivors] = True
+                held &= table[keys]
+            else:
+                held &= _member(keys, survivors)
+        return held
 
     @classmethod
     def above(
         cls, level: Level, sizes: Sequence[int], forbidden: Iterable[Sequence[tuple[int, int]]] = ()
     ) -> CandidateSet:
-        """The candidates of length k + 1, from the survivors of length k, less what is `forbidden` as (column, value)."""
-        survivors = {}
-        for columns, rows in level.by_columns():
-            mask = np.zeros(tuple(sizes[j] + 1 for j in columns), np.bool_)
-            mask[tuple(level.values[rows].T)] = True
-            survivors[columns] = mask
-        never: dict[tuple[int, ...], list[list[int]]] = {}
+        """The candidates of length k + 1, from the survivors of length k, less what is `forbidden` as (column, value).
+
+        Raises:
+            StageError: keys that do not fit 63 bits.
+        """
+        check_keys(sizes, level.length + 1)
+        survivors = {
+            columns: flat_keys(level.values[rows].T, [sizes[j] + 1 for j in columns])
+            for columns, rows in level.by_columns()
+        }
+        never: dict[Columns, list[list[int]]] = {}
         for combination in forbidden:
             if len(combination) == level.length + 1:
                 never.setdefault(tuple(j for j, _ in combination), []).append([v for _, v in combination])
@@ -80,16 +185,37 @@ class CandidateSet:
             length=level.length + 1,
             sizes=tuple(sizes),
             survivors=survivors,
-            forbidden={columns: np.array(cells, np.int64) for columns, cells in never.items()},
+            forbidden={
+                columns: np.unique(flat_keys(np.array(cells, np.int64).T, [sizes[j] + 1 for j in columns]))
+                for columns, cells in never.items()
+            },
         )
 
 
-def check_cells(columns: tuple[int, ...], sizes: Sequence[int]) -> None:
-    """Refuse a set of columns whose cells do not fit; decided on public or released sizes alone."""
-    cells = math.prod(sizes[j] + 1 for j in columns)
-    if cells > MAX_CELLS:
-        numbers = ", ".join(str(j + 1) for j in columns)
+def flat_keys(values: Sequence[Integers] | Integers, shape: Sequence[int]) -> Integers:
+    """The mixed-radix number of each combination, `values` by position; shape (n,), int64."""
+    keys = np.zeros(len(values[0]), np.int64)
+    for digits, radix in zip(values, shape, strict=True):
+        keys *= radix
+        keys += digits
+    return keys
+
+
+def check_keys(sizes: Sequence[int], length: int) -> None:
+    """Refuse columns whose combinations cannot be numbered in 63 bits; decided on public or released sizes alone."""
+    largest = sorted(range(len(sizes)), key=lambda j: sizes[j])[-length:]
+    if length > 1 and math.prod(sizes[j] + 1 for j in largest) > MAX_KEY:
+        numbers = ", ".join(str(j + 1) for j in sorted(largest))
         raise StageError(
-            f"aggregate: columns number {numbers} have {cells} combinations, more than {MAX_CELLS}; "
+            f"aggregate: columns number {numbers} have more than 2^63 combinations; "
             "use coarser bins, fewer values or a smaller reporting_length"
         )
+
+
+def _member(keys: Integers, among: Integers) -> Mask:
+    """Which of `keys` are among sorted ones; shape of `keys`."""
+    if not len(among):
+        return np.zeros(len(keys), np.bool_)
+    place = np.minimum(np.searchsorted(among, keys), len(among) - 1)
+    found: Mask = among[place] == keys
+    return found

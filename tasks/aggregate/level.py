@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,10 +12,25 @@ from numpy.typing import NDArray
 from marginweave.schemas.aggregates import Level, LevelNoise
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
-from marginweave.tasks.aggregate.candidates import CandidateSet, Mask
-from marginweave.tasks.budget.mechanisms import add_noise
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.budget.mechanisms import add_noise, prepare_noise
 from marginweave.tasks.budget.randomness import RandomBits
 from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
+from marginweave.tasks.budget.zero_cells import (
+    passing_noise,
+    passing_probability,
+    passing_zeros,
+    prepare_passing,
+)
+
+Integers = NDArray[np.int64]
+Columns = tuple[int, ...]
+Drawn = dict[Columns, tuple[Integers, Integers]]
+
+# Beyond so many candidates those that do not occur are not visited one by one, unless more than one of so many would pass.
+_VISITED = 1 << 24
+_RARE = Fraction(1, 8)
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +39,8 @@ class LevelMechanism:
 
     `deviation` is the standard deviation of the noise (`mechanisms.deviation`: sigma_k times the L2 sensitivity of a unit);
     `threshold` the least noisy count that survives; `private_threshold` the larger one for values of the columns in
-    `private_columns`, which pays for their discovery (0 where it does not apply).
+    `private_columns`, which pays for their discovery (0 where it does not apply); `raised_from` the threshold that was asked
+    for, where it had to be raised.
     """
 
     length: int
@@ -32,6 +49,7 @@ class LevelMechanism:
     threshold: int
     private_threshold: int = 0
     private_columns: frozenset[int] = frozenset()
+    raised_from: int | None = None
 
 
 def plan_level(
@@ -48,16 +66,13 @@ def plan_level(
     DP: post-processing; depends on the configuration and on released counts only.
     """
     length = candidates.length
-    public_candidates = 0
-    if length > 1:
-        public_candidates = sum(int(candidates.mask(c).sum()) for c in candidates.column_sets())
     threshold = level_threshold(
         configuration.tuples,
         length,
         configuration.reporting_length,
         deviation,
         survivors_before,
-        public_candidates,
+        candidates.total if length > 1 else 0,
     )
     private = (
         frozenset(j for j, attribute in enumerate(configuration.attributes) if attribute.private)
@@ -79,59 +94,136 @@ def plan_level(
     )
 
 
+def visits_all(candidates: CandidateSet, mechanism: LevelMechanism) -> bool:
+    """Whether every candidate gets its noise by itself: they are few, or many of them would pass. From released facts."""
+    if mechanism.length == 1 or mechanism.threshold < 1 or candidates.superset <= _VISITED:
+        return True
+    return passing_probability(mechanism.threshold, mechanism.deviation) > _RARE
+
+
+def prepare_level(candidates: CandidateSet, mechanism: LevelMechanism) -> None:
+    """Build the tables of a draw ahead of it, so that little that can fail happens after its charge.
+
+    Raises InputError for a deviation that has no table.
+    """
+    prepare_noise(mechanism.deviation)
+    if not visits_all(candidates, mechanism):
+        prepare_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
+
+
 def draw_level(
     bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: RandomBits | None = None
 ) -> Level:
     """Noise every candidate and keep those that reach the threshold.
 
     At length 1 a value of a private domain is a candidate when it occurs among the *bounded* records; that it occurs is
-    what the threshold's delta pays for. Everywhere else all cells of V_k are noised, whether they occur or not.
+    what the threshold's delta pays for. Everywhere else all cells of V_k are noised, whether they occur or not; where they
+    are too many to visit, those that do not occur by `draw_unvisited`, with the same distribution.
 
     DP: mu-GDP with mu = 1 / sigma_k, plus delta_threshold at length 1 where domains are private; `bits` is for tests.
     """
-    columns, values, counts = [], [], []
-    for index, column_set in enumerate(bounded.column_sets):
-        mask = _drawn(bounded, candidates, mechanism, index)
-        cells = np.flatnonzero(mask)
-        noisy = add_noise(bounded.dense(index, mask.size)[cells], mechanism.deviation, bits)
-        private = bool(mechanism.private_columns.intersection(column_set))
-        kept = noisy >= (mechanism.private_threshold if private else mechanism.threshold)
-        shape = tuple(candidates.sizes[j] + 1 for j in column_set)
-        values.append(np.stack(np.unravel_index(cells[kept], shape), axis=1).astype(np.int64))
+    draw = draw_visited if visits_all(candidates, mechanism) else draw_unvisited
+    drawn = draw(bounded, candidates, mechanism, bits)
+    columns, values = [np.zeros((0, mechanism.length), np.int64)], [np.zeros((0, mechanism.length), np.int64)]
+    for column_set, (cells, _) in drawn.items():
+        values.append(np.stack(np.unravel_index(cells, candidates.shape(column_set)), axis=1).astype(np.int64))
         columns.append(np.broadcast_to(np.asarray(column_set, np.int64), values[-1].shape))
-        counts.append(noisy[kept])
-    if not counts:
-        return Level.empty(mechanism.length)
     return Level(
         length=mechanism.length,
         columns=np.concatenate(columns),
         values=np.concatenate(values),
-        counts=np.concatenate(counts),
+        counts=np.concatenate([_NONE, *(counts for _, counts in drawn.values())]),
     )
 
 
-def level_noise(mechanism: LevelMechanism, candidates: CandidateSet) -> LevelNoise:
+def draw_visited(
+    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: RandomBits | None = None
+) -> Drawn:
+    """Flat cells, ascending, and noisy counts of each set of columns that are told, from noise on every candidate."""
+    occurring = _occurring(bounded)
+    drawn: Drawn = {}
+    for columns in candidates.column_sets():
+        mine, counts = occurring.get(columns, (_NONE, _NONE))
+        private = bool(mechanism.private_columns.intersection(columns))
+        threshold = mechanism.private_threshold if private else mechanism.threshold
+        told, noisy = [_NONE], [_NONE]
+        for cells in ([mine] if len(mine) else []) if private else candidates.cells(columns):
+            noised = add_noise(_counts_of(cells, mine, counts), mechanism.deviation, bits)
+            kept = noised >= threshold
+            told.append(cells[kept])
+            noisy.append(noised[kept])
+        drawn[columns] = np.concatenate(told), np.concatenate(noisy)
+    return drawn
+
+
+def draw_unvisited(
+    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: RandomBits | None = None
+) -> Drawn:
+    """As `draw_visited`, in the same distribution, from noise on the cells that occur and `zero_cells` on the superset.
+
+    Every member of the superset passes by itself with the probability of a zero; members that are no candidates, or occur,
+    are dropped, and the occurring ones have noise of their own.
+    """
+    occurring = _occurring(bounded)
+    drawn: Drawn = {}
+    for columns, passing in _passing_cells(candidates, mechanism, bits):
+        mine, counts = occurring.get(columns, (_NONE, _NONE))
+        noised = add_noise(counts, mechanism.deviation, bits)
+        kept = noised >= mechanism.threshold
+        zeros = passing[~np.isin(passing, mine, assume_unique=True)]
+        noise = passing_noise(len(zeros), mechanism.threshold, mechanism.deviation, bits)
+        cells = np.concatenate([mine[kept], zeros])
+        order = np.argsort(cells)
+        drawn[columns] = cells[order], np.concatenate([noised[kept], noise])[order]
+    return drawn
+
+
+def _passing_cells(
+    candidates: CandidateSet, mechanism: LevelMechanism, bits: RandomBits | None
+) -> Iterator[tuple[Columns, Integers]]:
+    """For every set of columns in order, the flat cells of candidates that pass as zeros, ascending."""
+    blocks = passing_zeros(candidates.superset, mechanism.threshold, mechanism.deviation, bits)
+    begin, offsets = next(blocks, (0, _NONE))
+    first = 0  # of this set's members, among those of all
+    for columns in candidates.column_sets():
+        universe = candidates.universe(columns)
+        found = [_NONE]
+        while True:
+            low, high = (min(max(edge - begin, 0), 1 << 62) for edge in (first, first + universe.size))
+            start, stop = np.searchsorted(offsets, [low, high])
+            if stop > start:
+                flat = universe.flat(universe.pairs(offsets[start:stop] + (begin - first)))
+                found.append(flat[candidates.allowed(columns, flat)])
+            following = next(blocks, None) if stop == len(offsets) else None
+            if following is None:
+                break
+            begin, offsets = following
+        first += universe.size
+        yield columns, np.concatenate(found)
+
+
+def _occurring(bounded: BoundedCounts) -> dict[Columns, tuple[Integers, Integers]]:
+    """Cells that occur, ascending, and their counts, by columns."""
+    return dict(zip(bounded.column_sets, zip(bounded.cells, bounded.counts, strict=True), strict=True))
+
+
+def _counts_of(cells: Integers, occurring: Integers, counts: Integers) -> Integers:
+    """Counts of ascending `cells`, zero where they do not occur; every one that occurs is a candidate."""
+    start, stop = np.searchsorted(occurring, [cells[0], cells[-1] + 1])
+    exact = np.zeros(len(cells), np.int64)
+    exact[np.searchsorted(cells, occurring[start:stop])] = counts[start:stop]
+    return exact
+
+
+def level_noise(mechanism: LevelMechanism, candidates: CandidateSet, *, stopped: bool = False) -> LevelNoise:
     """What is told about the noise of a level; the number of candidates only where it is public."""
-    public = not mechanism.private_columns
-    total = sum(int(candidates.mask(c).sum()) for c in candidates.column_sets()) if public else None
     return LevelNoise(
         length=mechanism.length,
         contribution_bound=mechanism.contribution_bound,
         deviation=float(mechanism.deviation),
         threshold=mechanism.threshold,
         private_threshold=mechanism.private_threshold,
-        candidates=total,
+        candidates=None if mechanism.private_columns else candidates.total,
+        raised_from=mechanism.raised_from,
+        stopped=stopped,
     )
-
-
-def _drawn(
-    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, index: int
-) -> NDArray[np.bool_]:
-    """Flat mask of the cells of one set of columns that get noise."""
-    column_set = bounded.column_sets[index]
-    mask: Mask = candidates.mask(column_set).ravel()
-    if mechanism.private_columns.intersection(column_set):
-        occurring = np.zeros(mask.size, np.bool_)
-        occurring[bounded.cells[index]] = True
-        return mask & occurring
-    return mask

@@ -5,6 +5,7 @@ Each draw goes through `draw_once`: charged, then drawn, then committed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -17,7 +18,8 @@ from marginweave.schemas.ledger import State
 from marginweave.schemas.structure import forbidden_codes
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram, contributions
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level
+from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
+from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
 from marginweave.tasks.aggregate.payloads import (
     DrawnLevel,
     level_bytes,
@@ -55,8 +57,8 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
 def aggregate_level(reference: RunReference, encoded: StageResult, length: int) -> StageResult:
     """Bounded noisy counts of all combinations of `length`, from the survivors of the length below.
 
-    Where no survivors are left to combine, nothing is drawn and the length's share goes back to the account; the guarantee
-    that is stated stays the planned one.
+    Where no survivors are left to combine, or too many for `on_overflow: stop`, nothing is drawn and the length's share goes
+    back to the account; the guarantee that is stated stays the planned one.
     DP: the percentile's and the level's planned costs, one ledger event each.
     """
     name = f"level-{length}"
@@ -66,35 +68,32 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     below = [unpack_level(_level(reference, k)[0]) for k in range(1, length)]
     if below:
         table = recode(table, below[0].released)
-        forbidden = forbidden_codes(reference.resolved.forbidden, table.labels)
-        candidates = CandidateSet.above(below[-1].level, table.sizes, forbidden)
+        candidates = _candidates_above(reference, below)
+        if not candidates.any() or _stops(reference, candidates, below):
+            _give_back(reference, length)
+            return _level(reference, length)[1]
     else:
         candidates = CandidateSet(length=1, sizes=table.sizes)
-    if not any(candidates.mask(columns).any() for columns in candidates.column_sets()) and length > 1:
-        _give_back(reference, length)
-        return _level(reference, length)[1]
     held = contributions(table.codes, candidates)
     bound, charged = _contribution_bound(reference, length, held)
-    configuration, planned = reference.configuration, reference.plan.draw(name)
-    mechanism = plan_level(
-        configuration,
-        candidates=candidates,
-        survivors_before=len(below[-1].level) if below else 0,
-        contribution_bound=bound,
-        deviation=deviation(planned.parameter, bound, configuration.stability),
-        delta_threshold=reference.plan.delta_threshold,
-    )
+    mechanism = _mechanism(reference, candidates, bound, below)
+    most = reference.configuration.tuples.most_kept(length)
+    if most is not None:
+        mechanism = raise_threshold(mechanism, Expectation.of(below[-1].level, candidates), most)
     words = KeyedBits(key=reference.key_file.read_bytes(), purpose=name)
     bounded = bounded_counts(table.codes, candidates, held, bound, words)
 
     # All that can fail without noise is done before the charge.
     noise = level_noise(mechanism, candidates)
-    prepare_noise(mechanism.deviation)
+    prepare_level(candidates, mechanism)
+    discovered = [table.labels[j] for j in sorted(mechanism.private_columns)]
+    room = level_bytes(bounded, candidates, mechanism, most, discovered)
 
     def make() -> tuple[bytes, bool]:
-        return pack_level(_released(draw_level(bounded, candidates, mechanism), table, noise, mechanism)), False
+        level = draw_level(bounded, candidates, mechanism)
+        kept, told = (level, noise) if most is None else keep_most(level, noise, most)
+        return pack_level(_released(kept, table, told, mechanism)), False
 
-    room = level_bytes(candidates, [table.labels[j] for j in sorted(mechanism.private_columns)])
     result = draw_once(reference, name, make, size=room)[1]
     return replace(result, charged=(*charged, name))
 
@@ -147,17 +146,51 @@ def _give_back(reference: RunReference, length: int) -> None:
 def _unreached(reference: RunReference, length: int) -> DrawnLevel:
     """A length without candidates, with the noise it was planned with at the public cap of its contributions."""
     configuration = reference.configuration
-    cap = configuration.contribution_cap(length)
     none = CandidateSet(length=length, sizes=tuple(len(attribute.labels) for attribute in configuration.attributes))
-    mechanism = plan_level(
+    mechanism = _mechanism(reference, none, configuration.contribution_cap(length), ())
+    below = [unpack_level(_level(reference, k)[0]) for k in range(1, length)]
+    # nothing but an overflow leaves out a length that has candidates
+    stopped = _candidates_above(reference, below).any()
+    return DrawnLevel(level=Level.empty(length), noise=level_noise(mechanism, none, stopped=stopped), released={})
+
+
+def _candidates_above(reference: RunReference, below: Sequence[DrawnLevel]) -> CandidateSet:
+    """The candidates of the next length. DP: post-processing of the released ones."""
+    attributes = reference.resolved.attributes
+    labels = [below[0].released.get(j, attribute.labels) for j, attribute in enumerate(attributes)]
+    forbidden = forbidden_codes(reference.resolved.forbidden, labels)
+    return CandidateSet.above(below[-1].level, [len(values) for values in labels], forbidden)
+
+
+def _mechanism(
+    reference: RunReference, candidates: CandidateSet, bound: int, below: Sequence[DrawnLevel]
+) -> LevelMechanism:
+    """The mechanism of a length with this contribution bound, its threshold as asked for."""
+    configuration = reference.configuration
+    multiplier = reference.plan.draw(f"level-{candidates.length}").parameter
+    return plan_level(
         configuration,
-        candidates=none,
-        survivors_before=0,
-        contribution_bound=cap,
-        deviation=deviation(reference.plan.draw(f"level-{length}").parameter, cap, configuration.stability),
+        candidates=candidates,
+        survivors_before=len(below[-1].level) if below else 0,
+        contribution_bound=bound,
+        deviation=deviation(multiplier, bound, configuration.stability),
         delta_threshold=reference.plan.delta_threshold,
     )
-    return DrawnLevel(level=Level.empty(length), noise=level_noise(mechanism, none), released={})
+
+
+def _stops(reference: RunReference, candidates: CandidateSet, below: Sequence[DrawnLevel]) -> bool:
+    """Whether a length is left out because too many of its combinations would be kept.
+
+    Decided before anything is drawn for it, with the noise of the public cap, the largest there can be. DP: post-processing of
+    released counts.
+    """
+    settings = reference.configuration.tuples
+    if settings.on_overflow != "stop":
+        return False
+    cap = reference.configuration.contribution_cap(candidates.length)
+    mechanism = _mechanism(reference, candidates, cap, below)
+    expectation = Expectation.of(below[-1].level, candidates)
+    return not expectation.fits(mechanism.threshold, float(mechanism.deviation), settings.max_combinations)
 
 
 def _contribution_bound(reference: RunReference, length: int, held: NDArray[np.int32]) -> tuple[int, tuple[str, ...]]:

@@ -1,4 +1,7 @@
-"""The mechanisms: the only module in which noise meets a private count. Integers in, integers out."""
+"""The mechanisms: the only module in which noise meets a private count. Integers in, integers out.
+
+`zero_cells` beside it tells which of many counts that are zero would pass a threshold, without adding noise to each.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,13 @@ from numpy.typing import NDArray
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.budget.laplace import l1_sensitivity, laplace_scale
-from marginweave.tasks.budget.noise_table import BITS, NoiseTable, noise_table
+from marginweave.tasks.budget.noise_table import noise_table
 from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.budget.randomness import OsBits, RandomBits
+from marginweave.tasks.budget.sampler import Sampler
 
 _CHUNK = 1 << 17
 _DEVIATION_STEP = 1024
-_FIRST_BITS = 63
-_REST_BITS = BITS - _FIRST_BITS
-_GUIDE_BITS = 16
 
 
 def deviation(multiplier: float, contribution_bound: int, stability: Stability) -> Fraction:
@@ -102,7 +103,7 @@ def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits |
     if counts.size and (int(counts.max()) > room or int(counts.min()) < -room):
         raise StageError("counts with noise must fit 64 bits")
     source = OsBits() if bits is None else bits
-    sampler = _Sampler(table, source)
+    sampler = Sampler(table, source)
     flat = counts.ravel()
     noisy = np.empty(flat.size, np.int64)
     for start in range(0, flat.size, _CHUNK):
@@ -192,38 +193,3 @@ def _noisy_max(scale: float) -> Any:
     dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     return space >> dp.m.then_noisy_max(dp.zero_concentrated_divergence(), scale=scale)
-
-
-class _Sampler:
-    """Draws from a table: 64 bits a draw, one for the sign, 63 for |x|; the other 65 bits only where those tie.
-
-    Comparing the top 63 bits of a uniform 128-bit integer first, and the rest when they equal those of an entry, gives
-    the same |x| as comparing all: the distribution is the table's, exactly. `guide` narrows the search by the top 16 bits.
-    """
-
-    def __init__(self, table: NoiseTable, bits: RandomBits) -> None:
-        self._table = table
-        self._bits = bits
-        edges = np.arange((1 << _GUIDE_BITS) + 1, dtype=np.uint64) << np.uint64(_FIRST_BITS - _GUIDE_BITS)
-        self._guide = np.searchsorted(table.high, edges, side="left").astype(np.int64)
-        # a range of draws without an entry inside, its lower end included, needs no comparison at all
-        self._settled = np.searchsorted(table.high, edges[1:] - np.uint64(1), side="right") == self._guide[:-1]
-
-    def draw(self, count: int) -> NDArray[np.int64]:
-        """`count` independent draws, shape (count,), int64."""
-        words = np.frombuffer(self._bits.take(8 * count), "<u8")
-        first = words >> np.uint64(1)
-        bucket = first >> np.uint64(_FIRST_BITS - _GUIDE_BITS)
-        magnitude: NDArray[np.int64] = self._guide[bucket]
-        open_ = np.flatnonzero(~self._settled[bucket])
-        if len(open_):
-            wanted = first[open_]
-            found = np.searchsorted(self._table.high, wanted, side="left")
-            for tie in np.flatnonzero(self._table.high[found] == wanted).tolist():
-                found[tie] = self._table.magnitude(int(wanted[tie]) << _REST_BITS | self._rest())
-            magnitude[open_] = found
-        return np.where(words & np.uint64(1), -magnitude, magnitude)
-
-    def _rest(self) -> int:
-        """The low 65 bits of a uniform 128-bit integer."""
-        return int.from_bytes(self._bits.take(9), "little") >> (72 - _REST_BITS)

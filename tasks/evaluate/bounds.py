@@ -106,8 +106,8 @@ def combination_bounds(
     """A bound for the released combinations of every set of columns, of the counts with bounded contributions.
 
     What was suppressed is not known, and no part of either sum. Which cells were told depends on their noise, so the noise of
-    all n candidates of the set of columns is what `distance_bound` takes for that of the told ones. At length 1 the
-    number of candidates of a private domain is not public: bound None. DP: post-processing.
+    all n candidates of the set of columns (or what bounds their number from above) is what `distance_bound` takes for that of
+    the told ones. At length 1 the number of candidates of a private domain is not public: bound None. DP: post-processing.
 
     Args:
         drawn: counts as drawn, before they were made consistent.
@@ -144,7 +144,7 @@ def _told(drawn: Aggregates, level: Level, configuration: Configuration) -> Iter
         return
     forbidden = forbidden_codes(configuration.forbidden, drawn.domain.labels)
     candidates = CandidateSet.above(drawn.levels[level.length - 2], sizes, forbidden)
-    yield from ((c, rows, int(candidates.mask(c).sum())) for c, rows in level.by_columns())
+    yield from ((c, rows, candidates.counts[c]) for c, rows in level.by_columns())
 
 
 def _held(records: Codes, columns: Clique, values: IntArray, sizes: Sequence[int]) -> NDArray[np.int64]:

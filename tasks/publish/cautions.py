@@ -22,6 +22,7 @@ def reader_warnings(configuration: Configuration, aggregates: Aggregates, statem
         *_weak_guarantee(configuration, aggregates.record_count),
         *_weak_percentiles(configuration, aggregates.record_count, statement),
         *_weak_counts(configuration, aggregates),
+        *_too_many(configuration, aggregates),
         *_left_out(statement),
     )
 
@@ -89,6 +90,24 @@ def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterat
             yield (
                 f"Of the {released} released combinations of {level.length}{whose}, about {round(wrong)} may be combinations "
                 "that nobody has: half of them or more."
+            )
+
+
+def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
+    """Lengths of which more would have been released than are kept."""
+    if configuration.marginals is not None:
+        return
+    most = configuration.tuples.max_combinations
+    for noise in aggregates.noise:
+        if noise.raised_from is not None:
+            yield (
+                f"More than {most} combinations of {noise.length} would have been kept from the least count "
+                f"{noise.raised_from} on; it was raised to {noise.threshold}."
+            )
+        if noise.stopped:
+            yield (
+                f"Combinations of {noise.length} and more were not counted, as more than {most} would have been kept; "
+                "their share of the budget was given back."
             )
 
 

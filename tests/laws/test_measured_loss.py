@@ -19,8 +19,9 @@ from scipy.special import ndtri
 
 from marginweave.schemas.aggregates import Level
 from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.aggregate.candidates import CandidateSet, Mask
+from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
 from marginweave.tasks.aggregate.level import draw_level
+from marginweave.tasks.aggregate.universe import Integers
 from marginweave.tasks.budget.mechanisms import deviation
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.encode.codes import EncodedTable
@@ -36,10 +37,12 @@ DOMAINS = tuple(2 * TRIALS + shift for shift in SHIFT)
 class Pinned(CandidateSet):
     """Candidates of which only the canaries' cells are drawn: V_k pinned, and nothing but what the audit scores."""
 
-    def mask(self, columns: tuple[int, ...]) -> Mask:
-        mask = np.zeros(tuple(self.sizes[j] + 1 for j in columns), np.bool_)
-        mask[tuple(np.arange(2 * TRIALS) + SHIFT[j] for j in columns)] = True
-        return mask
+    def cells(self, columns: tuple[int, ...]) -> Iterator[Integers]:
+        yield flat_keys([np.arange(2 * TRIALS) + SHIFT[j] for j in columns], self.shape(columns))
+
+    @property
+    def counts(self) -> dict[tuple[int, ...], int]:
+        return dict.fromkeys(self.column_sets(), 2 * TRIALS)
 
     def column_sets(self) -> Iterator[tuple[int, ...]]:
         yield from itertools.combinations(range(3), self.length)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.budget import mechanisms
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
 from marginweave.tasks.budget.noise_table import NoiseTable, noise_table
+from marginweave.tasks.budget.sampler import Sampler
 from tests.support.seeded_bits import SeededBits
 
 SCALES = [Fraction(1, 64), Fraction(3, 10), Fraction(1), Fraction(17), Fraction(300), Fraction(2500)]
@@ -75,7 +75,7 @@ def test_entries_on_the_edges_of_the_guide_are_compared_too(around: int, distanc
     uniform = entry + distance
     rest = (uniform & (2**65 - 1)) << 7
     bits = Script((uniform >> 65 << 1).to_bytes(8, "little"), rest.to_bytes(9, "little"))
-    assert mechanisms._Sampler(table, bits).draw(1).tolist() == [int(entry <= uniform)]
+    assert Sampler(table, bits).draw(1).tolist() == [int(entry <= uniform)]
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)

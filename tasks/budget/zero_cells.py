@@ -1,0 +1,107 @@
+"""Noise of cells that are zero, without visiting them: the same distribution as `add_noise` on each, and a threshold.
+
+Of N zeros, each passes with p = P(X >= T), independently of all others. So the number that pass is Binomial(N, p); given it,
+every set of as many positions is equally likely; given the positions, the noise of each is that of X given X >= T (Cormode,
+Procopiuc, Srivastava, Tran 2012). All three are drawn from integer tables: p is the noise table's own, and the binomial is
+within 2^-100 (`binomial_table`), which a release adds to what `noise_table` states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.budget.binomial import binomial_table
+from marginweave.tasks.budget.noise_table import noise_table
+from marginweave.tasks.budget.randomness import OsBits, RandomBits
+from marginweave.tasks.budget.sampler import Integers, TailTable, draw_positions, draw_tail
+
+# Positions are chosen block by block, in each of which about so many pass.
+_PASSING = 1 << 20
+_LONGEST = 1 << 62
+# A number of passing cells that is exceeded with probability 2^-60.
+_NEVER = 60 * math.log(2)
+
+
+def passing_probability(threshold: int, deviation: Fraction) -> Fraction:
+    """P(X >= threshold), exactly as drawn: how likely a cell without records is told. DP: arithmetic on public numbers."""
+    return noise_table(deviation).upper_tail(threshold)
+
+
+def passing_zeros(
+    cells: int, threshold: int, deviation: Fraction, bits: RandomBits | None = None
+) -> Iterator[tuple[int, Integers]]:
+    """Which of `cells` positions pass when each is a zero with noise: a first position, and offsets from it, ascending.
+
+    Positions of cells that are no zeros, or no candidates at all, are for the caller to drop: whether a position passes is
+    independent of all others, so that the rest are as if only zeros had been there.
+    DP: with the noise of the cells that occur, and `passing_noise`, that of `add_noise` on all of them.
+
+    Args:
+        cells: how many positions, from 0.
+        threshold: T, at least 1.
+        deviation: standard deviation of the noise.
+        bits: source of randomness; the operating system's unless a test says otherwise.
+
+    Raises:
+        InputError: a threshold below 1, or a deviation that has no table.
+    """
+    _check(threshold)
+    probability = passing_probability(threshold, deviation)
+    if not probability:
+        return
+    source = OsBits() if bits is None else bits
+    block = min(_LONGEST, int(_PASSING / probability))
+    for first in range(0, cells, block):
+        size = min(block, cells - first)
+        passing = binomial_table(size, probability).draw(source)
+        yield first, draw_positions(passing, size, source)
+
+
+def passing_noise(count: int, threshold: int, deviation: Fraction, bits: RandomBits | None = None) -> Integers:
+    """The noise of `count` zeros that passed, shape (count,), int64: independent, each X given X >= threshold.
+
+    DP and Raises: as `passing_zeros`; also where no noise reaches the threshold.
+    """
+    _check(threshold)
+    if not count:
+        return np.zeros(0, np.int64)
+    return draw_tail(_tail(threshold, deviation), count, OsBits() if bits is None else bits)
+
+
+def prepare_passing(cells: int, threshold: int, deviation: Fraction) -> None:
+    """Build the tables of a draw ahead of it, so that little that can fail happens after its charge."""
+    probability = passing_probability(threshold, deviation)
+    if probability:
+        block = min(_LONGEST, int(_PASSING / probability))
+        for size in {min(block, cells), cells % block}:
+            binomial_table(size, probability)
+        _tail(threshold, deviation)
+
+
+def most_passing(cells: int, threshold: int, deviation: Fraction) -> int:
+    """A number of passing zeros that is exceeded with probability at most 2^-60, and never more than there are.
+
+    Bernstein: P(K >= m + t) <= exp(-t^2 / (2 (m + t/3))), m = N p, which is 2^-60 at t = L/3 + sqrt(L^2/9 + 2 m L),
+    L = 60 ln 2. DP: arithmetic on public or released numbers.
+    """
+    mean = float(cells * passing_probability(threshold, deviation))
+    return min(cells, math.ceil(mean + _NEVER / 3 + math.sqrt(_NEVER**2 / 9 + 2 * mean * _NEVER)))
+
+
+def _check(threshold: int) -> None:
+    if threshold < 1:
+        raise InputError(f"threshold ({threshold}) must be at least 1")
+
+
+@lru_cache(maxsize=4)
+def _tail(threshold: int, deviation: Fraction) -> TailTable:
+    table = noise_table(deviation)
+    if threshold > table.largest:
+        raise InputError(f"threshold ({threshold}) must be at most the largest noise")
+    return TailTable.of(table, threshold)

@@ -1,0 +1,51 @@
+"""What `plan` says of combinations, from public facts."""
+
+from __future__ import annotations
+
+import pytest
+
+from marginweave.flows.forecast import combinations_forecast
+from marginweave.flows.sizes import check_size
+from marginweave.schemas.errors import InputError
+from tests.support.configurations import configuration
+
+LARGE = {name: {"type": "category", "values": list(range(5_000))} for name in "abcdefghij"}
+
+
+def test_candidates_are_counted_over_all_sets_of_columns() -> None:
+    """2, 3, 5 and 7 values: 17 single ones, 101 pairs, 247 triples; half of the cells of a count without records pass 1."""
+    told = combinations_forecast(configuration())
+    assert [line.split(";")[0] for line in told] == [
+        "Combinations of 1: 17",
+        "Combinations of 2: at most 101",
+        "Combinations of 3: at most 247",
+    ]
+
+
+@pytest.mark.parametrize("overflow", ["raise-threshold", "stop"])
+def test_what_happens_to_too_many_is_said(overflow: str) -> None:
+    """45 pairs of columns of 5,000 values each are accepted, and the plan says from which count on they are kept."""
+    config = configuration(columns=LARGE, aggregate={"reporting_length": 2, "on_overflow": overflow})
+    check_size(config)
+    line = combinations_forecast(config)[1]
+    assert line.startswith("Combinations of 2: at most 1125000000; about ")
+    assert ("2000000 of them from a count of " in line) == (overflow == "raise-threshold")
+    assert ("left out if more than 2000000 are expected" in line) == (overflow == "stop")
+
+
+def test_nothing_is_said_where_a_domain_is_private() -> None:
+    assert combinations_forecast(configuration(columns__town={"type": "category", "domain": "private"})) == []
+
+
+def test_keys_beyond_63_bits_are_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"^columns j, i, h, g, f, e have more than 2\^63 combinations; use coarser bins"
+    ):
+        check_size(configuration(columns=LARGE, aggregate={"reporting_length": 6}))
+
+
+def test_more_values_than_may_be_kept_are_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"^the columns have 50000 values together, more than aggregate.max_combinations"
+    ):
+        check_size(configuration(columns=LARGE, aggregate={"reporting_length": 2, "max_combinations": 49_999}))
