@@ -23,6 +23,8 @@ from marginweave.schemas.numbers import MAX_CELLS
 
 Mask = NDArray[np.bool_]
 
+_DENSE_CELLS = 1 << 22
+
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateSet:
@@ -61,6 +63,22 @@ class CandidateSet:
         if columns in self.forbidden:
             mask[tuple(self.forbidden[columns].T)] = False
         return mask
+
+    def is_dense(self, columns: tuple[int, ...]) -> bool:
+        """Whether the cells of a set of columns are few enough for a mask; by public or released sizes."""
+        return math.prod(self.sizes[j] + 1 for j in columns) <= _DENSE_CELLS
+
+    def contains(self, columns: tuple[int, ...], values: NDArray[np.int64]) -> Mask:
+        """Which rows of `values`, shape (n, length), are candidates; a missing value makes none. Shape (n,)."""
+        found: Mask = (values < [self.sizes[j] for j in columns]).all(axis=1)
+        if self.length == 1:
+            return found
+        for left_out in range(self.length):
+            part = columns[:left_out] + columns[left_out + 1 :]
+            found &= self.survivors[part][tuple(np.delete(values, left_out, axis=1).T)]
+        for cell in self.forbidden.get(columns, ()):
+            found &= (values != cell).any(axis=1)
+        return found
 
     @classmethod
     def above(
