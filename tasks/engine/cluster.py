@@ -75,7 +75,7 @@ class DaskEngine:
 
         def submit(numbered: tuple[int, T]) -> Callable[[], R]:
             number, part = numbered
-            future = self._submit(f"{name}-{number}", _apply, held, _Hidden(part))
+            future = self._submit(f"{name}-{number}", _apply, held, _Hidden(part), code_version())
             return lambda: _taken(future)
 
         yield from in_order(submit, list(enumerate(parts)), 2 * self.cores)
@@ -96,7 +96,7 @@ def dask_engine(settings: EngineSettings, certificates: Sequence[Path], private:
         private: the run's private folder.
 
     Raises:
-        StageError: no scheduler, no worker, or one with another version of this package.
+        StageError: there is no scheduler, or no worker.
     """
     assert settings.dask is not None
     if settings.dask == LOCAL:
@@ -143,36 +143,31 @@ def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
     if fault:
         raise StageError(fault)
     with client:
-        yield DaskEngine(client, _checked_cores(client))
+        yield DaskEngine(client, max(1, _cores(client)))
 
 
-def _checked_cores(client: Client) -> int:
-    """Threads of all workers, which must be there and run this very version: other code may count in another way."""
-    fault = "engine: the scheduler has no worker"
+def _cores(client: Client) -> int:
+    """Threads of all workers."""
+    late = False
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
-        fault = "engine: a worker has no marginweave"
-        versions = set(client.run(code_version).values())
-    except Exception:
-        versions = set()
-    if not versions:
-        raise StageError(fault)
-    if versions != {code_version()}:
-        raise StageError(f"engine: every worker must have marginweave {code_version()}")
+    except TimeoutError:
+        late = True
+    if late:
+        raise StageError("engine: the scheduler has no worker")
     return sum(client.nthreads().values())
 
 
 def _taken(future: Any) -> Any:
     """The result of a task, which is then let go; a fault is raised here."""
-    died = False
     try:
         result = future.result()
     except KilledWorker:
-        died = True
+        result = _Fault(MachineError, "engine: workers died one after the other over the same part of the work")
+    except Exception as error:
+        result = _Fault(StageError, f"engine: a worker cannot do its work ({type(error).__name__})")
     finally:
         future.release()
-    if died:
-        raise MachineError("engine: workers died one after the other over the same part of the work")
     if isinstance(result, _Fault):
         raise result.kind(result.text)
     return result.value
@@ -182,8 +177,13 @@ def _hold(function: _Hidden[Callable[[T], R]]) -> _Hidden[Callable[[T], R]]:
     return function
 
 
-def _apply(function: _Hidden[Callable[[T], R]], part: _Hidden[T]) -> _Hidden[R] | _Fault:
-    """On a worker: no exception leaves, for Dask would log it with its text."""
+def _apply(function: _Hidden[Callable[[T], R]], part: _Hidden[T], version: str) -> _Hidden[R] | _Fault:
+    """On a worker, which must run the client's `version`: other code may count in another way.
+
+    No exception leaves, for Dask would log it with its text.
+    """
+    if code_version() != version:
+        return _Fault(StageError, f"engine: every worker must have marginweave {version}")
     try:
         return _Hidden(function.value(part.value))
     except MarginweaveError as error:
