@@ -11,7 +11,7 @@ that neither do they.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -31,7 +31,7 @@ from marginweave.tasks.aggregate.kernels import (
     take_back,
 )
 from marginweave.tasks.aggregate.layout import Blocks, Layout, Span, flat_keys, lay_out, spans
-from marginweave.tasks.aggregate.sparse_counts import NOTHING, SortedCounts, SparseCounts
+from marginweave.tasks.aggregate.sparse_counts import SortedCounts, SparseCounts
 from marginweave.tasks.budget.randomness import NumberedWords
 from marginweave.tasks.engine.local import Engine
 
@@ -144,7 +144,9 @@ class _BoundedCounts:
                 waiting = 0
                 for counts in sparse:
                     counts.settle()
-        return np.where(layout.valid, cells >> 1, 0), [counts.sorted() for counts in sparse]
+        cells >>= 1
+        cells *= layout.valid
+        return cells, [counts.sorted() for counts in sparse]
 
     def _bound(self, first: int, tile: Tile, cells: Counts, held: Held, kept: list[Flags]) -> None:
         """Let the records of a tile that hold more than the bound choose, and take out what they do not keep."""
@@ -184,9 +186,9 @@ def _add_keys(
     return added
 
 
-def _sum(layout: Layout, parts: Iterable[tuple[Counts, list[SortedCounts]]]) -> tuple[Counts, list[SortedCounts]]:
+def _sum(layout: Layout, parts: Iterator[tuple[Counts, list[SortedCounts]]]) -> tuple[Counts, list[SortedCounts]]:
     """The counts of all parts, added up."""
-    dense, sparse = np.zeros(len(layout.valid), np.int64), [NOTHING] * len(layout.sparse)
+    dense, sparse = next(parts)
     for more_dense, more_sparse in parts:
         dense += more_dense
         sparse = [merge_counts(*counts, *more) for counts, more in zip(sparse, more_sparse, strict=True)]
