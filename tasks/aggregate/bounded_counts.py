@@ -85,7 +85,7 @@ def bounded_counts(
     """
     layout = lay_out(blocks, candidates)
     job = _BoundedCounts(blocks, candidates, layout, bound, words)
-    dense, sparse = _sum(layout, engine.map(job, spans(blocks, _parts(candidates, layout, engine))))
+    dense, sparse = _sum(engine.map(job, spans(blocks, _parts(candidates, layout, engine))))
     found: dict[tuple[int, ...], SortedCounts] = dict(zip(layout.sparse, sparse, strict=True))
     for columns, (start, stop) in zip(layout.dense, pairwise(layout.places), strict=True):
         occurring = np.flatnonzero(dense[start:stop])
@@ -186,7 +186,7 @@ def _add_keys(
     return added
 
 
-def _sum(layout: Layout, parts: Iterator[tuple[Counts, list[SortedCounts]]]) -> tuple[Counts, list[SortedCounts]]:
+def _sum(parts: Iterator[tuple[Counts, list[SortedCounts]]]) -> tuple[Counts, list[SortedCounts]]:
     """The counts of all parts, added up."""
     dense, sparse = next(parts)
     for more_dense, more_sparse in parts:

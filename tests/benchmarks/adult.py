@@ -1,8 +1,8 @@
 """CPU seconds and memory of the pure stages on adult_cat.csv (48842 x 14), epsilon 4: python -m tests.benchmarks.adult.
 
 Each stage stands beside a yardstick of the same process: one pass of numpy's bincount over all 364 triples of columns, which
-is the least that counting them can cost. Imports, the reading of the file and compiling the kernels are apart. Counting alone is
-measured again on a million records drawn from the table, for R = 3 and 4.
+is the least that counting them can cost. Imports, the reading of the file and compiling the kernels are apart. Counting alone
+is measured again on a million records drawn from the table, for R = 3 and 4.
 """
 
 from __future__ import annotations

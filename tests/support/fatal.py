@@ -30,9 +30,9 @@ class Failing:
 
     secret: str
 
-    def __call__(self, number: int) -> int:
+    def __call__(self, name: str) -> int:
         """Never returns."""
-        raise ValueError(f"{self.secret} {number}")
+        raise ValueError(f"{self.secret} {name}")
 
 
 @dataclass(frozen=True)
