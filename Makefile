@@ -50,9 +50,9 @@ $(VENV)/.ready: $(SETUP) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.ready-test: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[evaluation,examples,test]'
+	@$(PIP) --editable '.[dask,evaluation,examples,test]'
 	@touch $@ $(VENV)/.ready
 
 $(VENV)/.ready-lint: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[evaluation,examples,test,lint]'
+	@$(PIP) --editable '.[dask,evaluation,examples,test,lint]'
 	@touch $@ $(VENV)/.ready $(VENV)/.ready-test

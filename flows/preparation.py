@@ -67,6 +67,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         ledger_file=request.ledger_file,
         lease=uuid.uuid4().hex,
         suites=request.suites,
+        certificates=request.certificates,
     )
     if present.state == RunState.FINISHED:
         check_outputs(request.folder, present)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from marginweave.flows.sizes import check_size
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.execution import EngineSettings
 from marginweave.schemas.load import load_configuration
 from marginweave.schemas.source import EXAMPLE_PREFIX
 from marginweave.tasks.budget.ledger import LedgerLocation, example_ledger_location, ledger_location
@@ -30,6 +32,7 @@ class Request:
     source: str
     ledger_file: Path | None  # of an example; None: where the environment says
     suites: tuple[Path | None, Path | None]
+    certificates: tuple[Path, ...] = ()  # of the engine: authority, certificate, key
 
     @property
     def is_example(self) -> bool:
@@ -68,7 +71,19 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
         source=named,
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
         suites=(suites[0], suites[1]),
+        certificates=_certificates(configuration.engine, below),
     )
+
+
+def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:
+    """The files of certificates; an engine that cannot work is refused."""
+    if engine.dask is not None and importlib.util.find_spec("distributed") is None:
+        raise InputError("engine: dask needs dask.distributed: pip install 'marginweave[dask]'")
+    files = tuple(below / file for file in engine.files if file is not None)
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"engine: {file} does not exist")
+    return files
 
 
 def remember(request: Request) -> None:

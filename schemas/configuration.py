@@ -26,6 +26,7 @@ from marginweave.schemas.columns import (
     Texts,
 )
 from marginweave.schemas.evaluation import EvaluationSettings, check_evaluation, ordered_attributes
+from marginweave.schemas.execution import Engine, EngineSettings
 from marginweave.schemas.marginals import MarginalSettings
 from marginweave.schemas.marginals_rules import check_marginals
 from marginweave.schemas.methods import Aggregation, Synthesis, method_of
@@ -82,6 +83,7 @@ class Configuration(BaseModel):
     expectations: ExpectationSettings = ExpectationSettings()
     evaluate: EvaluationSettings = EvaluationSettings()
     publish: PublishSettings = PublishSettings()
+    engine: Engine = EngineSettings()
 
     @model_validator(mode="before")
     @classmethod

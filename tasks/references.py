@@ -122,6 +122,7 @@ class RunReference:
     ledger_file: Path | None
     lease: str
     suites: tuple[Path | None, Path | None] = (None, None)
+    certificates: tuple[Path, ...] = ()
 
     @cached_property
     def manifest(self) -> Manifest:

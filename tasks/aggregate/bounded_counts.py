@@ -1,26 +1,45 @@
 """Counts of candidate combinations with every record's contribution bounded.
 
-Two passes over the sets of columns, vectorized over records: how many candidates a record holds, and, for a record that
-holds more than the bound, a uniform choice of exactly that many (selection sampling: Knuth, TAOCP 2, 3.4.2, Algorithm S).
-A record holds one combination of a set of columns, unless sets of values are among them: then one for every choice of a value
-of each. A choice is one step: in it, a record holds one combination at most.
+Two passes over the records, tile by tile: how many candidates a record holds, and the counts, to which a record that holds more
+than the bound gives a uniform choice of exactly that many (selection sampling: Knuth, TAOCP 2, 3.4.2, Algorithm S). A record
+holds one combination of a set of columns, unless sets of values are among them: then one for every choice of a value of each.
+
+A record chooses by a secret word of its own number, in a public order of its candidates: what it gives does not depend on any
+other record, on how the table is cut into blocks and tiles, or on the cores and machines that count. Sums are of integers, so
+that neither do they.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import groupby, product
-from operator import itemgetter
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.tasks.aggregate.candidates import CandidateSet, Mask
-from marginweave.tasks.budget.randomness import UniformWords
-from marginweave.tasks.encode.codes import Codes, value_slots
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.kernels import (
+    Choice,
+    Flags,
+    Held,
+    Tile,
+    add_counts,
+    add_held,
+    choose,
+    merge_counts,
+    take_back,
+)
+from marginweave.tasks.aggregate.layout import Blocks, Layout, Span, flat_keys, lay_out, spans
+from marginweave.tasks.aggregate.sparse_counts import SortedCounts, SparseCounts
+from marginweave.tasks.budget.randomness import NumberedWords
+from marginweave.tasks.engine.local import Engine
 
 Counts = NDArray[np.int64]
+
+# Cells that all cores together count densely, and keys that wait to be sorted on one of them.
+_ALL_DENSE = 1 << 27
+_WAITING = 1 << 23
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +47,7 @@ class BoundedCounts:
     """Sparse exact counts of one level: private.
 
     `cells[i]` and `counts[i]` are the flat positions (in the dense array of `column_sets[i]`) and counts of the cells that
-    occur; every other candidate has the count 0.
+    occur, by increasing position; every other candidate has the count 0.
     """
 
     column_sets: tuple[tuple[int, ...], ...]
@@ -42,87 +61,144 @@ class BoundedCounts:
         return counts
 
 
-def contributions(codes: tuple[Codes, ...], candidates: CandidateSet) -> NDArray[np.int32]:
-    """How many candidates each record holds, w_u = |M_k(X_u) ∩ V_k|; shape (records,). Private."""
-    held = np.zeros(len(codes[0]), np.int32)
-    for _, flat, mask in _cells(codes, candidates):
-        held += mask.ravel()[flat]
-    return held
+def contribution_histogram(blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine) -> Counts:
+    """Number of records that hold c candidates, w_u = |M_k(X_u) ∩ V_k|, for c = 0 … cap, clipped to the public cap.
 
-
-def contribution_histogram(held: NDArray[np.int32], cap: int) -> Counts:
-    """Number of records that hold c candidates, c = 0 … cap, clipped to the public cap; shape (cap + 1,). Private."""
-    return np.bincount(np.minimum(held, cap), minlength=cap + 1).astype(np.int64)
+    Shape (cap + 1,). Private.
+    """
+    layout = lay_out(blocks, candidates)
+    job = _Contributions(blocks, candidates, layout, cap)
+    total = np.zeros(cap + 1, np.int64)
+    for part in engine.map(job, spans(blocks, _parts(candidates, layout, engine))):
+        total += part
+    return total
 
 
 def bounded_counts(
-    codes: tuple[Codes, ...], candidates: CandidateSet, held: NDArray[np.int32], bound: int, words: UniformWords
+    blocks: Blocks, candidates: CandidateSet, bound: int, words: NumberedWords, engine: Engine
 ) -> BoundedCounts:
     """Count candidates with at most `bound` a record.
 
-    A record that holds more keeps a uniformly chosen subset of `bound` of them, by randomness of its own that does not
-    depend on any other record, so that adding or removing one record changes at most `bound` counts by one each: L0 and
-    squared L2 sensitivity `bound`, Linf 1 (twice the L0 under replace-one). Null or outside values hold nothing.
+    A record that holds more keeps a uniformly chosen subset of `bound` of them, by randomness of its own (word u of `words`
+    for record u), so that adding or removing one record changes at most `bound` counts by one each: L0 and squared L2
+    sensitivity `bound`, Linf 1 (twice the L0 under replace-one). Null or outside values hold nothing. Private.
     """
-    over = np.flatnonzero(held > bound)
-    within = held <= bound
-    chooser = _Chooser(left=held[over].astype(np.int64), bound=bound, words=words)
-    sets, cells, counts = [], [], []
-    for columns, steps in groupby(_cells(codes, candidates), key=itemgetter(0)):
-        dense = np.zeros(0, np.int64)
-        for _, flat, mask in steps:
-            valid = mask.ravel()
-            found = np.bincount(flat if within.all() else flat[within], minlength=valid.size)
-            found[~valid] = 0
-            if len(over):
-                mine = flat[over]
-                found += np.bincount(mine[chooser.choose(valid[mine])], minlength=valid.size)
-            dense = dense + found if len(dense) else found
-        occurring = np.flatnonzero(dense)
-        sets.append(columns)
-        cells.append(occurring)
-        counts.append(dense[occurring].astype(np.int64))
-    return BoundedCounts(column_sets=tuple(sets), cells=tuple(cells), counts=tuple(counts))
+    layout = lay_out(blocks, candidates)
+    job = _BoundedCounts(blocks, candidates, layout, bound, words)
+    dense, sparse = _sum(engine.map(job, spans(blocks, _parts(candidates, layout, engine))))
+    found: dict[tuple[int, ...], SortedCounts] = dict(zip(layout.sparse, sparse, strict=True))
+    for columns, (start, stop) in zip(layout.dense, pairwise(layout.places), strict=True):
+        occurring = np.flatnonzero(dense[start:stop])
+        found[columns] = occurring, dense[start:stop][occurring]
+    sets = tuple(candidates.column_sets())
+    return BoundedCounts(
+        column_sets=sets,
+        cells=tuple(found[columns][0] for columns in sets),
+        counts=tuple(found[columns][1] for columns in sets),
+    )
 
 
-class _Chooser:
-    """Selection sampling: in every step keep a candidate with probability needed / left."""
+@dataclass(frozen=True)
+class _Contributions:
+    """One part of the first pass."""
 
-    def __init__(self, *, left: NDArray[np.int64], bound: int, words: UniformWords) -> None:
-        self._left = left
-        self._needed = np.full(len(left), bound, np.int64)
-        self._words = words
+    blocks: Blocks = field(repr=False)
+    candidates: CandidateSet = field(repr=False)
+    layout: Layout = field(repr=False)
+    cap: int = field(repr=False)
 
-    def choose(self, valid: Mask) -> Mask:
-        """Which of the records (all of them over the bound) keep their candidate of this step."""
-        uniform = (self._words.uniform_words(len(valid)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        chosen: Mask = valid & (uniform * self._left < self._needed)
-        self._needed -= chosen
-        self._left -= valid
-        return chosen
+    def __call__(self, span: Span) -> Counts:
+        """The histogram of the records of a span."""
+        histogram = np.zeros(self.cap + 1, np.int64)
+        for _, tile in self.layout.tiles(self.blocks, span):
+            held = np.zeros(tile.shape[1], np.int32)
+            add_held(tile, self.layout.steps, self.layout.valid, held)
+            _add_sparse(self.layout, self.candidates, tile, held)
+            histogram += np.bincount(np.minimum(held, self.cap), minlength=self.cap + 1)
+        return histogram
 
 
-def _cells(
-    codes: tuple[Codes, ...], candidates: CandidateSet
-) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64], Mask]]:
-    """Each set of columns, and each choice among the values of a set, with the flat cell of every record and the mask.
+@dataclass(frozen=True)
+class _BoundedCounts:
+    """One part of the second pass."""
 
-    A cell with a missing value is no candidate of the mask, so that a slot without a value holds nothing. Prefixes are shared
-    between steps.
+    blocks: Blocks = field(repr=False)
+    candidates: CandidateSet = field(repr=False)
+    layout: Layout = field(repr=False)
+    bound: int = field(repr=False)
+    words: NumberedWords = field(repr=False)
+
+    def __call__(self, span: Span) -> tuple[Counts, list[SortedCounts]]:
+        """The counts of the records of a span: of the dense sets in one array, of each other set by sorted keys."""
+        layout = self.layout
+        cells = layout.valid.astype(np.int64)
+        sparse = [SparseCounts() for _ in layout.sparse]
+        waiting = 0
+        for first, tile in layout.tiles(self.blocks, span):
+            held = np.zeros(tile.shape[1], np.int32)
+            add_counts(tile, layout.steps, cells, held)
+            kept = _add_sparse(layout, self.candidates, tile, held)
+            self._bound(first, tile, cells, held, kept)
+            waiting += _add_keys(layout, self.candidates, tile, kept, sparse)
+            if waiting > _WAITING:
+                waiting = 0
+                for counts in sparse:
+                    counts.settle()
+        cells >>= 1
+        cells *= layout.valid
+        return cells, [counts.sorted() for counts in sparse]
+
+    def _bound(self, first: int, tile: Tile, cells: Counts, held: Held, kept: list[Flags]) -> None:
+        """Let the records of a tile that hold more than the bound choose, and take out what they do not keep."""
+        over = np.flatnonzero(held > self.bound)
+        if not len(over):
+            return
+        choice = Choice(
+            left=held[over],
+            needed=np.full(len(over), self.bound, np.int32),
+            seeds=self.words.words_at(first, len(held))[over],
+        )
+        take_back(np.ascontiguousarray(tile[:, over]), self.layout.steps, cells, choice)
+        for flags in kept:
+            flags[over] = choose(flags[over], choice)
+
+
+def _add_sparse(layout: Layout, candidates: CandidateSet, tile: Tile, held: Held) -> list[Flags]:
+    """Which records hold a candidate of each step that is not dense; adds them to `held`."""
+    flags = []
+    for index, slots in layout.sparse_steps:
+        values = np.stack([tile[slot] for slot in slots], axis=1).astype(np.int64)
+        flags.append(candidates.contains(layout.sparse[index], values))
+        held += flags[-1]
+    return flags
+
+
+def _add_keys(
+    layout: Layout, candidates: CandidateSet, tile: Tile, kept: list[Flags], sparse: list[SparseCounts]
+) -> int:
+    """Give the cells that the records of a tile keep to the counts of their sets; how many."""
+    added = 0
+    for (index, slots), flags in zip(layout.sparse_steps, kept, strict=True):
+        sizes = tuple(candidates.sizes[j] + 1 for j in layout.sparse[index])
+        keys = flat_keys(tile, slots, sizes)[flags]
+        sparse[index].add(keys)
+        added += len(keys)
+    return added
+
+
+def _sum(parts: Iterator[tuple[Counts, list[SortedCounts]]]) -> tuple[Counts, list[SortedCounts]]:
+    """The counts of all parts, added up."""
+    dense, sparse = next(parts)
+    for more_dense, more_sparse in parts:
+        dense += more_dense
+        sparse = [merge_counts(*counts, *more) for counts, more in zip(sparse, more_sparse, strict=True)]
+    return dense, sparse
+
+
+def _parts(candidates: CandidateSet, layout: Layout, engine: Engine) -> int:
+    """In how many parts a pass is made: as many as there are cores, if their dense cells are not too many together.
+
+    How many cells there are is private at length 1, so that there it counts for nothing.
     """
-    slots = [list(value_slots(code)) for code in codes]
-    prefixes: list[tuple[tuple[int, int], NDArray[np.int64]]] = []
-    for columns in candidates.column_sets():
-        mask = candidates.mask(columns)
-        for choice in product(*(range(len(slots[j])) for j in columns)):
-            places = list(zip(columns, choice, strict=True))
-            common = 0
-            while common < len(prefixes) and prefixes[common][0] == places[common]:
-                common += 1
-            del prefixes[common:]
-            for j, slot in places[len(prefixes) :]:
-                flat = slots[j][slot].astype(np.int64)
-                if prefixes:
-                    flat += prefixes[-1][1] * (candidates.sizes[j] + 1)
-                prefixes.append(((j, slot), flat))
-            yield columns, prefixes[-1][1], mask
+    room = _ALL_DENSE // max(1, len(layout.valid))
+    return engine.cores if candidates.length == 1 else max(1, min(engine.cores, room))

@@ -10,13 +10,12 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Level, LevelNoise
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.ledger import State
 from marginweave.schemas.structure import forbidden_codes
-from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram, contributions
+from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
@@ -27,7 +26,8 @@ from marginweave.tasks.aggregate.payloads import (
     pack_level,
     unpack_level,
 )
-from marginweave.tasks.aggregate.released import collect, recode, released_values, to_released
+from marginweave.tasks.aggregate.released import collect, released_values, to_released
+from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, prepare_noise, select_percentile
 from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
@@ -35,6 +35,8 @@ from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.task import open_encoded
+from marginweave.tasks.engine.choice import open_engine
+from marginweave.tasks.engine.local import Engine
 from marginweave.tasks.references import RunReference, StageResult
 
 
@@ -64,35 +66,34 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     name = f"level-{length}"
     if standing(reference, name).state == State.COMMITTED:
         return draw_once(reference, name)[1]
-    table = open_encoded(reference, encoded).whole()
     below = [unpack_level(_level(reference, k)[0]) for k in range(1, length)]
+    blocks = ReleasedBlocks(open_encoded(reference, encoded), below[0].released if below else {})
     if below:
-        table = recode(table, below[0].released)
         candidates = _candidates_above(reference, below)
         if not candidates.any() or _stops(reference, candidates, below):
             _give_back(reference, length)
             return _level(reference, length)[1]
     else:
-        candidates = CandidateSet(length=1, sizes=table.sizes)
-    held = contributions(table.codes, candidates)
-    bound, charged = _contribution_bound(reference, length, held)
+        candidates = CandidateSet(length=1, sizes=blocks.sizes)
+    with open_engine(reference) as engine:
+        bound, charged = _contribution_bound(reference, blocks, candidates, engine)
+        words = KeyedBits(key=reference.key_file.read_bytes(), purpose=name)
+        bounded = bounded_counts(blocks, candidates, bound, words, engine)
     mechanism = _mechanism(reference, candidates, bound, below)
     most = reference.configuration.tuples.most_kept(length)
     if most is not None:
         mechanism = raise_threshold(mechanism, Expectation.of(below[-1].level, candidates), most)
-    words = KeyedBits(key=reference.key_file.read_bytes(), purpose=name)
-    bounded = bounded_counts(table.codes, candidates, held, bound, words)
 
     # All that can fail without noise is done before the charge.
     noise = level_noise(mechanism, candidates)
     prepare_level(candidates, mechanism)
-    discovered = [table.labels[j] for j in sorted(mechanism.private_columns)]
+    discovered = [blocks.labels[j] for j in sorted(mechanism.private_columns)]
     room = level_bytes(bounded, candidates, mechanism, most, discovered)
 
     def make() -> tuple[bytes, bool]:
         level = draw_level(bounded, candidates, mechanism)
         kept, told = (level, noise) if most is None else keep_most(level, noise, most)
-        return pack_level(_released(kept, table, told, mechanism)), False
+        return pack_level(_released(kept, blocks, told, mechanism)), False
 
     result = draw_once(reference, name, make, size=room)[1]
     return replace(result, charged=(*charged, name))
@@ -193,25 +194,30 @@ def _stops(reference: RunReference, candidates: CandidateSet, below: Sequence[Dr
     return not expectation.fits(mechanism.threshold, float(mechanism.deviation), settings.max_combinations)
 
 
-def _contribution_bound(reference: RunReference, length: int, held: NDArray[np.int32]) -> tuple[int, tuple[str, ...]]:
+def _contribution_bound(
+    reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, engine: Engine
+) -> tuple[int, tuple[str, ...]]:
     """Delta_k: its public cap, or a percentile bought from the budget; and the draws that were charged."""
     configuration = reference.configuration
-    cap = configuration.contribution_cap(length)
+    cap = configuration.contribution_cap(candidates.length)
     percentile = configuration.percentile
     if percentile is None:
         return cap, ()
-    name = f"percentile-{length}"
+    name = f"percentile-{candidates.length}"
+    if standing(reference, name).state == State.COMMITTED:
+        return unpack_number(draw_once(reference, name)[0]), (name,)
+    histogram = contribution_histogram(blocks, candidates, cap, engine)
 
     def make() -> tuple[bytes, bool]:
         epsilon = reference.plan.draw(name).parameter
-        histogram = contribution_histogram(held, cap)
         return pack_number(select_percentile(histogram, percentile, epsilon, configuration.stability)), False
 
     return unpack_number(draw_once(reference, name, make)[0]), (name,)
 
 
-def _released(level: Level, table: EncodedTable, noise: LevelNoise, mechanism: LevelMechanism) -> DrawnLevel:
+def _released(level: Level, blocks: ReleasedBlocks, noise: LevelNoise, mechanism: LevelMechanism) -> DrawnLevel:
     """A drawn level over the released domain: names of private values leave only if they reached their threshold."""
+    table = EncodedTable(codes=(), labels=blocks.labels)  # the names of its values are all that is asked for
     released = released_values(level, table, sorted(mechanism.private_columns))
     if released:
         level = to_released(level, table, released)

@@ -37,6 +37,13 @@ class UniformWords(Protocol):
         """The next `count` words."""
 
 
+class NumberedWords(Protocol):
+    """The same, where each word has a number: that of the record whose choices it is for."""
+
+    def words_at(self, start: int, count: int) -> NDArray[np.uint64]:
+        """Words number `start` to `start + count - 1`."""
+
+
 class OsBits:
     """The operating system's generator: no state of ours, so forks, threads and restarts never share a bit."""
 

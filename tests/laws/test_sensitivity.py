@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contributions
+from tests.support.counting import count_bounded
 from tests.support.tables import FixedWords
 from tests.unit.aggregate.test_counting import SIZES, all_candidates, from_codes
 
@@ -17,7 +17,7 @@ def count_vector(rows: list[tuple[int, ...]], length: int, bound: int, seed: int
     """All bounded counts of a table over the full candidate space, as one vector."""
     table = from_codes(rows)
     candidates = all_candidates(table, length)
-    bounded = bounded_counts(table.codes, candidates, contributions(table.codes, candidates), bound, FixedWords(seed))
+    bounded = count_bounded(table, candidates, bound, FixedWords(seed))
     return np.concatenate([bounded.dense(i, candidates.mask(c).size) for i, c in enumerate(bounded.column_sets)])
 
 

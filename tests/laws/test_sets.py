@@ -15,13 +15,13 @@ from scipy.stats import chi2
 
 from marginweave.schemas.attributes import most_combinations
 from marginweave.schemas.synthesis import SynthesisSettings
-from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram, contributions
 from marginweave.tasks.aggregate.released import collect, recode
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.support.configurations import configuration
+from tests.support.counting import contributions, count_bounded, histogram
 from tests.support.tables import FixedWords, level_from, tuple_counts
 from tests.unit.aggregate.test_counting import all_candidates, counted
 
@@ -65,7 +65,7 @@ def test_counts_equal_the_slow_reference_and_stay_below_the_cap(rows, length):
     held = contributions(table.codes, all_candidates(table, length))
     cap = CONFIGURATION.contribution_cap(length)
     assert held.max(initial=0) <= cap
-    assert contribution_histogram(held, cap).sum() == len(rows)
+    assert np.array_equal(histogram(table, all_candidates(table, length), cap), np.bincount(held, minlength=cap + 1))
 
 
 @settings(max_examples=60)
@@ -76,9 +76,7 @@ def test_one_record_more_moves_at_most_delta_counts_by_one(rows, one, length, bo
     vectors = []
     for table in (both, EncodedTable(codes=tuple(c[:-1] for c in both.codes), labels=both.labels)):
         candidates = all_candidates(table, length)
-        bounded = bounded_counts(
-            table.codes, candidates, contributions(table.codes, candidates), bound, FixedWords(seed)
-        )
+        bounded = count_bounded(table, candidates, bound, FixedWords(seed))
         dense = [bounded.dense(i, candidates.mask(c).size) for i, c in enumerate(bounded.column_sets)]
         vectors.append(np.concatenate(dense))
     change = vectors[0] - vectors[1]
@@ -93,7 +91,7 @@ def test_a_record_over_the_bound_keeps_exactly_the_bound(rows):
     table = encoded(rows)
     candidates = all_candidates(table, 2)
     held = contributions(table.codes, candidates)
-    bounded = bounded_counts(table.codes, candidates, held, 4, FixedWords(3))
+    bounded = count_bounded(table, candidates, 4, FixedWords(3))
     assert sum(int(c.sum()) for c in bounded.counts) == np.minimum(held, 4).sum()
 
 

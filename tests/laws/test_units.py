@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Neighbors, Stability
 from marginweave.schemas.preparation import ResizeSettings
-from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram, contributions
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level
 from marginweave.tasks.budget.mechanisms import count_deviation, deviation
@@ -31,6 +30,7 @@ from marginweave.tasks.preprocess.rows import prepare_rows
 from marginweave.tasks.preprocess.subjects import DROPPED, kept_rows
 from tests.laws.test_level_draw import DELTA, bounded, clopper_pearson, planned, table_of
 from tests.support.configurations import configuration
+from tests.support.counting import count_bounded, histogram
 from tests.support.tables import FixedWords, encoded
 from tests.unit.aggregate.test_counting import SIZES, all_candidates, from_codes
 
@@ -178,8 +178,7 @@ def change_of(
     vectors = []
     for table in map(from_codes, (one, other)):
         candidates = all_candidates(table, length)
-        held = contributions(table.codes, candidates)
-        counts = bounded_counts(table.codes, candidates, held, bound, FixedWords(seed))
+        counts = count_bounded(table, candidates, bound, FixedWords(seed))
         masks = enumerate(counts.column_sets)
         vectors.append(np.concatenate([counts.dense(i, candidates.mask(c).size) for i, c in masks]))
     return vectors[0] - vectors[1]
@@ -242,10 +241,10 @@ def test_alike_rows_of_a_subject_attain_the_sensitivity_of_the_percentile(unit: 
     cap = len(SIZES)
     scores = []
     for most, least in ((40, 60), (40 + unit.records, 60 - (unit.neighbors == "replace-one") * unit.records)):
-        codes = from_codes([tuple(0 for _ in SIZES)] * most + [SIZES] * least).codes
-        scores.append(rank_scores(contribution_histogram(contributions(codes, candidates), cap), percentile))
-        codes = from_codes([tuple(0 for _ in SIZES)] * 40 + [SIZES] * (60 + most - 40)).codes
-        scores.append(rank_scores(contribution_histogram(contributions(codes, candidates), cap), percentile))
+        changed = from_codes([tuple(0 for _ in SIZES)] * most + [SIZES] * least)
+        scores.append(rank_scores(histogram(changed, candidates, cap), percentile))
+        changed = from_codes([tuple(0 for _ in SIZES)] * 40 + [SIZES] * (60 + most - 40))
+        scores.append(rank_scores(histogram(changed, candidates, cap), percentile))
     first, added, second, nothing_added = scores
     moved = max(np.abs(second - first).max(), np.abs(nothing_added - added).max())
     assert moved == score_sensitivity(percentile, unit)

@@ -45,7 +45,7 @@ def level_from(counts: dict[tuple[tuple[int, int], ...], int], length: int) -> L
 
 
 class FixedWords:
-    """Words that depend only on the call and the position, so that two runs can be coupled record by record."""
+    """Words that depend only on the call or the number, so that two runs can be coupled record by record."""
 
     def __init__(self, seed: int) -> None:
         self._seed, self._calls = seed, 0
@@ -55,3 +55,7 @@ class FixedWords:
         self._calls += 1
         generator = np.random.default_rng([self._seed, self._calls])
         return generator.integers(0, 2**64, 4096, dtype=np.uint64)[:count]
+
+    def words_at(self, start: int, count: int) -> NDArray[np.uint64]:
+        """Words number `start` to `start + count - 1`."""
+        return np.random.default_rng(self._seed).integers(0, 2**64, start + count, dtype=np.uint64)[start:]

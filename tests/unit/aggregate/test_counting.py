@@ -8,10 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram, contributions
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from tests.support.configurations import letters
+from tests.support.counting import contributions, count_bounded, histogram
 from tests.support.tables import FixedWords, encoded, level_from, tuple_counts
 
 SPEC_ROWS = [["a1", "b1", "c1"], ["a1", "b2", "c1"], ["a2", "", "c2"], ["a2", "b2", "c1"], ["a1", "b2", ""]]
@@ -45,8 +46,7 @@ def counted(
 ) -> dict[tuple[tuple[int, int], ...], int]:
     """Bounded counts of a table as a dictionary, zero cells left out."""
     candidates = all_candidates(table, length)
-    held = contributions(table.codes, candidates)
-    bounded = bounded_counts(table.codes, candidates, held, bound, FixedWords(seed))
+    bounded = count_bounded(table, candidates, bound, FixedWords(seed))
     counts = {}
     for columns, cells, values in zip(bounded.column_sets, bounded.cells, bounded.counts, strict=True):
         shape = tuple(table.sizes[j] + 1 for j in columns)
@@ -74,6 +74,7 @@ def test_the_record_sensitivities_of_the_specification() -> None:
     rows = SPEC_ROWS[:3]
     table = encoded(rows, letters(rows, ["A", "B", "C"]))
     assert contributions(table.codes, all_candidates(table, 2)).tolist() == [3, 3, 1]
+    assert histogram(table, all_candidates(table, 2), 4).tolist() == [0, 1, 0, 2, 0]
 
 
 def test_the_candidates_of_the_reference_suite() -> None:
@@ -126,7 +127,7 @@ def test_a_bounded_record_gives_exactly_its_share(
         if all(part in set(kept) for part in itertools.combinations(cell, length - 1))
     }
     held = contributions(table.codes, candidates)
-    bounded = bounded_counts(table.codes, candidates, held, bound, FixedWords(1))
+    bounded = count_bounded(table, candidates, bound, FixedWords(1))
     assert sum(int(c.sum()) for c in bounded.counts) == np.minimum(held, bound).sum()
     truth = tuple_counts(table, length)
     for index, columns in enumerate(bounded.column_sets):
@@ -140,11 +141,12 @@ def test_a_bounded_record_gives_exactly_its_share(
 @given(tables, st.integers(1, 10))
 def test_the_contribution_histogram_has_every_record_once(rows: list[tuple[int, ...]], cap: int) -> None:
     table = from_codes(rows)
-    held = contributions(table.codes, all_candidates(table, 2))
-    histogram = contribution_histogram(held, cap)
-    assert histogram.shape == (cap + 1,)
-    assert histogram.sum() == len(rows)
-    assert np.array_equal(np.repeat(np.arange(cap + 1), histogram), np.sort(np.minimum(held, cap)))
+    candidates = all_candidates(table, 2)
+    found = histogram(table, candidates, cap)
+    assert found.shape == (cap + 1,)
+    assert found.sum() == len(rows)
+    held = contributions(table.codes, candidates)
+    assert np.array_equal(np.repeat(np.arange(cap + 1), found), np.sort(np.minimum(held, cap)))
 
 
 def test_the_kept_combinations_are_a_uniform_choice() -> None:
@@ -157,14 +159,8 @@ def test_the_kept_combinations_are_a_uniform_choice() -> None:
     rows = [(0, 0, 0, 0, 0)] * repeats
     codes = tuple(np.array(column, np.uint8) for column in zip(*rows, strict=True))
     table = EncodedTable(codes=codes, labels=tuple((f"{j}",) for j in "abcde"))
-    generator = np.random.default_rng(20240117)
-
-    class Words:
-        def uniform_words(self, count: int) -> np.ndarray:
-            return generator.integers(0, 2**64, count, dtype=np.uint64)
-
     candidates = all_candidates(table, 2)
-    bounded = bounded_counts(table.codes, candidates, contributions(table.codes, candidates), 3, Words())
+    bounded = count_bounded(table, candidates, 3, KeyedBits(key=bytes(range(32)), purpose="test"))
     kept = np.array([c.sum() for c in bounded.counts])
     assert kept.sum() == 3 * repeats
     # Counts of a draw without replacement: var = n p (1-p) 10/9 in the 9-dimensional subspace.

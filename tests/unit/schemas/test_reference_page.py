@@ -31,6 +31,7 @@ from marginweave.schemas.configuration import (
     PublishSettings,
 )
 from marginweave.schemas.evaluation import PaidSettings
+from marginweave.schemas.execution import EngineSettings
 from marginweave.schemas.load import parse_configuration
 from marginweave.schemas.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.preparation import GaussianImputation, ResizeSettings, UniformImputation, WeightedImputation
@@ -77,6 +78,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("evaluate.", EvaluationSettings),
     ("evaluate.paid.", PaidSettings),
     ("publish.", PublishSettings),
+    ("engine.", EngineSettings),
 ]
 
 

@@ -1,0 +1,26 @@
+"""The engine of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from marginweave.tasks.engine.local import Engine, LocalEngine
+from marginweave.tasks.references import RunReference
+
+
+@contextmanager
+def open_engine(reference: RunReference) -> Iterator[Engine]:
+    """The engine that the configuration of a run declares, for as long as a stage needs it.
+
+    Raises:
+        StageError: its cluster cannot be used.
+    """
+    settings = reference.configuration.engine
+    if settings.dask is None:
+        yield LocalEngine()
+        return
+    from marginweave.tasks.engine.cluster import dask_engine  # an extra
+
+    with dask_engine(settings, reference.certificates, reference.folder.private) as engine:
+        yield engine

@@ -1,0 +1,193 @@
+"""Parts of a table on the workers of a Dask cluster: over TLS, or inside this machine.
+
+What a worker is sent and gives back is private: paths of blocks, the keys that open them, exact counts. Nothing of it stands in
+a key, a name or a log of Dask: tasks are numbered, what they hold does not show itself, and what fails is told by its kind
+and place, as everywhere (`tasks.door.quiet`). A worker that dies is replaced, its parts are worked on anew, and a part's result
+is taken once whatever happened to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import dask
+from distributed import Client, KilledWorker, LocalCluster, Security
+
+from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
+from marginweave.schemas.execution import LOCAL, EngineSettings
+from marginweave.tasks.engine.local import available_cores, in_order
+from marginweave.tasks.references import code_version
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_PATIENCE = "30s"
+# Nothing is served about what runs: no dashboard, no page, no metrics; and nothing is written to disk.
+_SILENT = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+}
+
+
+@dataclass(frozen=True, repr=False)
+class _Hidden(Generic[T]):
+    """A value that does not show itself: Dask writes the arguments of what fails into its log."""
+
+    value: T
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """What went wrong on a worker, without its data."""
+
+    kind: type[MarginweaveError]
+    text: str
+
+
+@dataclass(frozen=True)
+class DaskEngine:
+    """See `Engine`; `cores` are those of all workers together."""
+
+    client: Client
+    cores: int
+
+    def map(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
+        """See `Engine`.
+
+        Raises:
+            StageError, MachineError: the function failed; or the workers that a part was given to died one after the other.
+        """
+        name = f"marginweave-{secrets.token_hex(8)}"
+        # A task, not scattered data: what a dead worker held is made again. Never hashed: a hash would tell about the data.
+        held = self._submit(f"{name}-function", _hold, _Hidden(function))
+
+        def submit(numbered: tuple[int, T]) -> Callable[[], R]:
+            number, part = numbered
+            future = self._submit(f"{name}-{number}", _apply, held, _Hidden(part), code_version())
+            return lambda: _taken(future)
+
+        yield from in_order(submit, list(enumerate(parts)), 2 * self.cores)
+
+    def _submit(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the function is large
+            return self.client.submit(function, *arguments, key=key, pure=False)
+
+
+@contextmanager
+def dask_engine(settings: EngineSettings, certificates: Sequence[Path], private: Path) -> Iterator[DaskEngine]:
+    """The engine of the cluster that the settings name; one of this machine lives as long as the engine.
+
+    Args:
+        settings: `dask` is given.
+        certificates: files of the authority, of our certificate, and of its key, where the scheduler is encrypted.
+        private: the run's private folder.
+
+    Raises:
+        StageError: there is no scheduler, or no worker.
+    """
+    assert settings.dask is not None
+    if settings.dask == LOCAL:
+        with _local_cluster(private) as cluster, _engine(cluster.scheduler_address, cluster.security) as engine:
+            yield engine
+    else:
+        security = Security(require_encryption=False)
+        if settings.encrypted:
+            ca, cert, key = map(str, certificates)
+            security = Security(require_encryption=True, tls_ca_file=ca, tls_client_cert=cert, tls_client_key=key)
+        with _engine(settings.dask, security) as engine:
+            yield engine
+
+
+@contextmanager
+def _local_cluster(private: Path) -> Iterator[LocalCluster]:
+    """A process for every core, over TLS with certificates of the moment: other users of the machine are kept out."""
+    with (
+        dask.config.set(_SILENT),
+        tempfile.TemporaryDirectory(prefix="dask-", dir=private) as scratch,
+        LocalCluster(
+            n_workers=available_cores(),
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            protocol="tls",
+            security=Security.temporary(),
+            dashboard_address=None,
+            memory_limit=0,
+            local_directory=scratch,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
+    fault = None
+    try:
+        client = Client(address, security=security, timeout=_PATIENCE, set_as_default=False)
+    except Exception as error:
+        fault = f"engine: the scheduler at {address} cannot be reached ({type(error).__name__})"
+    if fault:
+        raise StageError(fault)
+    with client:
+        yield DaskEngine(client, max(1, _cores(client)))
+
+
+def _cores(client: Client) -> int:
+    """Threads of all workers."""
+    late = False
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError:
+        late = True
+    if late:
+        raise StageError("engine: the scheduler has no worker")
+    return sum(client.nthreads().values())
+
+
+def _taken(future: Any) -> Any:
+    """The result of a task, which is then let go; a fault is raised here."""
+    try:
+        result = future.result()
+    except KilledWorker:
+        result = _Fault(MachineError, "engine: workers died one after the other over the same part of the work")
+    except Exception as error:
+        result = _Fault(StageError, f"engine: a worker cannot do its work ({type(error).__name__})")
+    finally:
+        future.release()
+    if isinstance(result, _Fault):
+        raise result.kind(result.text)
+    return result.value
+
+
+def _hold(function: _Hidden[Callable[[T], R]]) -> _Hidden[Callable[[T], R]]:
+    return function
+
+
+def _apply(function: _Hidden[Callable[[T], R]], part: _Hidden[T], version: str) -> _Hidden[R] | _Fault:
+    """On a worker, which must run the client's `version`: other code may count in another way.
+
+    No exception leaves, for Dask would log it with its text.
+    """
+    if code_version() != version:
+        return _Fault(StageError, f"engine: every worker must have marginweave {version}")
+    try:
+        return _Hidden(function.value(part.value))
+    except MarginweaveError as error:
+        return _Fault(MachineError if isinstance(error, MachineError) else StageError, str(error))
+    except Exception as error:
+        kind = MachineError if isinstance(error, OSError) else StageError
+        return _Fault(kind, f"{type(error).__name__} at {place_of(error)}, on a worker")

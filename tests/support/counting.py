@@ -1,0 +1,95 @@
+"""Counting by the shipped code on small tables, and the slow reference: one record, one candidate after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.budget.randomness import NumberedWords
+from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
+from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.engine.local import LocalEngine
+
+Cell = tuple[tuple[int, ...], tuple[int, ...]]
+_MASK = (1 << 64) - 1
+
+
+def blocks_of(table: EncodedTable, records: int | None = None) -> EncodedBlocks:
+    """The table in blocks of at most `records` records, packed as a checkpoint holds them."""
+    size = records or max(1, table.records)
+    starts = range(0, max(1, table.records), size)
+    parts = (EncodedTable(codes=tuple(c[i : i + size] for c in table.codes), labels=table.labels) for i in starts)
+    return EncodedBlocks(list(pack_blocks(parts, lambda: table.labels)))
+
+
+def count_bounded(table: EncodedTable, candidates: CandidateSet, bound: int, words: NumberedWords) -> BoundedCounts:
+    """Bounded counts of a table that is one block."""
+    return bounded_counts(blocks_of(table), candidates, bound, words, LocalEngine(1))
+
+
+def histogram(table: EncodedTable, candidates: CandidateSet, cap: int) -> NDArray[np.int64]:
+    """How many records hold c candidates, of a table that is one block."""
+    return contribution_histogram(blocks_of(table), candidates, cap, LocalEngine(1))
+
+
+def as_counter(bounded: BoundedCounts, sizes: Sequence[int]) -> Counter[Cell]:
+    """The counts by columns and values."""
+    counts: Counter[Cell] = Counter()
+    for columns, cells, values in zip(bounded.column_sets, bounded.cells, bounded.counts, strict=True):
+        assert (np.diff(cells) > 0).all()
+        places = np.stack(np.unravel_index(cells, [sizes[j] + 1 for j in columns]), axis=1)
+        counts.update({(columns, tuple(v)): n for v, n in zip(places.tolist(), values.tolist(), strict=True)})
+    return counts
+
+
+def held_candidates(
+    table: EncodedTable, candidates: CandidateSet, record: int, order: Sequence[tuple[int, ...]] | None = None
+) -> Iterator[Cell]:
+    """The candidates of one record, set of columns by set of columns, by the masks."""
+    cells = [np.atleast_1d(codes[record]).tolist() for codes in table.codes]
+    for columns in candidates.column_sets() if order is None else order:
+        mask = candidates.mask(columns)
+        for values in product(*(cells[j] for j in columns)):
+            if mask[values]:
+                yield columns, values
+
+
+def contributions(codes: Sequence[NDArray[np.integer]], candidates: CandidateSet) -> NDArray[np.int64]:
+    """How many candidates each record holds, by the slow reference."""
+    table = EncodedTable(codes=tuple(codes), labels=tuple(("",) * size for size in candidates.sizes))
+    return np.array([sum(1 for _ in held_candidates(table, candidates, i)) for i in range(table.records)], np.int64)
+
+
+def reference_counts(
+    table: EncodedTable,
+    candidates: CandidateSet,
+    bound: int,
+    words: NumberedWords,
+    order: Sequence[tuple[int, ...]] | None = None,
+) -> Counter[Cell]:
+    """Bounded counts by the slow reference, with the choices of the shipped code."""
+    counts: Counter[Cell] = Counter()
+    for record, seed in enumerate(words.words_at(0, table.records).tolist()):
+        held = list(held_candidates(table, candidates, record, order))
+        left, needed = len(held), min(bound, len(held))
+        for cell in held:
+            if len(held) <= bound or _word(seed, left) * left >> 64 < needed:
+                needed -= 1
+                counts[cell] += 1
+            left -= 1
+        assert needed == 0
+    return counts
+
+
+def _word(seed: int, number: int) -> int:
+    """SplitMix64, in Python's integers."""
+    word = (seed + number * 0x9E3779B97F4A7C15) & _MASK
+    word = ((word ^ word >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    word = ((word ^ word >> 27) * 0x94D049BB133111EB) & _MASK
+    return word ^ word >> 31

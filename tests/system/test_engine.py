@@ -1,0 +1,293 @@
+"""A Dask cluster counts what one machine counts: with two workers, over TLS, and while workers die."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from marginweave.schemas.errors import MachineError, StageError
+from marginweave.schemas.execution import EngineSettings
+from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.layout import Blocks
+from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.checkpoint.blocks import open_blocks, write_blocks
+from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
+from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.engine.cluster import DaskEngine, dask_engine
+from marginweave.tasks.engine.local import Engine, LocalEngine
+from tests.laws.test_counting_kernels import same
+from tests.support.fatal import Failing, FatalBlocks, Square
+from tests.support.tables import level_from
+from tests.system.conftest import EXAMPLES, CommandLine
+
+pytestmark = pytest.mark.system
+
+SIZES = (3, 5, 7, 11, 2, 4)
+RECORDS = 20_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskEngine]:
+    """A cluster of this machine's cores."""
+    place = tmp_path_factory.mktemp("private")
+    with dask_engine(EngineSettings(dask="local"), (), place) as engine:
+        yield engine
+    assert not list(place.iterdir())
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> EncodedBlocks:
+    """A table in a checkpoint of twenty blocks."""
+    rng = np.random.default_rng(3)
+    codes = tuple(rng.binomial(size, 0.3, RECORDS).astype(np.uint8) for size in SIZES)
+    labels = tuple(tuple(f"v{v}" for v in range(size)) for size in SIZES)
+    edges = range(0, RECORDS, 1000)
+    parts = (EncodedTable(codes=tuple(c[i : i + 1000] for c in codes), labels=labels) for i in edges)
+    path = tmp_path_factory.mktemp("blocks") / "encoded"
+    write_blocks(path, bytes(range(32)), ("encode",), pack_blocks(parts, lambda: labels))
+    file = open_blocks(path, bytes(range(32)), ("encode",))
+    assert file is not None
+    return EncodedBlocks(file)
+
+
+def pairs() -> CandidateSet:
+    """All pairs of values."""
+    return CandidateSet.above(level_from({((j, v),): 1 for j, s in enumerate(SIZES) for v in range(s)}, 1), SIZES)
+
+
+def counted(blocks: Blocks, engine: Engine):
+    words = KeyedBits(key=bytes(range(32)), purpose="level-2")
+    histogram = contribution_histogram(blocks, pairs(), 15, engine).tolist()
+    return histogram, bounded_counts(blocks, pairs(), 6, words, engine)
+
+
+def test_two_workers_count_what_threads_count(cluster: DaskEngine, blocks: EncodedBlocks) -> None:
+    """Identical contributions and counts under the same key."""
+    (one, here), (other, there) = counted(blocks, LocalEngine()), counted(blocks, cluster)
+    assert (one == other, same(here, there)) == (True, True)
+
+
+def test_a_worker_that_dies_in_the_middle_changes_no_count(
+    cluster: DaskEngine, blocks: EncodedBlocks, tmp_path: Path
+) -> None:
+    """SIGKILL while a block is read, in both passes: the parts of the dead worker are counted anew, and once."""
+    (tmp_path / "client").write_text(str(os.getpid()))
+    for fatal, deaths in ((0, 1), (13, 2)):
+        for mark in tmp_path.glob("death-*"):
+            mark.unlink()
+        one, here = counted(blocks, LocalEngine())
+        other, there = counted(FatalBlocks(blocks, fatal, deaths, tmp_path), cluster)
+        assert len(list(tmp_path.glob("death-*"))) == deaths
+        assert (one == other, same(here, there)) == (True, True)
+
+
+def test_a_part_over_which_all_workers_die_ends_the_stage(
+    cluster: DaskEngine, blocks: EncodedBlocks, tmp_path: Path
+) -> None:
+    (tmp_path / "client").write_text(str(os.getpid()))
+    with pytest.raises(MachineError, match="died one after the other"):
+        counted(FatalBlocks(blocks, 13, 99, tmp_path), cluster)
+    assert list(cluster.map(Square(tmp_path / "calls"), [2, 3])) == [4, 9]
+
+
+def test_parts_that_are_worked_on_twice_count_once(cluster: DaskEngine, tmp_path: Path) -> None:
+    """Results that are done but not taken die with their workers; they are made again, and each is taken once."""
+    calls, ahead = tmp_path / "calls", 2 * cluster.cores
+    results = cluster.map(Square(calls), range(ahead + 3))
+    taken = [next(results)]
+    deadline = time.monotonic() + 60
+    while len(calls.read_text().split()) < ahead and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in set(map(int, calls.read_text().split())):
+        os.kill(pid, signal.SIGKILL)
+    assert taken + list(results) == [n * n for n in range(ahead + 3)]
+    assert len(calls.read_text().split()) > ahead + 3
+
+
+def test_what_fails_on_a_worker_is_told_without_its_data(cluster: DaskEngine, capfd: pytest.CaptureFixture) -> None:
+    """Neither the error nor anything that Dask writes has the part, what the function holds, or the text of the error."""
+    with pytest.raises(StageError, match=r"^ValueError at .*, on a worker$") as caught:
+        list(cluster.map(Failing("Ada Lovelace"), ["Konrad Zuse"]))
+    assert caught.value.__context__ is None
+    written = "".join(capfd.readouterr())
+    assert "Lovelace" not in written
+    assert "Zuse" not in written
+    held = cluster.client.run_on_scheduler(
+        lambda dask_scheduler: [str(e) for e in dask_scheduler.get_events().values()]
+    )
+    assert "Lovelace" not in str(held)
+    assert "Zuse" not in str(held)
+
+
+def test_a_cluster_shows_no_page_and_listens_on_loopback_alone(cluster: DaskEngine) -> None:
+    """No dashboard, metrics, health or log of a worker is served; what else listens speaks TLS."""
+    me = psutil.Process()
+    found = [c.laddr for p in (me, *me.children(recursive=True)) for c in p.net_connections() if c.status == "LISTEN"]
+    assert found
+    for place in found:
+        assert place.ip == "127.0.0.1"
+        for page in ("", "status", "health", "metrics", "info/main/workers.html", "json/counts.json"):
+            assert served(f"http://127.0.0.1:{place.port}/{page}") is None
+
+
+def served(url: str) -> int | None:
+    """The status with which a page is served; None where there is no such page, or no HTTP at all."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return int(answer.status)
+    except (OSError, http.client.HTTPException):  # also of 404
+        return None
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def certificates(folder: Path) -> tuple[Path, Path, Path]:
+    """An authority and one certificate, by the commands of deployments/scale.md."""
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl(
+        folder,
+        "req",
+        "-x509",
+        *curve,
+        "-days",
+        "365",
+        "-subj",
+        "/CN=marginweave-dask",
+        "-keyout",
+        "ca-key.pem",
+        "-out",
+        "ca.pem",
+    )
+    openssl(folder, "req", *curve, "-subj", "/CN=marginweave-node", "-keyout", "node-key.pem", "-out", "node.csr")
+    openssl(
+        folder,
+        "x509",
+        "-req",
+        "-in",
+        "node.csr",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca-key.pem",
+        "-CAcreateserial",
+        "-days",
+        "365",
+        "-out",
+        "node.pem",
+    )
+    return folder / "ca.pem", folder / "node.pem", folder / "node-key.pem"
+
+
+@contextlib.contextmanager
+def scheduler_over_tls(folder: Path, files: tuple[Path, Path, Path]) -> Iterator[str]:
+    """`dask scheduler` and two `dask worker`, each a process of its own, as the page says; the address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tls://127.0.0.1:{free.getsockname()[1]}"
+    security = [f"--tls-{option}={file}" for option, file in zip(("ca-file", "cert", "key"), files, strict=True)]
+    dask = [str(Path(sys.executable).parent / "dask")]
+    environment = {
+        **os.environ,
+        "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
+        "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
+    }
+    commands = [[*dask, "scheduler", "--host", address, "--no-dashboard", *security]]
+    commands += [
+        [
+            *dask,
+            "worker",
+            address,
+            "--host",
+            "127.0.0.1",
+            "--nthreads=1",
+            "--memory-limit=0",
+            "--no-dashboard",
+            "--local-directory",
+            str(folder),
+            *security,
+        ]
+    ] * 2
+    with contextlib.ExitStack() as stack, (folder / "dask.log").open("w") as log:
+        for command in commands:
+            process = stack.enter_context(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+            stack.callback(process.terminate)
+        yield address
+
+
+def test_a_scheduler_over_tls(blocks: EncodedBlocks, tmp_path: Path) -> None:
+    """Two workers, processes of their own, give identical counts; a stranger, and one without TLS, is not let in."""
+    (tmp_path / "other").mkdir()
+    files, strangers = certificates(tmp_path), certificates(tmp_path / "other")
+    names = {"ca": "ca.pem", "cert": "node.pem", "key": "node-key.pem"}
+    with scheduler_over_tls(tmp_path, files) as address:
+        settings = EngineSettings(dask=address, **names)
+        with dask_engine(settings, files, tmp_path) as engine:
+            engine.client.wait_for_workers(2, timeout="60s")
+            one, here = counted(blocks, LocalEngine())
+            other, there = counted(blocks, engine)
+            with pytest.raises(StageError):
+                list(engine.map(Failing("Ada Lovelace"), ["Konrad Zuse"]))
+        assert (one == other, same(here, there)) == (True, True)
+        with pytest.raises(StageError, match="cannot be reached"), dask_engine(settings, strangers, tmp_path):
+            pass
+        host, port = address.removeprefix("tls://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as plain:
+            plain.sendall(bytes(64))
+            assert says_nothing(plain)
+    log = (tmp_path / "dask.log").read_text()
+    for private in ("Lovelace", "Zuse"):
+        assert private not in log
+
+
+def says_nothing(plain: socket.socket) -> bool:
+    """Whether the other side hangs up, at most with a TLS alert (record type 21)."""
+    try:
+        return plain.recv(1) in {b"", b"\x15"}
+    except ConnectionError:
+        return True
+
+
+def test_a_release_whose_workers_are_killed(alone: CommandLine, tmp_path: Path) -> None:
+    """`engine: {dask: local}` from the command line, a worker killed in every stage that has one: the release is made."""
+    text = (EXAMPLES / "affairs.yaml").read_text()
+    place = tmp_path / "affairs.yaml"
+    place.write_text(f"{text}\nengine: {{dask: local}}\n")
+    with subprocess.Popen(
+        alone.command("run", place),
+        cwd=alone.home,
+        env=alone.variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        killed: set[int] = set()
+        while run.poll() is None:
+            with contextlib.suppress(psutil.Error):
+                workers = [
+                    p for p in psutil.Process(run.pid).children(recursive=True) if "spawn_main" in " ".join(p.cmdline())
+                ]
+                if workers and not killed & {p.pid for p in workers} and workers[0].create_time() < time.time() - 2:
+                    workers[0].kill()
+                    killed.add(workers[0].pid)
+            time.sleep(0.1)
+        output = run.stdout.read() + run.stderr.read()
+    assert run.returncode == 0, output
+    assert killed
+    assert "distributed" not in output
+    assert not list(alone.home.rglob("dask-*"))

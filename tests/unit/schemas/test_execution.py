@@ -1,0 +1,79 @@
+"""`engine` names threads, processes of this machine, or a scheduler that is reached over TLS or loopback; nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from marginweave.flows.request import read_request
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from tests.support.configurations import configuration
+
+FILES = {"ca": "ca.pem", "cert": "client.pem", "key": "client-key.pem"}
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "local",
+        {"dask": "local"},
+        {"dask": "tcp://127.0.0.1:8786"},
+        {"dask": "tcp://[::1]:8786"},
+        {"dask": "tls://scheduler.office.example:8786", **FILES},
+        {"dask": "tls://10.0.0.7:8786", **FILES},
+    ],
+    ids=str,
+)
+def test_an_engine_survives_the_canonical_form(engine: object) -> None:
+    config = configuration(engine=engine)
+    again = Configuration.from_canonical(config.canonical())
+    assert again.engine == config.engine
+    assert again.digest == config.digest
+
+
+def test_the_default_is_local() -> None:
+    assert configuration().digest == configuration(engine="local").digest
+    assert configuration().engine.dask is None
+
+
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [
+        ("cluster", "must be local, or a mapping"),
+        ({}, "must be local, or a mapping"),
+        ({"dask": "tcp://10.0.0.7:8786"}, "beyond this machine it is encrypted"),
+        ({"dask": "tcp://localhost:8786"}, "beyond this machine it is encrypted"),
+        ({"dask": "tcp://127.0.0.1.example.org:8786"}, "beyond this machine it is encrypted"),
+        ({"dask": "10.0.0.7:8786"}, "beyond this machine it is encrypted"),
+        ({"dask": "ws://127.0.0.1:8786"}, "beyond this machine it is encrypted"),
+        ({"dask": "tls://10.0.0.7", **FILES}, "tls://host:port"),
+        ({"dask": "tls://10.0.0.7:8786"}, "needs ca, cert and key"),
+        ({"dask": "tls://10.0.0.7:8786", "ca": "ca.pem", "cert": "c.pem"}, "needs ca, cert and key"),
+        ({"dask": "local", "ca": "ca.pem"}, "only a scheduler at tls://"),
+        ({"dask": "local", "workers": 3}, "workers"),
+    ],
+    ids=str,
+)
+def test_other_engines_are_refused_with_the_reason(engine: object, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        configuration(engine=engine)
+
+
+def test_certificates_lie_beside_the_configuration(tmp_path: Path) -> None:
+    """Their files are resolved against it; one that is not there is refused before anything else happens."""
+    text = """
+dataset: people
+source: people.csv
+privacy: {epsilon: 1, delta: 1e-6, unit: row}
+columns: {sex: {type: category, values: [f, m]}}
+engine: {dask: "tls://10.0.0.7:8786", ca: ca.pem, cert: client.pem, key: client-key.pem}
+"""
+    (tmp_path / "people.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"engine: .*ca\.pem does not exist"):
+        read_request(tmp_path / "people.yaml", run=None, source=None, home=tmp_path)
+    for file in FILES.values():
+        (tmp_path / file).write_text("")
+    request = read_request(tmp_path / "people.yaml", run=None, source=None, home=tmp_path)
+    assert request.certificates == tuple(tmp_path / file for file in FILES.values())
