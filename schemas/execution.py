@@ -1,0 +1,41 @@
+"""How a release is computed, and never what is released: the memory that stages may take, the partitions of subjects."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, ByteSize
+
+from marginweave.schemas.numbers import to_whole
+
+_LEAST_MEMORY = 256_000_000
+_MOST_PARTITIONS = 4096
+# A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
+_BYTES_A_CELL = 64
+_SHARE = 8
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
+
+
+def _enough(value: ByteSize) -> ByteSize:
+    if value < _LEAST_MEMORY:
+        raise ValueError("must be at least 256MB")
+    return value
+
+
+def _some(value: int) -> int:
+    if not 1 <= value <= _MOST_PARTITIONS:
+        raise ValueError(f"must lie in [1, {_MOST_PARTITIONS}]")
+    return value
+
+
+Memory = Annotated[ByteSize, AfterValidator(_enough)]
+Partitions = Annotated[int, BeforeValidator(to_whole), AfterValidator(_some)]
+
+
+def block_rows(memory: int, columns: int) -> int:
+    """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), from public facts alone, 1024 to 262144.
+
+    Beyond that many rows a block gains no speed. DP: arithmetic on public numbers.
+    """
+    fitting = memory // (_SHARE * _BYTES_A_CELL * max(1, columns))
+    return min(max(fitting, _LEAST_ROWS), _MOST_ROWS)
