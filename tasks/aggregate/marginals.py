@@ -18,8 +18,8 @@ from marginweave.tasks.budget.laplace import laplace_deviation, laplace_scale
 from marginweave.tasks.budget.mechanisms import add_laplace_noise, add_noise, deviation
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 from marginweave.tasks.budget.randomness import RandomBits
-from marginweave.tasks.encode.codes import Codes
 
+AnyCodes = NDArray[np.integer]
 Split = Literal["equal", "cells"]
 
 # The power of its cells that a marginal's share of the budget has in the split of least error, by the kind of noise.
@@ -100,7 +100,7 @@ def split_epsilons(
     return tuple(Fraction(repr(epsilon)) * share / sum(shares) for share in shares)
 
 
-def count_marginal(codes: Sequence[Codes], sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
+def count_marginal(codes: Sequence[AnyCodes], sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
     """Exact counts of the combinations of `clique` in one block of rows: shape sizes[a_1], sizes[a_2], …; private.
 
     Raises StageError as `count_marginals`.
@@ -109,7 +109,7 @@ def count_marginal(codes: Sequence[Codes], sizes: Sequence[int], clique: Clique)
 
 
 def count_marginals(
-    blocks: Iterable[Sequence[Codes]], sizes: Sequence[int], cliques: Sequence[Clique]
+    blocks: Iterable[Sequence[AnyCodes]], sizes: Sequence[int], cliques: Sequence[Clique]
 ) -> list[NDArray[np.int64]]:
     """Exact counts of the combinations of each clique in all blocks of rows, by one pass over these; private.
 
@@ -144,7 +144,7 @@ def in_passes(cliques: Sequence[Clique], sizes: Sequence[int]) -> Iterator[list[
         yield taken
 
 
-def _add(part: Sequence[Codes], clique: Clique, shape: tuple[int, ...], counted: NDArray[np.int64]) -> None:
+def _add(part: Sequence[AnyCodes], clique: Clique, shape: tuple[int, ...], counted: NDArray[np.int64]) -> None:
     flat = np.zeros(len(part[0]), np.int64)
     for attribute, size in zip(clique, shape, strict=True):
         values = part[attribute]

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import cast
 
 import numpy as np
 
 from marginweave.tasks.checkpoint.codecs import pack_codes, unpack_codes
-from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.encode.codes import Codes, EncodedTable
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class EncodedBlocks:
 
     def table(self, block: int) -> EncodedTable:
         """The records of one block."""
-        return EncodedTable(codes=unpack_codes(self.payloads[block]), labels=self.labels)
+        return EncodedTable(codes=cast(tuple[Codes, ...], unpack_codes(self.payloads[block])), labels=self.labels)
 
     def __iter__(self) -> Iterator[EncodedTable]:
         return map(self.table, range(len(self)))

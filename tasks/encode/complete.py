@@ -15,7 +15,7 @@ from marginweave.schemas.attributes import Attribute
 from marginweave.schemas.columns import MeasuredColumn
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.budget.randomness import UniformWords
-from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
 from marginweave.tasks.preprocess.impute import imputation_weights, imputed_codes
 from marginweave.tasks.preprocess.resize import sampled_rows
 
@@ -96,10 +96,11 @@ def _added(table: EncodedTable, added: Numbers, configuration: Configuration, st
     """Records that are drawn, over the domain of `table`."""
     weights = _weights(configuration, table.labels)
 
-    def codes(j: int, attribute: Attribute) -> NDArray[np.integer]:
+    def codes(j: int, attribute: Attribute) -> Codes:
+        kind = code_type(table.sizes[j])
         if j not in weights:  # sets alone have no imputation
-            return np.full((len(added), *table.codes[j].shape[1:]), table.sizes[j], table.codes[j].dtype)
+            return np.full((len(added), *table.codes[j].shape[1:]), table.sizes[j], kind)
         words = streams(f"augment {attribute.name}", added).uniform_words(len(added))
-        return imputed_codes(weights[j], words).astype(table.codes[j].dtype)
+        return imputed_codes(weights[j], words).astype(kind)
 
     return replace(table, codes=tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes)))

@@ -111,9 +111,7 @@ def _bound(configuration: Configuration, key: bytes, starts: list[int], scattere
     words = KeyedBits(key=key, purpose="subjects")
     for table, subjects in _partitions(configuration, scattered):
         numbers = table.column(_ROW).to_numpy()
-        kept = kept_rows(
-            subjects, configuration.privacy.stability.records, RecordWords(words=words, records=numbers)
-        )
+        kept = kept_rows(subjects, configuration.privacy.stability.records, RecordWords(words=words, records=numbers))
         rows = numbers[kept]
         for block, part in enumerate(np.split(rows, np.searchsorted(rows, starts[1:-1]))):
             staying.put(block, part.tobytes())

@@ -34,7 +34,6 @@ from marginweave.tasks.references import BOUNDS, RunReference, StageResult
 @stage_task("preprocess")
 def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
     """The clean table: at most theta rows or one record of everybody, missing values explicit, numbers inside bounds."""
-
     configuration, folder = reference.configuration, reference.folder.private
     schema = clean_schema(configuration)
 

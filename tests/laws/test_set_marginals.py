@@ -30,7 +30,7 @@ from marginweave.tasks.publish.records import record_codes
 from marginweave.tasks.synthesize.release import synthesize_codes
 from marginweave.tasks.synthesize.sets import cap_values
 from tests.support.configurations import configuration
-from tests.support.tables import completed, FixedWords, encoded
+from tests.support.tables import FixedWords, completed, encoded
 from tests.unit.normalize.released import counts_of
 
 VALUES = ("a", "b", "c", "d", "e")

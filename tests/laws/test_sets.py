@@ -102,7 +102,7 @@ def test_a_long_cell_is_cut_to_a_uniform_choice():
     rng = np.random.default_rng(9)
 
     class Words:
-        def words_of(self, records, slots=0):
+        def words_of(self, records, slots=0):  # noqa: ARG002
             return rng.integers(0, 2**64, len(records), dtype=np.uint64)
 
     n = 20_000

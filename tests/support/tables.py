@@ -84,6 +84,6 @@ class FixedWords:
         generator = np.random.default_rng([self._seed, self._calls])
         return generator.integers(0, 2**64, 4096, dtype=np.uint64)[:count]
 
-    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:
+    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:  # noqa: ARG002
         """The first words of this call's own stream, one a record."""
         return self.uniform_words(len(records))

@@ -102,7 +102,7 @@ def parts(path: Path) -> tuple[list[bytes], list[bytes], bytes]:
         lambda blocks, index, end: ([blocks[0], *blocks[:1], *blocks[2:]], [index[0], index[0], *index[2:]], end),
         lambda blocks, index, end: (blocks[1:], index[1:], end),
         lambda blocks, index, end: (blocks[:-1], index[:-1], _END.pack(3, *_END.unpack(end)[1:])),
-        lambda blocks, index, end: ([], [], _END.pack(0, *_END.unpack(end)[1:])),
+        lambda *parts: ([], [], _END.pack(0, *_END.unpack(parts[2])[1:])),
         lambda blocks, index, end: (blocks, index, _END.pack(2**63, *_END.unpack(end)[1:])),
     ],
     ids=["blocks reordered", "and their entries", "one twice", "first lost", "last cut off", "none", "too many"],
@@ -162,9 +162,7 @@ def test_a_stage_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["in a block", "before the name"])
-def test_a_killed_writer_leaves_no_checkpoint(
-    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_writer_leaves_no_checkpoint(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL between any two steps: there is no file of that name, and the next writer is not disturbed."""
     from marginweave.tasks.checkpoint import files
 

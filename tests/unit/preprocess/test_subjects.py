@@ -30,7 +30,9 @@ def subjects_of(ids: pa.Array, unit: SubjectUnit, missing: tuple[str, ...]) -> n
     digests, known = subject_digests(ids, unit, missing, bytes(32), np.arange(len(ids)))
     subjects = same_subjects(digests[:, 0], digests[:, 1])
     seen: dict[int, int] = {}
-    return np.array([seen.setdefault(s, len(seen)) if k else DROPPED for s, k in zip(subjects.tolist(), known, strict=True)])
+    return np.array(
+        [seen.setdefault(s, len(seen)) if k else DROPPED for s, k in zip(subjects.tolist(), known, strict=True)]
+    )
 
 
 def test_ids_compare_as_trimmed_texts() -> None:
