@@ -22,7 +22,7 @@ from marginweave.tasks.budget.ledger import Ledger, least_account, opening_for
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
 from marginweave.tasks.references import RunReference, code_version
-from marginweave.tasks.validate.source import check_source, source_chunks
+from marginweave.tasks.validate.source import TableSource, check_source
 
 # The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
 _EXAMPLE_EPSILON = Decimal(10)
@@ -47,7 +47,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
             )
     ledger = check_request(request)
     check_continuity(request.folder, present, ledger)
-    digest = ledger.source_digest(source_chunks(request.source))
+    digest = ledger.source_digest(TableSource(request.source, request.configuration.source).chunks())
     if present is None:
         present = _new_manifest(request, digest)
         request.folder.create()

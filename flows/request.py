@@ -10,8 +10,8 @@ from pathlib import Path
 
 from marginweave.flows.sizes import check_size
 from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.execution import EngineSettings
 from marginweave.schemas.load import load_configuration
 from marginweave.schemas.source import EXAMPLE_PREFIX
 from marginweave.tasks.budget.ledger import LedgerLocation, example_ledger_location, ledger_location

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ByteSize, Field, field_validator, model_validator
 
 from marginweave.schemas.aggregation import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.attributes import Attribute, most_combinations
@@ -25,8 +25,9 @@ from marginweave.schemas.columns import (
     SetColumn,
     Texts,
 )
+from marginweave.schemas.engine import Engine, EngineSettings
 from marginweave.schemas.evaluation import EvaluationSettings, check_evaluation, ordered_attributes
-from marginweave.schemas.execution import Engine, EngineSettings
+from marginweave.schemas.execution import Memory, Partitions, block_rows
 from marginweave.schemas.marginals import MarginalSettings
 from marginweave.schemas.marginals_rules import check_marginals
 from marginweave.schemas.methods import Aggregation, Synthesis, method_of
@@ -84,6 +85,8 @@ class Configuration(BaseModel):
     evaluate: EvaluationSettings = EvaluationSettings()
     publish: PublishSettings = PublishSettings()
     engine: Engine = EngineSettings()
+    memory: Memory = ByteSize(2_000_000_000)
+    partitions: Partitions = 16
 
     @model_validator(mode="before")
     @classmethod
@@ -277,6 +280,11 @@ class Configuration(BaseModel):
     def private_bounds(self) -> tuple[str, ...]:
         """Number columns whose bounds are bought from the budget."""
         return tuple(n for n, c in self.columns.items() if isinstance(c, NumberColumn) and c.bounds == "private")
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that a stage holds at a time, from public facts alone."""
+        return block_rows(self.memory, len(self.source_names))
 
     @property
     def bounds_share(self) -> float:

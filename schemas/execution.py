@@ -1,83 +1,41 @@
-"""Where the work is done: it changes no count and no guarantee."""
+"""How a release is computed, and never what is released: the memory that stages may take, the partitions of subjects."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Self
+from typing import Annotated
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, ByteSize
 
-from marginweave.schemas.numbers import FROZEN
+from marginweave.schemas.numbers import to_whole
 
-LOCAL = "local"
-_PORT = r":[0-9]{1,5}"
-_TLS = re.compile(rf"tls://[A-Za-z0-9._-]+{_PORT}|tls://\[[0-9a-fA-F:]+\]{_PORT}")
-_LOOPBACK = re.compile(rf"tcp://(127\.0\.0\.1|\[::1\]){_PORT}")
+_LEAST_MEMORY = 256_000_000
+_MOST_PARTITIONS = 4096
+# A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
+_BYTES_A_CELL = 64
+_SHARE = 8
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
 
 
-class EngineSettings(BaseModel):
-    """Threads of this machine (`local`), or a Dask cluster.
+def _enough(value: ByteSize) -> ByteSize:
+    if value < _LEAST_MEMORY:
+        raise ValueError("must be at least 256MB")
+    return value
 
-    `dask` is `local`, for processes of this machine that are there while a stage needs them, or the address of a scheduler:
-    `tls://host:port` with the files `ca`, `cert` and `key` (relative to the configuration), or `tcp://127.0.0.1:port`.
+
+def _some(value: int) -> int:
+    if not 1 <= value <= _MOST_PARTITIONS:
+        raise ValueError(f"must lie in [1, {_MOST_PARTITIONS}]")
+    return value
+
+
+Memory = Annotated[ByteSize, AfterValidator(_enough)]
+Partitions = Annotated[int, BeforeValidator(to_whole), AfterValidator(_some)]
+
+
+def block_rows(memory: int, columns: int) -> int:
+    """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), from public facts alone, 1024 to 262144.
+
+    Beyond that many rows a block gains no speed. DP: arithmetic on public numbers.
     """
-
-    model_config = FROZEN
-    dask: str | None = None
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-
-    @field_validator("dask")
-    @classmethod
-    def _address(cls, value: str | None) -> str | None:
-        if value not in {None, LOCAL} and not _TLS.fullmatch(value) and not _LOOPBACK.fullmatch(value):
-            raise ValueError(
-                f"({value}) must be local, tls://host:port or tcp://127.0.0.1:port: "
-                "what workers are sent is private, so that beyond this machine it is encrypted"
-            )
-        return value
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.encrypted and None in self.files:
-            raise ValueError(
-                "needs ca, cert and key: the certificates by which client, scheduler and workers know each other"
-            )
-        if not self.encrypted and any(self.files):
-            raise ValueError("has ca, cert or key, which only a scheduler at tls://host:port needs")
-        return self
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether a scheduler is named that is reached over TLS."""
-        return self.dask is not None and self.dask.startswith("tls://")
-
-    @property
-    def files(self) -> tuple[str | None, str | None, str | None]:
-        """The files of certificates, as they are declared."""
-        return self.ca, self.cert, self.key
-
-    @model_serializer(mode="wrap")
-    def _short(self, full: SerializerFunctionWrapHandler) -> str | dict[str, Any]:
-        return LOCAL if self.dask is None else full(self)
-
-
-def _engine(value: Any) -> Any:
-    if value == LOCAL:
-        return {}
-    if isinstance(value, dict) and value.get("dask") is not None:
-        return value
-    if isinstance(value, EngineSettings):
-        return value
-    raise ValueError("must be local, or a mapping with dask: local or the address of a scheduler")
-
-
-Engine = Annotated[EngineSettings, BeforeValidator(_engine)]
+    fitting = memory // (_SHARE * _BYTES_A_CELL * max(1, columns))
+    return min(max(fitting, _LEAST_ROWS), _MOST_ROWS)

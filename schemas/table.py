@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -62,17 +62,26 @@ def check_contract(schema: pa.DataFrameSchema, frame: pd.DataFrame, stage: str) 
         InputError: the raw table breaks a rule that the configuration declares (stage `validate`).
         StageError: a table of ours breaks its contract.
     """
+    refuse(stage, broken_rules(schema, frame))
+
+
+def broken_rules(schema: pa.DataFrameSchema, frame: pd.DataFrame) -> set[tuple[str, str]]:
+    """Column and name of every rule of `schema` that `frame` breaks; of a table in parts, the union over its parts."""
     import pandera.errors
 
     try:
         schema.validate(frame, lazy=True)
     except pandera.errors.SchemaErrors as errors:
-        broken = sorted({_rule(error) for error in errors.schema_errors})
-    else:
-        return
-    # Raised outside the handler: pandera's own exception, which quotes values, must not even be its context.
-    kind = InputError if stage == "validate" else StageError
-    raise kind(f"{stage}: " + "; ".join(f"column {column!r} breaks the rule '{rule}'" for column, rule in broken))
+        return {_rule(error) for error in errors.schema_errors}
+    return set()
+
+
+def refuse(stage: str, broken: Set[tuple[str, str]]) -> None:
+    """Raise what `check_contract` raises where rules are broken."""
+    if broken:
+        kind = InputError if stage == "validate" else StageError
+        rules = (f"column {column!r} breaks the rule '{rule}'" for column, rule in sorted(broken))
+        raise kind(f"{stage}: " + "; ".join(rules))
 
 
 def _rule(error: Any) -> tuple[str, str]:

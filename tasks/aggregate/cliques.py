@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -86,20 +86,40 @@ def scoring(configuration: Configuration, plan: BudgetPlan) -> IndifNoise:
     return plan_indif(pairs, plan.draw("selection").parameter, configuration.stability)
 
 
+def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict[int, NDArray[np.int64]]:
+    """How many records have each value of the attributes `columns`, by attribute; private."""
+    counts: dict[int, NDArray[np.int64]] = {}
+    for table in blocks:
+        for j in columns:
+            here = np.bincount(table.codes[j], minlength=table.sizes[j] + 1)[: table.sizes[j]].astype(np.int64)
+            counts[j] = counts[j] + here if j in counts else here
+    return counts
+
+
 def discover_labels(
-    table: EncodedTable, columns: Sequence[int], sd: Fraction, threshold: int, bits: RandomBits | None = None
+    counts: Mapping[int, NDArray[np.int64]],
+    labels: Sequence[tuple[str, ...]],
+    sd: Fraction,
+    threshold: int,
+    bits: RandomBits | None = None,
 ) -> dict[int, tuple[str, ...]]:
-    """Values of the private attributes `columns` whose noisy count reaches the threshold, sorted, by attribute.
+    """Values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
 
     Only values that occur are noised; that they do is what delta_threshold pays for (`private_threshold`).
     DP: mu-GDP with mu = 1 / multiplier, plus delta_threshold; `bits` is for tests.
+
+    Args:
+        counts: by attribute, from `count_values`.
+        labels: the values of every attribute.
+        sd: standard deviation of the noise.
+        threshold: noisy counts below it are not released.
+        bits: source of randomness; the operating system's unless a test says otherwise.
     """
     released = {}
-    for j in columns:
-        counts = np.bincount(table.codes[j], minlength=table.sizes[j] + 1)[: table.sizes[j]].astype(np.int64)
-        there = np.flatnonzero(counts)
-        kept = there[add_noise(counts[there], sd, bits) >= threshold]
-        released[j] = tuple(sorted(table.labels[j][v] for v in kept.tolist()))
+    for j, exact in counts.items():
+        there = np.flatnonzero(exact)
+        kept = there[add_noise(exact[there], sd, bits) >= threshold]
+        released[j] = tuple(sorted(labels[j][v] for v in kept.tolist()))
     return released
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -18,8 +18,8 @@ from marginweave.tasks.budget.laplace import laplace_deviation, laplace_scale
 from marginweave.tasks.budget.mechanisms import add_laplace_noise, add_noise, deviation
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 from marginweave.tasks.budget.randomness import RandomBits
-from marginweave.tasks.encode.codes import Codes
 
+AnyCodes = NDArray[np.integer]
 Split = Literal["equal", "cells"]
 
 # The power of its cells that a marginal's share of the budget has in the split of least error, by the kind of noise.
@@ -27,6 +27,7 @@ SHARE_POWER: dict[CountNoise, float] = {"rounded-gaussian": 2 / 3, "discrete-lap
 
 # As many rows at a time as keep the flat codes of one marginal at 8 MB.
 _CHUNK = 1 << 20
+_CELLS_A_PASS = 1 << 23
 
 
 def cells(clique: Clique, sizes: Sequence[int]) -> int:
@@ -99,25 +100,62 @@ def split_epsilons(
     return tuple(Fraction(repr(epsilon)) * share / sum(shares) for share in shares)
 
 
-def count_marginal(codes: Sequence[Codes], sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
-    """Exact marginal of the encoded rows, of the sizes of the clique; () is the number of rows. Private.
+def count_marginal(codes: Sequence[AnyCodes], sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
+    """Exact counts of the combinations of `clique` in one block of rows: shape sizes[a_1], sizes[a_2], …; private.
+
+    Raises StageError as `count_marginals`.
+    """
+    return count_marginals([codes], sizes, [clique])[0]
+
+
+def count_marginals(
+    blocks: Iterable[Sequence[AnyCodes]], sizes: Sequence[int], cliques: Sequence[Clique]
+) -> list[NDArray[np.int64]]:
+    """Exact counts of the combinations of each clique in all blocks of rows, by one pass over these; private.
 
     Rows are numbered by mixed radix, code = ((a_1 s_2 + a_2) s_3 + a_3) …, and counted. Raises StageError for a code
     outside its size.
     """
-    shape = tuple(sizes[a] for a in clique)
-    counts = np.zeros(math.prod(shape), np.int64)
-    rows = len(codes[0])
-    for start in range(0, rows, _CHUNK):
-        flat = np.zeros(min(_CHUNK, rows - start), np.int64)
-        for attribute, size in zip(clique, shape, strict=True):
-            part = codes[attribute][start : start + _CHUNK]
-            if part.max(initial=0) >= size:
-                raise StageError(f"codes of attribute {attribute} must be below its size")
-            flat *= size
-            flat += part
-        counts += np.bincount(flat, minlength=len(counts))
-    return counts.reshape(shape)
+    shapes = [tuple(sizes[a] for a in clique) for clique in cliques]
+    counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
+    for codes in blocks:
+        for clique, shape, counted in zip(cliques, shapes, counts, strict=True):
+            for start in range(0, len(codes[0]), _CHUNK):
+                part = [values[start : start + _CHUNK] for values in codes]
+                _add(part, clique, shape, counted)
+    return [counted.reshape(shape) for counted, shape in zip(counts, shapes, strict=True)]
+
+
+def in_passes(cliques: Sequence[Clique], sizes: Sequence[int]) -> Iterator[list[Clique]]:
+    """The cliques in their order, as many at a time as have room beside each other, so that few cells are held at once.
+
+    DP: arithmetic on public sizes.
+    """
+    taken: list[Clique] = []
+    held = 0
+    for clique in cliques:
+        more = cells(clique, sizes)
+        if taken and held + more > _CELLS_A_PASS:
+            yield taken
+            taken, held = [], 0
+        taken.append(clique)
+        held += more
+    if taken:
+        yield taken
+
+
+def _add(part: Sequence[AnyCodes], clique: Clique, shape: tuple[int, ...], counted: NDArray[np.int64]) -> None:
+    flat = np.zeros(len(part[0]), np.int64)
+    for attribute, size in zip(clique, shape, strict=True):
+        values = part[attribute]
+        if values.max(initial=0) >= size:
+            raise StageError(f"codes of attribute {attribute} must be below its size")
+        flat *= size
+        flat += values
+    if len(counted) > len(flat):  # a table of zeros would cost more than the rows
+        np.add.at(counted, flat, 1)
+    else:
+        counted += np.bincount(flat, minlength=len(counted))
 
 
 def measure_marginals(

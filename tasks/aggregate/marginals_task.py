@@ -5,8 +5,8 @@ Each draw goes through `draw_once`: charged, then drawn, then committed. What is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from marginweave.schemas.aggregates import Domain
@@ -14,6 +14,7 @@ from marginweave.schemas.ledger import State
 from marginweave.schemas.marginals import MarginalSettings
 from marginweave.schemas.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.aggregate.cliques import (
+    count_values,
     declared_cliques,
     discover_labels,
     discovery,
@@ -39,7 +40,7 @@ from marginweave.tasks.aggregate.marginal_payloads import (
 )
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
-    count_marginal,
+    count_marginals,
     measure_marginals,
     measure_with_laplace,
     split_deviations,
@@ -52,6 +53,7 @@ from marginweave.tasks.budget.mechanisms import prepare_laplace, prepare_noise
 from marginweave.tasks.checkpoint.draws import SMALL
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
+from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.references import RunReference, StageResult
@@ -60,11 +62,21 @@ VALUES, ONE_WAY, SELECTION, MARGINALS = "values", "one-way", "selection", "margi
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Table:
-    """Encoded rows over the released domain; the missing value is the last code where there is one. Private."""
+class _Rows:
+    """Encoded rows over the released domain, block by block; the missing value is the last code where there is one. Private.
 
-    codes: tuple[Codes, ...]
+    With a compression rare values are merged. A pass over the blocks can be repeated.
+    """
+
+    encoded: EncodedBlocks
+    private: Mapping[int, tuple[str, ...]]
     sizes: tuple[int, ...]
+    compression: Compression | None = None
+
+    def __iter__(self) -> Iterator[tuple[Codes, ...]]:
+        for table in self.encoded:
+            codes = recode(table, self.private).codes
+            yield codes if self.compression is None else compress_codes(codes, self.compression)
 
 
 @stage_task("discover values")
@@ -72,15 +84,16 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
     """The values of private domains. DP: the planned cost of `values`, delta_threshold included; one ledger event."""
     if _committed(reference, VALUES):
         return draw_once(reference, VALUES)[1]
-    table = open_encoded(reference, encoded).whole()
+    rows = open_encoded(reference, encoded)
     columns = [j for j, attribute in enumerate(reference.configuration.attributes) if attribute.private]
+    counts = count_values(rows, columns)
     sd, threshold = discovery(reference.configuration, reference.plan)
     prepare_noise(sd)
 
     def make() -> tuple[bytes, bool]:
-        return pack_labels(discover_labels(table, columns, sd, threshold)), False
+        return pack_labels(discover_labels(counts, rows.labels, sd, threshold)), False
 
-    return draw_once(reference, VALUES, make, size=labels_bytes([table.labels[j] for j in columns]))[1]
+    return draw_once(reference, VALUES, make, size=labels_bytes([rows.labels[j] for j in columns]))[1]
 
 
 @stage_task("measure one-way")
@@ -88,8 +101,8 @@ def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResul
     """The marginal of every attribute. DP: the planned cost of `one-way`, one ledger event."""
     if _committed(reference, ONE_WAY):
         return draw_once(reference, ONE_WAY)[1]
-    table = _table(reference, encoded)
-    return _measure(reference, ONE_WAY, table, all_cliques(table.sizes, 1))
+    rows = _rows(reference, encoded)
+    return _measure(reference, ONE_WAY, rows, all_cliques(rows.sizes, 1))
 
 
 @stage_task("select marginals")
@@ -97,10 +110,10 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     """Noisy InDif scores of all pairs, rare values merged. DP: the planned cost of `selection`, one ledger event."""
     if _committed(reference, SELECTION):
         return draw_once(reference, SELECTION)[1]
-    table = _compressed(reference, encoded)
-    pairs = scored_pairs(table.sizes, reference.plan.draw(MARGINALS))
+    rows = _compressed(reference, encoded)
+    pairs = scored_pairs(rows.sizes, reference.plan.draw(MARGINALS))
     noise = scoring(reference.configuration, reference.plan)
-    scores = indif_scores(table.codes, table.sizes, pairs, noise.steps)
+    scores = indif_scores(rows, rows.sizes, pairs, noise.steps)
     prepare_noise(noise.deviation)
 
     def make() -> tuple[bytes, bool]:
@@ -122,8 +135,8 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
             reference.ledger.give_back(reference.manifest.release, [MARGINALS])
     if standing(reference, MARGINALS).state in (State.COMMITTED, State.RETURNED):
         return _larger(reference)[1]
-    table = _compressed(reference, encoded)
-    return _measure(reference, MARGINALS, table, _cliques(reference, table.sizes))
+    rows = _compressed(reference, encoded)
+    return _measure(reference, MARGINALS, rows, _cliques(reference, rows.sizes))
 
 
 @stage_task("collect")
@@ -151,12 +164,12 @@ def collect_marginals(reference: RunReference) -> StageResult:
     return reference.derived.checkpoint("collect", inputs, compute)
 
 
-def _measure(reference: RunReference, name: str, table: _Table, cliques: Sequence[Clique]) -> StageResult:
+def _measure(reference: RunReference, name: str, rows: _Rows, cliques: Sequence[Clique]) -> StageResult:
     """One draw of marginals; all that can fail without noise is done before the charge."""
     draw, stability = reference.plan.draw(name), reference.configuration.stability
-    split = cliques, table.sizes, _settings(reference).allocation
+    split = cliques, rows.sizes, _settings(reference).allocation
     laplace = draw.mechanism == "discrete-laplace"
-    exact = [count_marginal(table.codes, table.sizes, clique) for clique in cliques]
+    exact = count_marginals(rows, rows.sizes, cliques)
     measure: Callable[[], Iterator[Measurement]]
     if laplace:
         epsilons = split_epsilons(draw.parameter, *split)
@@ -172,7 +185,7 @@ def _measure(reference: RunReference, name: str, table: _Table, cliques: Sequenc
     def make() -> tuple[bytes, bool]:
         return pack_measurements(list(measure())), False
 
-    return draw_once(reference, name, make, size=measurement_bytes(cliques, table.sizes))[1]
+    return draw_once(reference, name, make, size=measurement_bytes(cliques, rows.sizes))[1]
 
 
 def _larger(reference: RunReference) -> tuple[bytes, StageResult]:
@@ -207,17 +220,16 @@ def _compression(reference: RunReference) -> Compression:
     return released_compression(one_way, _settings(reference), masks)
 
 
-def _compressed(reference: RunReference, encoded: StageResult) -> _Table:
+def _compressed(reference: RunReference, encoded: StageResult) -> _Rows:
     compression = _compression(reference)
-    table = _table(reference, encoded)
-    return _Table(codes=compress_codes(table.codes, compression), sizes=compression.sizes)
+    return replace(_rows(reference, encoded), compression=compression, sizes=compression.sizes)
 
 
-def _table(reference: RunReference, encoded: StageResult) -> _Table:
-    table = open_encoded(reference, encoded).whole()
+def _rows(reference: RunReference, encoded: StageResult) -> _Rows:
     labels = _labels(reference)
     private = {j: labels[j] for j, attribute in enumerate(reference.configuration.attributes) if attribute.private}
-    return _Table(codes=recode(table, private).codes, sizes=domain_sizes(reference.configuration.attributes, labels))
+    sizes = domain_sizes(reference.configuration.attributes, labels)
+    return _Rows(encoded=open_encoded(reference, encoded), private=private, sizes=sizes)
 
 
 def _labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:

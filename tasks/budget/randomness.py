@@ -44,6 +44,13 @@ class NumberedWords(Protocol):
         """Words number `start` to `start + count - 1`."""
 
 
+class CellWords(Protocol):
+    """A secret family of uniform 64-bit words, one for every record and every slot of it."""
+
+    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:
+        """The word of each record and slot, shape (records,); the same pair has the same word, others are independent."""
+
+
 class OsBits:
     """The operating system's generator: no state of ours, so forks, threads and restarts never share a bit."""
 
@@ -84,8 +91,47 @@ class KeyedBits:
         stream = cipher.update(bytes(skipped + count * _WORD))
         return np.frombuffer(stream, "<u8", offset=skipped).astype(np.uint64, copy=False)
 
+    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:
+        """The word of each record and slot, whatever others are asked for; shape (records,), uint64.
+
+        AES-256 of first block xor (record, slot): one block of the cipher each, of which half is used. A purpose serves either
+        this or the stream, never both.
+        """
+        blocks = np.empty((len(records), 2), "<u8")
+        low, high = self._first_block & (2**64 - 1), self._first_block >> 64
+        blocks[:, 0] = np.asarray(records).astype(np.uint64) ^ np.uint64(low)
+        blocks[:, 1] = np.asarray(slots).astype(np.uint64) ^ np.uint64(high)
+        # No pair occurs twice in what is enciphered as a whole: a pseudo-random function, no message.
+        cipher = Cipher(self._cipher_key, modes.ECB()).encryptor()  # noqa: S305
+        enciphered = cipher.update(blocks.tobytes())
+        return np.frombuffer(enciphered, "<u8")[::2].astype(np.uint64)
+
     def uniform_words(self, count: int) -> NDArray[np.uint64]:
         """The next `count` words of the stream, shape (count,), uint64."""
         words = self.words_at(self.position, count)
         self.position += count
         return words
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordWords:
+    """Words of the given records, each a function of the record's own number: the same in whatever block it stands."""
+
+    words: CellWords
+    records: NDArray[np.int64]
+
+    def uniform_words(self, count: int) -> NDArray[np.uint64]:
+        """One word a record, or as many as there are copies of the table, one copy after the other.
+
+        Raises:
+            ValueError: `count` is no multiple of the number of records.
+        """
+        copies, rest = divmod(count, max(1, len(self.records)))
+        if rest or (copies and not len(self.records)):
+            raise ValueError("words are one a record of each copy")
+        parts = [self.words.words_of(self.records, copy) for copy in range(copies)]
+        return np.concatenate([np.empty(0, np.uint64), *parts])
+
+    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:
+        """The word of each slot of the records that stand at the places `records` of these."""
+        return self.words.words_of(self.records[records], slots)

@@ -11,7 +11,7 @@ from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
-from marginweave.tasks.validate.expectations import check_suite
+from marginweave.tasks.validate.expectations import Suite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def decode(
         )
         frame = table.to_pandas()
         check_contract(output_schema(configuration), frame, "decode")
-        broken = [] if suite is None else [r for r in check_suite(suite, frame, raw_input=False) if not r.success]
+        broken = [] if suite is None else [r for r in Suite(suite, raw_input=False).check(frame) if not r.success]
         if broken:
             rules = "; ".join(f"column {b.column!r} breaks {b.expectation}" for b in broken)
             raise StageError(f"decode: the synthetic table does not meet the suite of expectations: {rules}")

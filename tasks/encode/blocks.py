@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -66,10 +66,12 @@ class EncodedBlocks:
         return EncodedTable(codes=tuple(np.concatenate(parts) for parts in columns), labels=self.labels)
 
 
-def pack_blocks(tables: Iterable[EncodedTable], labels: Callable[[], tuple[tuple[str, ...], ...]]) -> Iterator[bytes]:
-    """The payloads of `EncodedBlocks`, one block at a time; at least one. `labels` is asked at the end. Private."""
+def pack_blocks(tables: Iterable[EncodedTable]) -> Iterator[bytes]:
+    """The payloads of `EncodedBlocks`, one block at a time; `tables` has at least one, all over the same labels. Private."""
     records = []
+    labels: tuple[tuple[str, ...], ...] = ()
     for table in tables:
         records.append(table.records)
+        labels = table.labels
         yield pack_codes(table.codes)
-    yield json.dumps({"labels": labels(), "records": records}).encode()
+    yield json.dumps({"labels": labels, "records": records}).encode()

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from marginweave.schemas.columns import BooleanColumn, Category, DateColumn, NumberColumn, SetColumn
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import StageError
-from marginweave.tasks.budget.randomness import UniformWords
+from marginweave.tasks.budget.randomness import CellWords
 from marginweave.tasks.encode.bins import bin_dates, bin_numbers
 from marginweave.tasks.encode.groups import group_codes
-from marginweave.tasks.encode.sets import set_codes
+from marginweave.tasks.encode.sets import ColumnWords, set_codes
 
 Codes = NDArray[np.unsignedinteger]
 AnyCode = TypeVar("AnyCode", bound=np.integer)
@@ -50,7 +50,7 @@ def code_type(size: int) -> type[np.unsignedinteger]:
     return next(t for t in (np.uint8, np.uint16, np.uint32) if size <= np.iinfo(t).max)
 
 
-def encode_table(clean: pa.Table, configuration: Configuration, words: UniformWords | None = None) -> EncodedTable:
+def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords | None = None) -> EncodedTable:
     """Encode a cleaned table attribute by attribute.
 
     A number x has the bin i with e_i <= x < e_i+1 (the last bin closed above), a date that of its day, a group the number of
@@ -96,7 +96,7 @@ def _lacks(cells: NDArray[np.integer], labels: tuple[str, ...], value: str) -> N
 
 
 def column_codes(
-    clean: pa.Table, configuration: Configuration, name: str, words: UniformWords | None
+    clean: pa.Table, configuration: Configuration, name: str, words: CellWords | None
 ) -> tuple[NDArray[np.integer], tuple[str, ...]]:
     """Codes and labels of one column of a cleaned table, as `encode_table` gives them. DP: 1-stable preprocessing."""
     column, values = configuration.columns[name], clean.column(name).combine_chunks()
@@ -109,7 +109,10 @@ def column_codes(
         return values.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False), labels
     assert isinstance(column, SetColumn)
     labels = _labels(column, values.values.dictionary)
-    return set_codes(values, len(labels), column.width if words else None, words), labels
+    if words is None:
+        return set_codes(values, len(labels), None, None), labels
+    own = ColumnWords(words, configuration.names.index(name))
+    return set_codes(values, len(labels), column.width, own), labels
 
 
 def _labels(column: BooleanColumn | Category | SetColumn, dictionary: pa.Array) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
-"""What is done to a table once it is encoded: missing values imputed, and the table resized.
+"""What is done to records once they are encoded: missing values imputed, and the table resized.
 
 Both wait until bounds are known and values are codes; a draw that is binned is a draw of its bin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,75 +14,93 @@ from numpy.typing import NDArray
 from marginweave.schemas.attributes import Attribute
 from marginweave.schemas.columns import MeasuredColumn
 from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.preparation import WeightedImputation
 from marginweave.tasks.budget.randomness import UniformWords
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
 from marginweave.tasks.preprocess.impute import imputation_weights, imputed_codes
 from marginweave.tasks.preprocess.resize import sampled_rows
 
-Streams = Callable[[str], UniformWords]
-"""Gives the secret stream of a purpose; streams of different purposes are independent."""
+Numbers = NDArray[np.int64]
+Streams = Callable[[str, Numbers], UniformWords]
+"""Gives the secret words of a purpose for the records of these numbers; those of different purposes are independent."""
 
 
-def complete_table(table: EncodedTable, configuration: Configuration, streams: Streams) -> EncodedTable:
-    """The table with declared imputations and, where it is declared, of the public size.
+@dataclass(frozen=True)
+class NumberedTable:
+    """Encoded records, and the number of each in the source. Private."""
+
+    table: EncodedTable
+    numbers: Numbers
+
+
+def complete_blocks(
+    blocks: Iterable[NumberedTable],
+    numbers: Callable[[], Sequence[Numbers]],
+    configuration: Configuration,
+    streams: Streams,
+) -> Iterator[EncodedTable]:
+    """The table with declared imputations and, where it is declared, of the public size; block by block.
 
     DP: 1-stable by imputation, which looks at one cell and public constants; by resize as `ResizeSettings.stability` says.
+
+    Args:
+        blocks: the records, labels of private domains with the declared ones among them.
+        numbers: of all records, block by block; asked for before a table is resized.
+        configuration: what is declared, bounds resolved.
+        streams: secret randomness.
     """
+    imputed = (_imputed(block, configuration, streams) for block in blocks)
+    yield from imputed if configuration.resize is None else _resized(imputed, numbers(), configuration, streams)
+
+
+def _weights(configuration: Configuration, labels: Sequence[tuple[str, ...]]) -> dict[int, tuple[float, ...]]:
+    """The weight of every code of each attribute that is imputed."""
     weights = {}
     for j, attribute in enumerate(configuration.attributes):
         column = configuration.columns[attribute.columns[0]]
         if len(attribute.columns) == 1 and isinstance(column, MeasuredColumn) and column.impute is not None:
-            table = _with_declared(table, j, column) if attribute.private else table
-            weights[j] = imputation_weights(column, table.labels[j])
-            table = _imputed(table, j, weights[j], streams(f"impute {attribute.name}"))
-    return table if configuration.resize is None else _resized(table, configuration, weights, streams)
+            weights[j] = imputation_weights(column, labels[j])
+    return weights
 
 
-def _imputed(table: EncodedTable, j: int, weights: tuple[float, ...], words: UniformWords) -> EncodedTable:
+def _imputed(block: NumberedTable, configuration: Configuration, streams: Streams) -> EncodedTable:
     """One word a record, so that no record's draw depends on which others lack a value."""
-    codes = table.codes[j]
-    drawn = imputed_codes(weights, words.uniform_words(table.records))
-    return _with_codes(table, j, np.where(codes == table.sizes[j], drawn, codes).astype(codes.dtype))
-
-
-def _resized(
-    table: EncodedTable, configuration: Configuration, weights: dict[int, tuple[float, ...]], streams: Streams
-) -> EncodedTable:
-    """Sampled records, then added ones: independent draws of every column, empty sets."""
-    settings = configuration.resize
-    assert settings is not None
-    rows = sampled_rows(table.records, settings, configuration.privacy.stability, streams("resize"))
-    added = settings.records - len(rows)
-    codes = []
-    for j, attribute in enumerate(configuration.attributes):
-        more = _added(table, j, attribute, weights.get(j), streams, added)
-        codes.append(np.concatenate([table.codes[j][rows], more]).astype(table.codes[j].dtype))
+    table, codes = block.table, list(block.table.codes)
+    for j, weights in _weights(configuration, table.labels).items():
+        words = streams(f"impute {configuration.attributes[j].name}", block.numbers)
+        drawn = imputed_codes(weights, words.uniform_words(table.records))
+        codes[j] = np.where(codes[j] == table.sizes[j], drawn, codes[j]).astype(codes[j].dtype)
     return replace(table, codes=tuple(codes))
 
 
-def _added(
-    table: EncodedTable,
-    j: int,
-    attribute: Attribute,
-    weights: tuple[float, ...] | None,
-    streams: Streams,
-    count: int,
-) -> NDArray[np.integer]:
-    if weights is None:  # sets alone have no imputation
-        return np.full((count, *table.codes[j].shape[1:]), table.sizes[j], np.int64)
-    return imputed_codes(weights, streams(f"augment {attribute.name}").uniform_words(count))
+def _resized(
+    tables: Iterable[EncodedTable], numbers: Sequence[Numbers], configuration: Configuration, streams: Streams
+) -> Iterator[EncodedTable]:
+    """Sampled records, then added ones: independent draws of every column, empty sets."""
+    settings = configuration.resize
+    assert settings is not None
+    every = np.concatenate(numbers)
+    words = streams("resize", every)
+    rows = sampled_rows(len(every), settings, configuration.privacy.stability, words)
+    start = 0
+    for table in tables:
+        first, last = np.searchsorted(rows, [start, start + table.records])
+        places = rows[first:last] - start
+        yield replace(table, codes=tuple(codes[places] for codes in table.codes))
+        start += table.records
+    for first in range(len(rows), settings.records, configuration.block_rows):
+        added = np.arange(first, min(first + configuration.block_rows, settings.records)) - len(rows)
+        yield _added(table, added, configuration, streams)
 
 
-def _with_declared(table: EncodedTable, j: int, column: MeasuredColumn) -> EncodedTable:
-    """The declared values of an imputation among the labels of a private domain, whether they occur or not."""
-    declared = column.impute.weights if isinstance(column.impute, WeightedImputation) else ()
-    labels = tuple(sorted({*table.labels[j], *declared}))
-    place = {label: code for code, label in enumerate(labels)}
-    mapping = np.array([*(place[label] for label in table.labels[j]), len(labels)], code_type(len(labels)))
-    table = _with_codes(table, j, mapping[table.codes[j]])
-    return replace(table, labels=(*table.labels[:j], labels, *table.labels[j + 1 :]))
+def _added(table: EncodedTable, added: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
+    """Records that are drawn, over the domain of `table`."""
+    weights = _weights(configuration, table.labels)
 
+    def codes(j: int, attribute: Attribute) -> Codes:
+        kind = code_type(table.sizes[j])
+        if j not in weights:  # sets alone have no imputation
+            return np.full((len(added), *table.codes[j].shape[1:]), table.sizes[j], kind)
+        words = streams(f"augment {attribute.name}", added).uniform_words(len(added))
+        return imputed_codes(weights[j], words).astype(kind)
 
-def _with_codes(table: EncodedTable, j: int, codes: Codes) -> EncodedTable:
-    return replace(table, codes=(*table.codes[:j], codes, *table.codes[j + 1 :]))
+    return replace(table, codes=tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes)))

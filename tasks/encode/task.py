@@ -1,16 +1,19 @@
-"""Door of the stage: encode the clean table, checkpoint the codes."""
+"""Door of the stage: encode the clean records, checkpoint the codes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.contracts import check_codes
-from marginweave.tasks.budget.randomness import KeyedBits
-from marginweave.tasks.checkpoint.codecs import unpack_table
+from marginweave.tasks.budget.randomness import KeyedBits, RecordWords
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
-from marginweave.tasks.encode.codes import encode_table
-from marginweave.tasks.encode.complete import complete_table
+from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.encode.complete import NumberedTable, Numbers, complete_blocks
+from marginweave.tasks.encode.labels import encoded_labels, with_labels
+from marginweave.tasks.preprocess.blocks import CleanBlocks
+from marginweave.tasks.preprocess.task import open_clean
 from marginweave.tasks.references import RunReference, StageResult
 
 
@@ -20,17 +23,39 @@ def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
     configuration = reference.resolved
 
     def compute() -> Iterator[bytes]:
-        key = reference.key_file.read_bytes()
-        table = encode_table(
-            unpack_table(reference.load(preprocessed)), configuration, KeyedBits(key=key, purpose="encode")
-        )
-        table = complete_table(table, configuration, lambda purpose: KeyedBits(key=key, purpose=purpose))
-        check_codes(configuration.attributes, table.sizes, table.codes, "encode", complete=True)
-        return pack_blocks([table], lambda: table.labels)
+        clean, key = open_clean(reference, preprocessed), reference.key_file.read_bytes()
+        return pack_blocks(_checked(encode_blocks(clean, configuration, key), configuration))
 
     return reference.checkpoint_blocks("encode", [preprocessed.digest, configuration.digest], compute)
+
+
+def encode_blocks(clean: CleanBlocks, configuration: Configuration, key: bytes) -> Iterator[EncodedTable]:
+    """The encoded records, imputed and resized, block by block, all over the same labels; `configuration` has its bounds.
+
+    DP: stable as `configuration.stability` says.
+    """
+
+    def streams(purpose: str, numbers: Numbers) -> RecordWords:
+        return RecordWords(words=KeyedBits(key=key, purpose=purpose), records=numbers)
+
+    def numbers() -> list[Numbers]:
+        return [block.numbers for block in clean]
+
+    def encoded() -> Iterator[NumberedTable]:
+        labels = encoded_labels(clean.labels, configuration)
+        for block in clean:
+            table = with_labels(block.table, labels)
+            yield NumberedTable(encode_table(table, configuration, streams("encode", block.numbers)), block.numbers)
+
+    return complete_blocks(encoded(), numbers, configuration, streams)
 
 
 def open_encoded(reference: RunReference, encoded: StageResult) -> EncodedBlocks:
     """The encoded table, block by block. Private."""
     return EncodedBlocks(reference.load_blocks(encoded))
+
+
+def _checked(tables: Iterator[EncodedTable], configuration: Configuration) -> Iterator[EncodedTable]:
+    for table in tables:
+        check_codes(configuration.attributes, table.sizes, table.codes, "encode", complete=True)
+        yield table

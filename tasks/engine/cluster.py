@@ -21,8 +21,8 @@ from typing import Any, Generic, TypeVar
 import dask
 from distributed import Client, KilledWorker, LocalCluster, Security
 
+from marginweave.schemas.engine import LOCAL, EngineSettings
 from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
-from marginweave.schemas.execution import LOCAL, EngineSettings
 from marginweave.tasks.engine.local import available_cores, in_order
 from marginweave.tasks.references import code_version
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 import hmac
 import json
 import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
+from marginweave.tasks.checkpoint.tables import compact_table, in_blocks, plain_table
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type, encode_table
 from marginweave.tasks.evaluate.metrics import evaluate_internal
-from marginweave.tasks.evaluate.rules import broken_rules
+from marginweave.tasks.evaluate.rules import broken_rules, summed_rules
 from marginweave.tasks.evaluate.task import evaluation_json
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.preprocess.rows import prepare_rows
+from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.references import RunReference
-from marginweave.tasks.validate.source import load_source, source_columns
+from marginweave.tasks.validate.source import TableSource, source_columns
 
 
 @stage_task("evaluate internally")
@@ -39,12 +41,16 @@ def compare_internally(reference: RunReference) -> None:
     """
     manifest = reference.manifest
     configuration = reference.configuration.with_bounds(_published_bounds(reference))
-    source = load_source(reference.source, configuration.source)
-    if not hmac.compare_digest(reference.ledger.source_digest(source.chunks()), manifest.source_digest):
-        raise InputError(f"the source is not the one that run {manifest.run} was made from")
+    source = TableSource(reference.source, configuration.source)
+    state = source.state()
+    _check_source(reference, source)
     reference.ledger.record_internal_evaluation(configuration.dataset, manifest.release)
-    raw = source.table((*configuration.source_names, *_determined(reference.source, configuration)))
-    sensitive = encode_table(_rows(raw, configuration), configuration)
+    raw = _Raw(source, configuration, (*configuration.source_names, *_determined(reference.source, configuration)))
+    sensitive = joined_tables(_encoded(raw, configuration, reference.folder.internal))
+    broken = summed_rules((table.num_rows, broken_rules(plain_table(table), configuration)) for table in raw)
+    if source.state() != state:
+        raise InputError(f"the source was changed while run {manifest.run} was compared with it")
+    _check_source(reference, source)
     published = pq.read_table(reference.folder.release / "synthetic.parquet")
     records = encode_table(clean_table(published, configuration), configuration)
     names = tuple(attribute.name for attribute in configuration.attributes)
@@ -57,7 +63,7 @@ def compare_internally(reference: RunReference) -> None:
         ordered=configuration.ordered,
         target=None if target is None else names.index(target),
         rules=broken_rules(published, configuration),
-        sensitive_rules=broken_rules(raw, configuration),
+        sensitive_rules=broken,
     )
     replace_file(reference.folder.internal_evaluation, evaluation_json(evaluation), PRIVATE_MODE)
 
@@ -77,25 +83,66 @@ def _determined(source: str, configuration: Configuration) -> list[str]:
     return [rule.column for rule in rules if rule.column in held]
 
 
-def _rows(raw: pa.Table, configuration: Configuration) -> pa.Table:
+def _check_source(reference: RunReference, source: TableSource) -> None:
+    manifest = reference.manifest
+    if not hmac.compare_digest(reference.ledger.source_digest(source.chunks()), manifest.source_digest):
+        raise InputError(f"the source is not the one that run {manifest.run} was made from")
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """The source in blocks; a pass over them can be repeated."""
+
+    source: TableSource
+    configuration: Configuration
+    columns: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return map(compact_table, in_blocks(self.source.tables(self.columns), self.configuration.block_rows))
+
+
+def _encoded(raw: _Raw, configuration: Configuration, folder: Path) -> Iterator[EncodedTable]:
     """All sensitive rows, clean: joined where the release joined them, but neither sampled, imputed nor resized."""
     subject = configuration.privacy.subject
     if subject is None or not subject.join:
-        return clean_table(raw, configuration)
-    return prepare_rows(raw, configuration, KeyedBits(key=os.urandom(32), purpose="subjects"))
+        tables = (clean_table(table, configuration) for table in raw)
+    else:
+        tables = (block.table for block in prepare_blocks(raw, configuration, os.urandom(32), folder))
+    return (encode_table(table, configuration) for table in tables)
+
+
+def joined_tables(tables: Iterable[EncodedTable]) -> EncodedTable:
+    """One table of all rows, each over its own labels so far, over the union of these; sets as wide as the longest cell."""
+    parts = list(tables)
+    labels = tuple(_union(found) for found in zip(*(part.labels for part in parts), strict=True))
+    codes = []
+    for j, union in enumerate(labels):
+        some = [_renumbered(part, j, union) for part in parts]
+        width = max(values.shape[1] if values.ndim > 1 else 1 for values in some)
+        if some[0].ndim > 1:
+            gaps = [((0, 0), (0, width - values.shape[1])) for values in some]
+            some = [np.pad(v, gap, constant_values=len(union)) for v, gap in zip(some, gaps, strict=True)]
+        codes.append(np.concatenate(some))
+    return EncodedTable(codes=tuple(codes), labels=labels)
+
+
+def _union(labels: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The labels where all agree, as in every public domain, or all of them, sorted."""
+    found = set(labels)
+    return found.pop() if len(found) == 1 else tuple(sorted({text for some in found for text in some}))
+
+
+def _renumbered(table: EncodedTable, j: int, labels: tuple[str, ...]) -> Codes:
+    place = {label: i for i, label in enumerate(labels)}
+    numbers = np.array([*(place[label] for label in table.labels[j]), len(labels)], code_type(len(labels)))
+    return numbers[table.codes[j]]
 
 
 def _common_domain(
     sensitive: EncodedTable, synthetic: EncodedTable, names: tuple[str, ...]
-) -> tuple[Domain, list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+) -> tuple[Domain, list[Codes], list[Codes]]:
     """Both tables over the union of their values; they differ only where a domain is private."""
-    labels: list[tuple[str, ...]] = []
-    tables: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
-    for j, (one, other) in enumerate(zip(sensitive.labels, synthetic.labels, strict=True)):
-        union = one if one == other else tuple(sorted({*one, *other}))
-        place = {label: i for i, label in enumerate(union)}
-        labels.append(union)
-        for table, encoded in zip(tables, (sensitive, synthetic), strict=True):
-            renumbered = np.array([*(place[label] for label in encoded.labels[j]), len(union)], np.int64)
-            table.append(renumbered[encoded.codes[j]])
-    return Domain(names=names, labels=tuple(labels)), *tables
+    labels = tuple(_union(both) for both in zip(sensitive.labels, synthetic.labels, strict=True))
+    tables = ([_renumbered(table, j, union) for j, union in enumerate(labels)] for table in (sensitive, synthetic))
+    real, made = tables
+    return Domain(names=names, labels=labels), real, made

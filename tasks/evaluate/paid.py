@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.attributes import Attribute
 from marginweave.schemas.evaluation import PaidSettings
-from marginweave.tasks.evaluate.cells import Attributes, Cells, Codes, Comparison, Records
+from marginweave.tasks.aggregate.marginals import cells, count_marginals, in_passes
+from marginweave.tasks.evaluate.cells import Attributes, Codes, Comparison, Records
 from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
 
+Counts = NDArray[np.int64]
+# Cells of a marginal that is counted in a dense table; rows of others are sorted.
+_MOST_DENSE = 1 << 22
 _ABOUT = (
     "mean over all marginals of {length} attribute(s), {marginals} of them, of the sum over cells, missing as a value, of "
     "|count of the rows as prepared - synthetic count|, the synthetic counts weighted to the noisy number of records; with "
@@ -59,7 +64,7 @@ def compared_marginals(attributes: Sequence[Attribute], length: int) -> tuple[At
 
 
 def mean_count_error(
-    sensitive: Codes, records: Codes, domain: Domain, marginals: Sequence[Attributes], record_count: int
+    sensitive: Iterable[Codes], records: Codes, domain: Domain, marginals: Sequence[Attributes], record_count: int
 ) -> int:
     """floor(T / (m b)), T = sum over m marginals r of sum over cells |b M_r(D) - a M_r(S)|: mean L1 distance, in records.
 
@@ -75,23 +80,34 @@ def mean_count_error(
     DP: none of its own: private until noise is added.
 
     Args:
-        sensitive: Codes of the rows as prepared over the released domain, one array an attribute; the size is missing.
+        sensitive: Codes of the rows as prepared over the released domain, block by block, one array an attribute; the size
+            is missing. A pass over the blocks can be repeated.
         records: Codes of the synthetic records, likewise.
         domain: The released domain.
         marginals: The sets of attributes, at least one.
         record_count: The released number of records, not negative.
     """
-    made = Records.of(records, domain)
+    made, radices = Records.of(records, domain), [size + 1 for size in domain.sizes]
     weight = Fraction(record_count, len(made)) if len(made) else Fraction(0)
     synthetic, real = weight.as_integer_ratio()
 
-    def distance(cells: Cells) -> int:
-        # counts are whole and below 2^53; weighted ones below 2^63 for all tables that fit into memory
-        one, other = (side.astype(np.int64) for side in (cells.reference, cells.synthetic))
+    def distance(one: Counts, other: Counts) -> int:
+        # counts are whole and below 2^53; weighted ones below 2^63 for all tables that there are
         return int(np.abs(real * one - synthetic * other).sum())
 
-    comparison = Comparison(reference=Records.of(sensitive, domain), synthetic=made, sizes=domain.sizes)
-    return sum(comparison.measure(marginals, distance)) // (len(marginals) * real)
+    dense = [marginal for marginal in marginals if cells(marginal, radices) <= _MOST_DENSE]
+    total = 0
+    for some in in_passes(dense, radices):
+        both = zip(count_marginals(sensitive, radices, some), count_marginals([records], radices, some), strict=True)
+        total += sum(distance(one, other) for one, other in both)
+    wide = [marginal for marginal in marginals if cells(marginal, radices) > _MOST_DENSE]
+    if wide:  # their rows are sorted, for which all of them have to be there
+        every = Records.of([np.concatenate(parts) for parts in zip(*sensitive, strict=True)], domain)
+        comparison = Comparison(reference=every, synthetic=made, sizes=domain.sizes)
+        total += sum(
+            comparison.measure(wide, lambda c: distance(c.reference.astype(np.int64), c.synthetic.astype(np.int64)))
+        )
+    return total // (len(marginals) * real)
 
 
 def paid_evaluation(

@@ -7,8 +7,8 @@ told of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays, unpack_codes
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
+from marginweave.tasks.encode.blocks import EncodedBlocks
+from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.paid import PaidEvaluation, compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.normalize.released import released_counts
@@ -67,9 +69,9 @@ def _prepared(
     """The draw, with all that can fail without noise done."""
     made, configuration = reference.derived.load(synthesized), reference.configuration
     counts = released_counts(reference.derived, normalized)
-    table = open_encoded(reference, encoded).whole()
+    blocks = open_encoded(reference, encoded)
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
-    rows = recode(table, private).codes
+    rows = _Recoded(blocks, private)
     marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
     error = mean_count_error(rows, unpack_codes(made), counts.domain, marginals, counts.record_count)
     deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, configuration.stability)
@@ -80,6 +82,17 @@ def _prepared(
         return pack_arrays({"value": noisy}, {"synthesized": _digest(made)}), False
 
     return make
+
+
+@dataclass(frozen=True)
+class _Recoded:
+    """Rows over the released domain, block by block; private. A pass over the blocks can be repeated."""
+
+    blocks: EncodedBlocks
+    private: Mapping[int, tuple[str, ...]]
+
+    def __iter__(self) -> Iterator[tuple[Codes, ...]]:
+        return (recode(table, self.private).codes for table in self.blocks)
 
 
 def _settings(configuration: Configuration) -> PaidSettings:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -55,6 +55,20 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
             rule=rule, subject=subject, records=int(broken.sum()), share=float(broken.sum() / max(len(broken), 1))
         )
         for rule, subject, broken in found
+    )
+
+
+def summed_rules(parts: Iterable[tuple[int, tuple[BrokenRule, ...]]]) -> tuple[BrokenRule, ...]:
+    """What `broken_rules` says of a table, from the rows and the rules of each block. DP: as private as the table."""
+    broken: Counter[tuple[str, str]] = Counter()
+    rows = 0
+    for count, rules in parts:
+        rows += count
+        for entry in rules:
+            broken[entry.rule, entry.subject] += entry.records
+    return tuple(
+        BrokenRule(rule=rule, subject=subject, records=records, share=records / max(rows, 1))
+        for (rule, subject), records in broken.items()
     )
 
 

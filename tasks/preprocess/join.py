@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from marginweave.tasks.preprocess.sets import list_array
-from marginweave.tasks.preprocess.subjects import DROPPED
 
 
 def join_subjects(clean: pa.Table, subjects: NDArray[np.int64]) -> pa.Table:
@@ -20,20 +19,18 @@ def join_subjects(clean: pa.Table, subjects: NDArray[np.int64]) -> pa.Table:
 
     Args:
         clean: a clean table, one row a row of the source; sets not yet capped.
-        subjects: shape (rows,), from `subjects_of`; `DROPPED` rows are left out.
+        subjects: the number of each row's subject, every number from 0 on at least once; shape (rows,).
     """
-    rows = np.flatnonzero(subjects != DROPPED)
-    _, owners = np.unique(subjects[rows], return_inverse=True)
-    records = int(owners.max()) + 1 if len(owners) else 0
+    records = int(subjects.max()) + 1 if len(subjects) else 0
     columns = {}
     for name in clean.column_names:
-        values = clean.column(name).combine_chunks().take(pa.array(rows))
+        values = clean.column(name).combine_chunks()
         joined = _united if pa.types.is_list(values.type) else _agreed
-        columns[name] = joined(values, owners, records)
+        columns[name] = joined(values, subjects, records)
     return pa.table(columns)
 
 
-def _agreed(values: pa.Array, owners: NDArray[np.intp], records: int) -> pa.Array:
+def _agreed(values: pa.Array, owners: NDArray[np.int64], records: int) -> pa.Array:
     """The only value of each owner; null for none and for several."""
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     present = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
@@ -48,7 +45,7 @@ def _agreed(values: pa.Array, owners: NDArray[np.intp], records: int) -> pa.Arra
     return encoded.dictionary.take(chosen)
 
 
-def _united(values: pa.ListArray, owners: NDArray[np.intp], records: int) -> pa.ListArray:
+def _united(values: pa.ListArray, owners: NDArray[np.int64], records: int) -> pa.ListArray:
     """All values of each owner, once each, in the order of the labels."""
     flat = values.flatten()
     labels = flat.dictionary.to_pylist()

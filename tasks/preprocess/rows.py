@@ -1,29 +1,147 @@
-"""From raw rows to clean records, none of which is anybody's one too many."""
+"""From raw rows to clean records, none of which is anybody's one too many; one block at a time in memory.
+
+Rows of a subject can stand anywhere in the source. They are brought together by the digest of the subject's id: the source is
+scattered into a public number of partitions, each is bounded or joined by itself, and what stays is brought back into the
+order of the source. So neither the records, nor their order, nor a choice among them depends on blocks or partitions.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.budget.randomness import UniformWords
+from marginweave.schemas.privacy import SubjectUnit
+from marginweave.tasks.budget.randomness import KeyedBits, RecordWords
+from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
+from marginweave.tasks.checkpoint.spill import Spill
+from marginweave.tasks.checkpoint.tables import compact_table
+from marginweave.tasks.preprocess.blocks import CleanBlock
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.join import join_subjects
-from marginweave.tasks.preprocess.subjects import DROPPED, kept_rows, subjects_of
+from marginweave.tasks.preprocess.subjects import kept_rows, same_subjects, subject_digests
+
+# Columns that are added to those of a source: no configuration has such names.
+_ROW, _LOW, _HIGH = "", " low", " high"
 
 
-def prepare_rows(raw: pa.Table, configuration: Configuration, words: UniformWords) -> pa.Table:
+def prepare_blocks(
+    raw: Iterable[pa.Table], configuration: Configuration, key: bytes, folder: Path
+) -> Iterator[CleanBlock]:
     """Clean rows of a raw table with the columns `source_names`: theta rows of a subject, or one record that joins them.
 
     DP: stable as `configuration.privacy.stability` says.
+
+    Args:
+        raw: the blocks of the table; with subjects to bound they are passed over twice.
+        configuration: what is declared.
+        key: secret of the run, for the digests of subjects and the choice of rows.
+        folder: where rows may be set aside on disk, private.
     """
     subject = configuration.privacy.subject
     if subject is None:
-        return clean_table(raw, configuration)
+        for numbers, table in _numbered(raw):
+            yield CleanBlock(clean_table(table, configuration), numbers)
+        return
+    with Spill(folder) as scattered, Spill(folder) as staying:
+        starts = _scatter(raw, configuration, subject, key, scattered)
+        if subject.join:
+            _join(configuration, starts, scattered, staying)
+            yield from _gathered(raw, len(starts) - 1, staying, configuration)
+            return
+        _bound(configuration, key, starts, scattered, staying)
+        for block, (_, table) in enumerate(_numbered(raw)):
+            rows = np.sort(np.frombuffer(b"".join(staying.pieces(block)), np.int64))
+            yield CleanBlock(clean_table(table.take(pa.array(rows - starts[block])), configuration), rows)
+
+
+def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
+    """Every block with the numbers of its rows in the source."""
+    start = 0
+    for table in raw:
+        yield np.arange(start, start + table.num_rows), table
+        start += table.num_rows
+
+
+def _scatter(
+    raw: Iterable[pa.Table], configuration: Configuration, subject: SubjectUnit, key: bytes, shelves: Spill
+) -> list[int]:
+    """Set every row that is somebody's aside by its subject: number and digest, and for a join its cells.
+
+    Returns:
+        The number of the first row of each block, and that of all rows at the end.
+    """
     column = subject.column
     missing = configuration.missing_texts(column) if column in configuration.columns else configuration.missing
-    subjects = subjects_of(raw.column(column).combine_chunks(), subject, missing)
-    if subject.join:
-        known = subjects != DROPPED
-        return join_subjects(clean_table(raw.filter(pa.array(known)), configuration), subjects[known])
-    kept = kept_rows(subjects, configuration.privacy.stability.records, words)
-    return clean_table(raw.filter(pa.array(kept)), configuration)
+    starts = [0]
+    for numbers, table in _numbered(raw):
+        digests, known = subject_digests(table.column(column).combine_chunks(), subject, missing, key, numbers)
+        cells = table.select(list(configuration.names) if subject.join else [])
+        for name, values in ((_ROW, numbers), (_LOW, digests[:, 0]), (_HIGH, digests[:, 1])):
+            cells = cells.append_column(name, pa.array(values))
+        partition = np.where(known, digests[:, 0] % np.uint64(configuration.partitions), configuration.partitions)
+        order = np.argsort(partition, kind="stable")
+        ends = np.searchsorted(partition[order], np.arange(configuration.partitions), side="right")
+        for shelf, rows in enumerate(np.split(order, ends)[:-1]):
+            shelves.put(shelf, pack_table(compact_table(cells.take(pa.array(rows)))))
+        starts.append(starts[-1] + table.num_rows)
+    return starts
+
+
+def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
+    """The rows of each partition, in the order of the source, and the subject of each as a number."""
+    for partition in range(configuration.partitions):
+        pieces = [_unified(unpack_table(piece)) for piece in scattered.pieces(partition)]
+        table = pa.concat_tables(pieces)
+        yield table, same_subjects(table.column(_LOW).to_numpy(), table.column(_HIGH).to_numpy())
+
+
+def _unified(table: pa.Table) -> pa.Table:
+    """The same with indices of one type, whatever the size of a piece's dictionaries."""
+    kinds = [pa.dictionary(pa.int32(), k.value_type) if pa.types.is_dictionary(k) else k for k in table.schema.types]
+    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
+
+
+def _bound(configuration: Configuration, key: bytes, starts: list[int], scattered: Spill, staying: Spill) -> None:
+    """Set the numbers of the rows that stay aside, by block."""
+    words = KeyedBits(key=key, purpose="subjects")
+    for table, subjects in _partitions(configuration, scattered):
+        numbers = table.column(_ROW).to_numpy()
+        kept = kept_rows(subjects, configuration.privacy.stability.records, RecordWords(words=words, records=numbers))
+        rows = numbers[kept]
+        for block, part in enumerate(np.split(rows, np.searchsorted(rows, starts[1:-1]))):
+            staying.put(block, part.tobytes())
+
+
+def _join(configuration: Configuration, starts: list[int], scattered: Spill, staying: Spill) -> None:
+    """Set the joined records aside, by the block in which the first row of each stands."""
+    for table, subjects in _partitions(configuration, scattered):
+        numbers = table.column(_ROW).to_numpy()
+        joined = join_subjects(clean_table(table, configuration), subjects)
+        first = np.full(joined.num_rows, np.iinfo(np.int64).max)
+        np.minimum.at(first, subjects, numbers)
+        joined = joined.append_column(_ROW, pa.array(first))
+        block = np.searchsorted(starts[1:-1], first, side="right")
+        for place in range(len(starts) - 1):
+            staying.put(place, pack_table(joined.take(pa.array(np.flatnonzero(block == place)))))
+
+
+def _gathered(
+    raw: Iterable[pa.Table], blocks: int, staying: Spill, configuration: Configuration
+) -> Iterator[CleanBlock]:
+    """The joined records of each block of the source, in the order of their first rows; at least one block."""
+    some = False
+    for block in range(blocks):
+        # a table without rows has forgotten its dictionaries
+        pieces = [table for piece in staying.pieces(block) if (table := unpack_table(piece)).num_rows]
+        if pieces:
+            whole = pa.concat_tables(pieces).combine_chunks()
+            whole = whole.take(pa.array(np.argsort(whole.column(_ROW).to_numpy())))
+            yield CleanBlock(whole.select(list(configuration.names)), whole.column(_ROW).to_numpy())
+            some = True
+    if not some:
+        yield CleanBlock(clean_table(next(iter(raw)).slice(0, 0), configuration), np.empty(0, np.int64))

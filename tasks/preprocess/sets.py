@@ -60,7 +60,7 @@ def _codes(parts: pa.ListArray, column: SetColumn, absent: ValueMatcher) -> tupl
 
 
 def _gather(
-    codes: NDArray[np.int64], lengths: NDArray[np.int64], positions: NDArray[np.intp]
+    codes: NDArray[np.int64], lengths: NDArray[np.int64], positions: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The cells at `positions`: their codes, one after the other, and their lengths."""
     starts = np.cumsum(lengths) - lengths

@@ -8,6 +8,8 @@ theta of them at most.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -17,27 +19,43 @@ from marginweave.schemas.values import ValueMatcher
 from marginweave.tasks.budget.randomness import UniformWords
 from marginweave.tasks.preprocess.texts import distinct_texts
 
-DROPPED = -1
+_WIDTH = 16
 
 
-def subjects_of(ids: pa.Array, unit: SubjectUnit, missing: tuple[str, ...]) -> NDArray[np.int64]:
-    """The subject of every row as a number, shape (rows,); rows that are dropped have `DROPPED`. Private.
+def subject_digests(
+    ids: pa.Array, unit: SubjectUnit, missing: tuple[str, ...], key: bytes, numbers: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """A keyed digest of the subject of every row, shape (rows, 2), and which rows are somebody's. Private.
 
-    Ids are one subject's when they are equal as trimmed texts. A row whose id is empty or missing is dropped, or, with
-    `missing_subject: own`, a subject of its own.
+    BLAKE2b, 128 bits, under the run's key: what is set aside on disk holds no id, and two subjects share a digest with a
+    chance of n^2 / 2^129. Ids are one subject's when they are equal as trimmed texts. A row whose id is empty or missing is
+    nobody's, or, with `missing_subject: own`, a subject of its own, for which its number in the source stands.
     """
     distinct, positions = distinct_texts(ids)
     absent = ValueMatcher(missing)
-    known: dict[str, int] = {}
-    numbers = []
-    for text in distinct.to_pylist():
+    keyed = hashlib.blake2b(digest_size=_WIDTH, key=key, person=b"subject")
+    digests = np.zeros((len(distinct), 2), np.uint64)
+    present = np.zeros(len(distinct), np.bool_)
+    for place, text in enumerate(distinct.to_pylist()):
         trimmed = text.strip()
-        nobody = not trimmed or absent.index(trimmed) >= 0
-        numbers.append(DROPPED if nobody else known.setdefault(trimmed, len(known)))
-    subjects = np.array(numbers, np.int64)[positions]
+        if trimmed and absent.index(trimmed) < 0:
+            copy = keyed.copy()
+            copy.update(trimmed.encode())
+            digests[place], present[place] = np.frombuffer(copy.digest(), "<u8"), True
+    subjects, known = digests[positions], present[positions]
     if unit.missing_subject == "own":
-        alone = np.flatnonzero(subjects == DROPPED)
-        subjects[alone] = len(known) + np.arange(len(alone))
+        subjects[~known, 0] = numbers[~known].astype(np.uint64)
+        known = np.ones(len(known), np.bool_)
+    return subjects, known
+
+
+def same_subjects(low: NDArray[np.uint64], high: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The subject of every row as a number from 0, in the order of digests; shape (rows,). Private."""
+    order = np.lexsort((low, high))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (low[order][1:] != low[order][:-1]) | (high[order][1:] != high[order][:-1])
+    subjects = np.empty(len(order), np.int64)
+    subjects[order] = np.cumsum(new) - 1
     return subjects
 
 
@@ -49,15 +67,13 @@ def kept_rows(subjects: NDArray[np.int64], most: int, words: UniformWords) -> ND
     DP: `most`-stable for subjects that come, go or change.
 
     Args:
-        subjects: shape (rows,); `DROPPED` rows are not kept.
+        subjects: the number of each row's subject, shape (rows,).
         most: theta, at least 1.
         words: secret randomness; as many words as rows are taken, whatever the subjects are.
     """
     word = words.uniform_words(len(subjects))
-    kept: NDArray[np.bool_] = subjects != DROPPED
-    rows = np.bincount(subjects[kept])
-    over = np.flatnonzero(kept)
-    over = over[rows[subjects[over]] > most]
+    kept = np.ones(len(subjects), np.bool_)
+    over = np.flatnonzero(np.bincount(subjects)[subjects] > most)
     order = over[np.lexsort((word[over], subjects[over]))]
     mine = subjects[order]
     first = np.flatnonzero(np.concatenate(([True], mine[1:] != mine[:-1])))[: len(mine)]

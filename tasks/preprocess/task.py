@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
-import pyarrow as pa
+import numpy as np
+from numpy.typing import NDArray
 
 from marginweave.schemas.columns import NumberColumn
+from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.contracts import clean_schema
 from marginweave.schemas.table import check_contract
 from marginweave.tasks.budget.mechanisms import select_percentile
 from marginweave.tasks.budget.planned import bounds_names
-from marginweave.tasks.budget.randomness import KeyedBits
-from marginweave.tasks.checkpoint.codecs import pack_number, pack_table, unpack_number, unpack_table
+from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
+from marginweave.tasks.checkpoint.tables import TableBlocks
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once
+from marginweave.tasks.preprocess.blocks import CleanBlock, CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.bounds import (
     HIGH_PERCENTILE,
     LOW_PERCENTILE,
@@ -23,22 +27,28 @@ from marginweave.tasks.preprocess.bounds import (
     released_bounds,
 )
 from marginweave.tasks.preprocess.contract import clean_frame
-from marginweave.tasks.preprocess.rows import prepare_rows
+from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.references import BOUNDS, RunReference, StageResult
 
 
 @stage_task("preprocess")
 def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
     """The clean table: at most theta rows or one record of everybody, missing values explicit, numbers inside bounds."""
+    configuration, folder = reference.configuration, reference.folder.private
+    schema = clean_schema(configuration)
 
-    def compute() -> bytes:
-        raw = unpack_table(reference.load(validated))
-        words = KeyedBits(key=reference.key_file.read_bytes(), purpose="subjects")
-        clean = prepare_rows(raw, reference.configuration, words)
-        check_contract(clean_schema(reference.configuration), clean_frame(clean), "preprocess")
-        return pack_table(clean)
+    def blocks() -> Iterator[CleanBlock]:
+        raw = TableBlocks(reference.load_blocks(validated))
+        for block in prepare_blocks(raw, configuration, reference.key_file.read_bytes(), folder):
+            check_contract(schema, clean_frame(block.table), "preprocess")
+            yield block
 
-    return reference.checkpoint("preprocess", [validated.digest], compute)
+    return reference.checkpoint_blocks("preprocess", [validated.digest], lambda: pack_clean(blocks(), configuration))
+
+
+def open_clean(reference: RunReference, preprocessed: StageResult) -> CleanBlocks:
+    """The clean records, block by block. Private."""
+    return CleanBlocks(reference.load_blocks(preprocessed))
 
 
 @stage_task("release bounds")
@@ -49,18 +59,31 @@ def release_bounds(reference: RunReference, preprocessed: StageResult) -> StageR
     """
     configuration = reference.configuration
     names = configuration.private_bounds
-    clean = unpack_table(reference.load(preprocessed)).select(list(names))
-    released = {name: _released(reference, name, clean.column(name).combine_chunks()) for name in names}
+    histograms = _histograms(configuration, open_clean(reference, preprocessed))
+    released = {name: _released(reference, name, histograms[name]) for name in names}
     result = reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(released, sort_keys=True).encode())
     return replace(result, charged=tuple(draw for name in names for draw in bounds_names(configuration, name)))
 
 
-def _released(reference: RunReference, name: str, values: pa.Array) -> tuple[float, float]:
-    """The bounds of one column, by two draws."""
-    configuration = reference.configuration
+def _candidates(configuration: Configuration, name: str) -> tuple[float, ...]:
     column = configuration.columns[name]
     assert isinstance(column, NumberColumn)
-    histogram = candidate_histogram(values, column.bound_candidates)
+    return column.bound_candidates
+
+
+def _histograms(configuration: Configuration, clean: CleanBlocks) -> dict[str, NDArray[np.int64]]:
+    """The exact histogram of each column whose bounds are bought, summed over the blocks. Private."""
+    histograms: dict[str, NDArray[np.int64]] = {}
+    for block in clean:
+        for name in configuration.private_bounds:
+            counts = candidate_histogram(block.table.column(name).combine_chunks(), _candidates(configuration, name))
+            histograms[name] = histograms[name] + counts if name in histograms else counts
+    return histograms
+
+
+def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) -> tuple[float, float]:
+    """The bounds of one column, by two draws."""
+    configuration = reference.configuration
     chosen = []
     for draw, percentile in zip(bounds_names(configuration, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
         epsilon = reference.plan.draw(draw).parameter
@@ -71,4 +94,4 @@ def _released(reference: RunReference, name: str, values: pa.Array) -> tuple[flo
             return pack_number(selected), False
 
         chosen.append(unpack_number(draw_once(reference, draw, make)[0]))
-    return released_bounds(chosen[0], chosen[1], column.bound_candidates)
+    return released_bounds(chosen[0], chosen[1], _candidates(configuration, name))

@@ -10,30 +10,33 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from marginweave.schemas.columns.periods import DAY, day_number
+from marginweave.tasks.checkpoint.tables import used_texts
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Ticks of a second in each unit of Arrow's timestamps."""
 
 
-def distinct_texts(values: pa.Array) -> tuple[pa.Array, NDArray[np.intp]]:
+def distinct_texts(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
     """Distinct texts of a column and, for each cell, its position among them; null counts as the empty text.
 
     A native number has its shortest spelling; NaN and infinity, which frames write for a gap, count as null, and so does a
-    date or moment outside the years 1 to 9999, which has no spelling.
+    date or moment outside the years 1 to 9999, which has no spelling. A text may stand there twice.
     DP: 1-stable preprocessing; the order of the texts is private, as they are.
     """
     if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_floating(values.type):
-        values = pc.if_else(pc.is_finite(values), values, None)
-    if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
-        values = pc.if_else(_has_year(values), values, None)
-    encoded = values.dictionary_encode()
-    texts = pc.cast(encoded.dictionary, pa.string())
-    if encoded.indices.null_count == 0:
-        return texts, encoded.indices.to_numpy()
-    positions = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
-    return pa.concat_arrays([texts, pa.array([""], pa.string())]), positions
+        held, positions, null = used_texts(values)
+    else:
+        encoded = values.dictionary_encode()
+        held, null = encoded.dictionary, encoded.indices.is_null().to_numpy(zero_copy_only=False)
+        positions = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(held.type):
+        held = pc.if_else(pc.is_finite(held), held, None)
+    if pa.types.is_date(held.type) or pa.types.is_timestamp(held.type):
+        held = pc.if_else(_has_year(held), held, None)
+    texts = pc.fill_null(pc.cast(held, pa.string()), "")
+    if not null.any():
+        return texts, positions
+    return pa.concat_arrays([texts, pa.array([""], pa.string())]), np.where(null, len(texts), positions)
 
 
 def _has_year(values: pa.Array) -> pa.Array:

@@ -122,10 +122,10 @@ def cap_values(
 
 @dataclass(frozen=True)
 class _Words:
-    """A generator as a stream of words."""
+    """A generator as words, fresh ones each time that they are asked for."""
 
     rng: np.random.Generator
 
-    def uniform_words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` words."""
-        return self.rng.integers(0, 2**64, count, dtype=np.uint64)
+    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:  # noqa: ARG002
+        """A word for each record."""
+        return self.rng.integers(0, 2**64, len(records), dtype=np.uint64)

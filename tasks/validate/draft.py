@@ -13,7 +13,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.source import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.yaml_source import TEXT_KEYS
 from marginweave.tasks.validate.look import ColumnDraft, look_at
-from marginweave.tasks.validate.source import load_source, source_columns
+from marginweave.tasks.validate.source import TableSource, source_columns
 
 _LONGEST_NAME = 256
 _PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]| (?=[A-Za-z0-9_]))*")
@@ -57,7 +57,7 @@ def draft_configuration(source: str, form: SourceFile) -> str:
     """
     present = source_columns(source, form)
     named = _usable_names(present)
-    table = load_source(source, form).table(named)
+    table = TableSource(source, form).table(named)
     columns = {name: look_at(name, table.column(name)) for name in named}
     unnamed = [f"  # column {i + 1} has no name and is left out\n" for i, name in enumerate(present) if not name]
     lines = [column_line(name, draft) for name, draft in columns.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,44 +76,49 @@ def read_suite(path: Path, *, raw_input: bool) -> list[dict[str, Any]]:
     return expectations
 
 
-def check_suite(path: Path, frame: pd.DataFrame, *, raw_input: bool) -> tuple[ExpectationResult, ...]:
-    """Run a suite on `frame` with BOOLEAN_ONLY results; everything but type, column and success is dropped.
+class Suite:
+    """A suite of expectations that is run on frames, one after the other; raises InputError as `read_suite`."""
 
-    Raises:
-        InputError: see `read_suite`.
-    """
-    expectations = read_suite(path, raw_input=raw_input)
-    try:
-        outcome = _validate(expectations, frame)
-    except Exception as error:
-        fault = type(error).__name__
-    else:
-        return tuple(_result(result) for result in outcome.results)
-    raise InputError(f"expectation suite ({path}) cannot be run by Great Expectations ({fault})")
+    def __init__(self, path: Path, *, raw_input: bool) -> None:
+        self._path = path
+        self._expectations = read_suite(path, raw_input=raw_input)
 
+    def check(self, frame: pd.DataFrame) -> tuple[ExpectationResult, ...]:
+        """Run it with BOOLEAN_ONLY results; everything but type, column and success is dropped.
 
-def _validate(expectations: list[dict[str, Any]], frame: pd.DataFrame) -> Any:
-    import great_expectations as gx  # 3 to 6 s
-    from great_expectations.core.expectation_suite import ExpectationSuite
-    from great_expectations.data_context.types.base import (
-        DataContextConfig,
-        InMemoryStoreBackendDefaults,
-        ProgressBarsConfig,
-    )
+        Raises:
+            InputError: Great Expectations cannot run it on this frame.
+        """
+        try:
+            batch, suite = self._prepared
+            outcome = batch.get_batch({"dataframe": frame}).validate(suite, result_format="BOOLEAN_ONLY")
+        except Exception as error:
+            fault = type(error).__name__
+        else:
+            return tuple(_result(result) for result in outcome.results)
+        raise InputError(f"expectation suite ({self._path}) cannot be run by Great Expectations ({fault})")
 
-    # No folder for Data Docs, which would hold results and load scripts from elsewhere.
-    stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
-    bars = ProgressBarsConfig(globally=False)
-    settings = DataContextConfig(store_backend_defaults=stores, progress_bars=bars)
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)
-    context = gx.get_context(mode="ephemeral", project_config=settings)
-    batch = (
-        context.data_sources.add_pandas("frame")
-        .add_dataframe_asset("table")
-        .add_batch_definition_whole_dataframe("all")
-    )
-    suite = ExpectationSuite(name="suite", expectations=expectations)
-    return batch.get_batch({"dataframe": frame}).validate(suite, result_format="BOOLEAN_ONLY")
+    @cached_property
+    def _prepared(self) -> tuple[Any, Any]:
+        """Where a frame is put, and the expectations as Great Expectations has them."""
+        import great_expectations as gx  # 3 to 6 s
+        from great_expectations.core.expectation_suite import ExpectationSuite
+        from great_expectations.data_context.types.base import (
+            DataContextConfig,
+            InMemoryStoreBackendDefaults,
+            ProgressBarsConfig,
+        )
+
+        # No folder for Data Docs, which would hold results and load scripts from elsewhere.
+        stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
+        bars = ProgressBarsConfig(globally=False)
+        settings = DataContextConfig(store_backend_defaults=stores, progress_bars=bars)
+        logging.getLogger("great_expectations").setLevel(logging.WARNING)
+        context = gx.get_context(mode="ephemeral", project_config=settings)
+        asset = context.data_sources.add_pandas("frame").add_dataframe_asset("table")
+        return asset.add_batch_definition_whole_dataframe("all"), ExpectationSuite(
+            name="suite", expectations=self._expectations
+        )
 
 
 def _result(result: Any) -> ExpectationResult:

@@ -1,7 +1,4 @@
-"""Reads the declared columns of a CSV, TSV or Parquet source as an Arrow table, and nothing else of it.
-
-pyarrow's own messages quote rows, so none of them is ever passed on.
-"""
+"""Reads the declared columns of a CSV, TSV or Parquet source as Arrow tables, and nothing else of it."""
 
 from __future__ import annotations
 
@@ -12,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.source import EXAMPLE_PREFIX, SourceFile
+from marginweave.tasks.checkpoint.tables import plain_table
 from marginweave.tasks.validate.example import read_example
+from marginweave.tasks.validate.parquet_source import declared_types, parquet_schema, read_parquet
 from marginweave.tasks.validate.text_source import check_columns, delimiter_of, read_header, read_text
 
 _CHUNK = 1 << 20
@@ -24,23 +22,16 @@ _SMALL = 1 << 26
 
 
 @dataclass(frozen=True)
-class LoadedSource:
-    """All bytes of a source, read once: what is digested is what is parsed, even if the file changes meanwhile."""
+class TableSource:
+    """A source that is read some rows at a time, as often as it is asked for."""
 
     name: str
     form: SourceFile
-    parts: tuple[bytes, ...]
 
-    def chunks(self) -> Iterator[bytes]:
-        """The bytes for a keyed digest, as `source_chunks` gives them."""
-        for part in self.parts:
-            yield len(part).to_bytes(8, "big")
-            yield part
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The declared `columns` in declared order, piece by piece, all of the same types; at least one, if without rows.
 
-    def table(self, columns: Sequence[str]) -> pa.Table:
-        """The declared `columns` in declared order; texts for CSV, native types for Parquet.
-
-        A header without rows gives a table of zero rows.
+        Texts stand behind dictionaries, which may have entries that no row has; Parquet's other types as they are.
 
         Raises:
             InputError: no header, a declared column that is lacking, repeated or of a type that cannot be used, bytes that
@@ -48,37 +39,58 @@ class LoadedSource:
         """
         delimiter = delimiter_of(self.name, self.form)
         if delimiter:
-            return read_text(self.name, self.parts[0], delimiter, columns, self.form)
+            with _reading(self.name):
+                yield from read_text(self.name, _parts(Path(self.name))[0], delimiter, columns, self.form)
+        elif self.name.startswith(EXAMPLE_PREFIX):
+            example = read_example(self.name.removeprefix(EXAMPLE_PREFIX))
+            yield example.select(list(columns)).cast(declared_types(example.schema, columns))
+        else:
+            with _reading(self.name):
+                yield from read_parquet(self.name, _parts(Path(self.name)), columns)
+
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        """All of it at once, without dictionaries. Raises InputError as `tables`."""
+        return plain_table(pa.concat_tables(self.tables(columns)))
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes of the source, for a keyed digest; the parts of a folder in the order of their names.
+
+        Every part is preceded by its length, so that moving bytes from one part to the next changes the digest.
+        """
         if self.name.startswith(EXAMPLE_PREFIX):
-            return _select(pa.ipc.open_stream(self.parts[0]).read_all(), columns)
-        return _select(_read_parquet(self.name, self.parts), columns)
+            content = _example_bytes(self.name)
+            yield from (len(content).to_bytes(8, "big"), content)
+            return
+        with _reading(self.name):
+            for part in _parts(Path(self.name)):
+                yield part.stat().st_size.to_bytes(8, "big")
+                with part.open("rb") as file:
+                    while chunk := file.read(_CHUNK):
+                        yield chunk
 
-
-def load_source(source: str, form: SourceFile) -> LoadedSource:
-    """Read a path, a folder of Parquet parts, or `example:NAME`; `form` says how a text file is written.
-
-    Raises:
-        InputError: it is absent or unreadable.
-    """
-    if source.startswith(EXAMPLE_PREFIX):
-        return LoadedSource(source, form, (_example_bytes(source),))
-    with _reading(source):
-        return LoadedSource(source, form, tuple(part.read_bytes() for part in _parts(Path(source))))
+    def state(self) -> tuple[tuple[str, int, int, int, int], ...]:
+        """Name, inode, size and times of every part: another one if a part was written to, even if it was written back."""
+        if self.name.startswith(EXAMPLE_PREFIX):
+            return ()
+        with _reading(self.name):
+            found = [(part.name, part.stat()) for part in _parts(Path(self.name))]
+        return tuple((name, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found)
 
 
 def check_source(source: str, columns: Sequence[str], form: SourceFile) -> None:
     """Refuse a source before a run begins: at once what its header tells, and, unless it is large, all of it.
 
     Raises:
-        InputError: as `load_source` and `LoadedSource.table`.
+        InputError: as `TableSource.tables`.
     """
     check_columns(source_columns(source, form), columns)
     if not source.startswith(EXAMPLE_PREFIX) and sum(part.stat().st_size for part in _parts(Path(source))) <= _SMALL:
-        load_source(source, form).table(columns)
+        for _ in TableSource(source, form).tables(columns):
+            pass
 
 
 def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
-    """Column names that the source has, in its own order; raises InputError as `load_source` does."""
+    """Column names that the source has, in its own order; raises InputError as `TableSource.tables` does."""
     if source.startswith(EXAMPLE_PREFIX):
         return tuple(read_example(source.removeprefix(EXAMPLE_PREFIX)).column_names)
     first = _parts(Path(source))[0]
@@ -86,24 +98,7 @@ def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
     if delimiter:
         with _reading(source), first.open("rb") as file:
             return read_header(source, file, delimiter, form)
-    return tuple(_parquet_schema(source, first).names)
-
-
-def source_chunks(source: str) -> Iterator[bytes]:
-    """The bytes of the source, for a keyed digest; the parts of a folder in the order of their names.
-
-    Every part is preceded by its length, so that moving bytes from one part to the next changes the digest.
-    """
-    if source.startswith(EXAMPLE_PREFIX):
-        content = _example_bytes(source)
-        yield from (len(content).to_bytes(8, "big"), content)
-        return
-    with _reading(source):
-        for part in _parts(Path(source)):
-            yield part.stat().st_size.to_bytes(8, "big")
-            with part.open("rb") as file:
-                while chunk := file.read(_CHUNK):
-                    yield chunk
+    return tuple(parquet_schema(source, first).names)
 
 
 def _example_bytes(source: str) -> bytes:
@@ -134,49 +129,3 @@ def _parts(path: Path) -> list[Path]:
         if not path.is_file():
             raise InputError(f"source ({path}) must be a file or a folder of Parquet files")
         return [path]
-
-
-def _select(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    check_columns(table.column_names, columns)
-    selected = table.select(list(columns))
-    for name, declared in zip(columns, selected.schema.types, strict=True):
-        if not _is_cell(declared.value_type if pa.types.is_dictionary(declared) else declared):
-            raise InputError(f"source has the column {name!r} with a type that is neither text nor number nor date")
-    kinds = [pa.string() if _is_spelled_otherwise(kind) else kind for kind in selected.schema.types]
-    return selected.cast(pa.schema(list(zip(columns, kinds, strict=True))))
-
-
-def _is_spelled_otherwise(kind: pa.DataType) -> bool:
-    """Whether cells are texts in another layout than Arrow's plain one, which not every kernel knows, or all null."""
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_large_string(inner) or pa.types.is_string_view(inner) or pa.types.is_null(inner))
-
-
-def _is_cell(kind: pa.DataType) -> bool:
-    """Whether cells of this type have a text: numbers, texts, booleans, dates and times."""
-    bytes_of = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
-    others = (pa.types.is_nested, pa.types.is_interval, pa.types.is_duration)
-    return not any(test(kind) for test in (*bytes_of, *others))
-
-
-def _parquet_schema(source: str, part: Path) -> pa.Schema:
-    try:
-        return pq.read_schema(part)
-    except (pa.ArrowException, OSError):
-        raise InputError(f"source ({source}) is neither .csv, .tsv nor Parquet") from None
-
-
-def _read_parquet(source: str, parts: Sequence[bytes]) -> pa.Table:
-    tables: list[pa.Table] = []
-    for part in parts:
-        try:
-            table = pq.ParquetFile(pa.BufferReader(part)).read()
-        except (pa.ArrowException, OSError):
-            raise InputError(f"source ({source}) is neither .csv, .tsv nor Parquet") from None
-        if tables and table.schema.names != tables[0].schema.names:
-            raise InputError(f"source ({source}) has parts with different columns")
-        tables.append(table)
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException:
-        raise InputError(f"source ({source}) has parts whose column types do not fit together") from None

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.table import check_contract, input_schema
 from marginweave.tasks.checkpoint.codecs import pack_table
+from marginweave.tasks.checkpoint.tables import compact_table, in_blocks
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.references import RunReference, StageResult
-from marginweave.tasks.validate.expectations import check_suite
-from marginweave.tasks.validate.source import load_source
+from marginweave.tasks.validate.contract import InputChecks
+from marginweave.tasks.validate.expectations import Suite
+from marginweave.tasks.validate.source import TableSource
 
 
 @stage_task("validate", patient=True)
 def validate(reference: RunReference) -> StageResult:
-    """The declared columns of the source as an Arrow table.
+    """The declared columns of the source as Arrow tables, block by block.
 
     A broken contract stops the run before the first draw: a data-dependent stop, told to the operator only.
 
     Raises:
-        InputError: the source or a declared rule is broken.
+        InputError: the source or a declared rule is broken, or the source is being changed.
     """
-
-    def compute() -> bytes:
-        import pandas as pd
-
-        configuration = reference.configuration
-        source = load_source(reference.source, configuration.source)
-        if reference.ledger.source_digest(source.chunks()) != reference.manifest.source_digest:
-            raise InputError("validate: the source was changed since the run began")
-        raw = source.table(configuration.source_names)
-        frame = raw.to_pandas(types_mapper=pd.ArrowDtype)
-        check_contract(input_schema(configuration), frame[list(configuration.names)], "validate")
-        suite = reference.suites[0]
-        if suite is not None:
-            broken = [result for result in check_suite(suite, frame, raw_input=True) if not result.success]
-            if broken:
-                rules = "; ".join(f"column {b.column!r} breaks {b.expectation}" for b in broken)
-                raise InputError(f"validate: the source does not meet the suite of expectations: {rules}")
-        return pack_table(raw)
-
     files = [file for file in reference.suites[:1] if file is not None]
-    return reference.checkpoint("validate", [reference.manifest.source_digest], compute, files)
+
+    def compute() -> Iterator[bytes]:
+        configuration = reference.configuration
+        checks = InputChecks(configuration, Suite(files[0], raw_input=True) if files else None)
+        source = TableSource(reference.source, configuration.source)
+        state = source.state()
+        _check_unchanged(reference, source)
+        for block in in_blocks(source.tables(configuration.source_names), configuration.block_rows):
+            raw = compact_table(block)
+            checks.look_at(raw)
+            yield pack_table(raw)
+        if source.state() != state:
+            raise InputError(_CHANGED)
+        _check_unchanged(reference, source)
+        checks.refuse_broken()
+
+    return reference.checkpoint_blocks("validate", [reference.manifest.source_digest], compute, files)
+
+
+_CHANGED = "validate: the source was changed since the run began"
+
+
+def _check_unchanged(reference: RunReference, source: TableSource) -> None:
+    """What is digested is what is parsed: asked before the first row is read and after the last."""
+    if reference.ledger.source_digest(source.chunks()) != reference.manifest.source_digest:
+        raise InputError(_CHANGED)

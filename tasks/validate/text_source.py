@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,8 +20,9 @@ from marginweave.schemas.source import EXAMPLE_PREFIX, SourceFile
 
 _BY_ENDING = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 20
-_BLOCK = 1 << 26  # a row must fit a block
+_BLOCK = 1 << 23  # a row must fit a block
 _CODECS = {"utf-8": "utf-8-sig", "latin-1": "latin-1", "windows-1252": "cp1252"}
+_ARROW = {"utf-8": "utf8", "latin-1": "latin-1", "windows-1252": "cp1252"}
 csv.field_size_limit(_BLOCK)
 
 
@@ -70,44 +72,52 @@ def read_header(source: str, file: BinaryIO, delimiter: str, form: SourceFile) -
     return tuple(name.strip() for name in header)
 
 
-def read_text(source: str, data: bytes, delimiter: str, columns: Sequence[str], form: SourceFile) -> pa.Table:
-    """The named columns as texts, in that order; a header without rows gives a table of zero rows.
+def read_text(source: str, path: Path, delimiter: str, columns: Sequence[str], form: SourceFile) -> Iterator[pa.Table]:
+    """The named columns as texts behind dictionaries, in that order, some megabytes at a time; at least one table.
 
     Raises:
         InputError: no header, a column that is lacking or repeated, another encoding, a quote that stays open, or a row with
             another number of fields than the header.
     """
-    header = read_header(source, io.BytesIO(data), delimiter, form)
+    with path.open("rb") as file:
+        header = read_header(source, file, delimiter, form)
     check_columns(header, columns)
-    if form.encoding != "utf-8":
-        data = _recoded(source, data, form)
-    _check_quotes(source, data, delimiter)
+    _check_quotes(source, path, delimiter, form)
+    reason = None
+    try:
+        first = True
+        for batch in _batches(path, delimiter, header, columns, form):
+            table = pa.Table.from_batches([batch]).slice(first and batch.num_rows > 0)
+            first = first and batch.num_rows == 0
+            yield table.rename_columns(list(columns))
+    except UnicodeError:
+        reason = _not_encoded(source, form)
+    except pa.ArrowException as error:
+        reason = _reason(str(error), source, form)
+    if reason is not None:
+        raise InputError(reason)
+
+
+def _batches(
+    path: Path, delimiter: str, header: Sequence[str], columns: Sequence[str], form: SourceFile
+) -> Iterator[pa.RecordBatch]:
+    """The rows, of which the first is the header; read by one block ahead."""
     # Positions as names: a repeated name among the ignored columns must not stop the run.
     positions = [str(i) for i in range(len(header))]
     wanted = [str(header.index(name)) for name in columns]
-    try:
-        table = pa_csv.read_csv(
-            pa.BufferReader(data),
-            read_options=pa_csv.ReadOptions(column_names=positions, block_size=max(_CHUNK, min(len(data), _BLOCK))),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted, strings_can_be_null=False
-            ),
-        )
-    except pa.ArrowException as error:
-        reason = _reason(str(error), source, form)
-    else:
-        return table.slice(1).rename_columns(list(columns))
-    raise InputError(reason)
-
-
-def _recoded(source: str, data: bytes, form: SourceFile) -> bytes:
-    try:
-        return data.decode(_CODECS[form.encoding]).encode()
-    except UnicodeError:
-        raise InputError(_not_encoded(source, form)) from None
+    with pa_csv.open_csv(
+        path,
+        read_options=pa_csv.ReadOptions(column_names=positions, block_size=_BLOCK, encoding=_ARROW[form.encoding]),
+        parse_options=pa_csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
+        ),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
+            include_columns=wanted,
+            strings_can_be_null=False,
+        ),
+    ) as reader:
+        yield from reader
 
 
 def _not_encoded(source: str, form: SourceFile) -> str:
@@ -115,14 +125,15 @@ def _not_encoded(source: str, form: SourceFile) -> str:
     return f"source ({source}) must be {form.encoding.upper()}{hint}"
 
 
-def _check_quotes(source: str, data: bytes, delimiter: str) -> None:
+def _check_quotes(source: str, path: Path, delimiter: str, form: SourceFile) -> None:
     """Refuse a quote that stays open: pyarrow would take the rest of the file for one value, losing rows in silence."""
-    if data.count(b'"') % 2 == 0:
-        return
-    text = io.TextIOWrapper(io.BytesIO(data), "utf-8", errors="replace", newline="")
+    with path.open("rb") as file:
+        if sum(chunk.count(b'"') for chunk in iter(partial(file.read, _CHUNK), b"")) % 2 == 0:
+            return
     try:
-        for _ in csv.reader(text, delimiter=delimiter, strict=True):
-            pass
+        with path.open(encoding=_CODECS[form.encoding], errors="replace", newline="") as text:
+            for _ in csv.reader(text, delimiter=delimiter, strict=True):
+                pass
     except csv.Error as error:
         if "unexpected end" in str(error):
             raise InputError(f"source ({source}) has a quote that is never closed") from None

@@ -35,7 +35,7 @@ from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.synthesize.synthesize import synthesize_records
-from marginweave.tasks.validate.source import load_source
+from marginweave.tasks.validate.source import TableSource
 
 T = TypeVar("T")
 DATA = Path(os.environ.get("MARGINWEAVE_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -130,7 +130,7 @@ def measured(name: str, work: Callable[[], T], unit: float | None) -> tuple[T, f
 def main() -> None:
     """Print the table."""
     configuration = adult_configuration()
-    raw = load_source(str(DATA / "adult" / "adult_cat.csv"), configuration.source).table(configuration.names)
+    raw = TableSource(str(DATA / "adult" / "adult_cat.csv"), configuration.source).table(configuration.names)
     table = encode_table(clean_table(raw, configuration), configuration)
     aggregate(EncodedTable(codes=tuple(c[:1000] for c in table.codes), labels=table.labels), configuration)  # compiles
     _, unit = measured("yardstick: 364 triples", lambda: yardstick(table), None)

@@ -20,7 +20,7 @@ from marginweave.schemas.load import parse_configuration
 from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.validate.source import load_source
+from marginweave.tasks.validate.source import TableSource
 from tests.benchmarks.adult import measured
 
 ROWS = 1_000_000
@@ -77,7 +77,7 @@ def mixed_columns() -> dict[str, tuple[dict[str, Any], pa.Array]]:
 
 def encode(path: Path, configuration: Configuration) -> EncodedTable:
     """What the stages validate, preprocess and encode do with the rows."""
-    raw = load_source(str(path), configuration.source).table(configuration.names)
+    raw = TableSource(str(path), configuration.source).table(configuration.names)
     words = KeyedBits(key=bytes(32), purpose="encode")
     return encode_table(clean_table(raw, configuration), configuration, words)
 

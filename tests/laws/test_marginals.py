@@ -189,7 +189,7 @@ def test_the_scores_carry_that_noise() -> None:
     codes = tuple(np.zeros(0, np.uint8) for _ in range(25))
     pairs = all_cliques([2] * 25, 2)
     plan = plan_indif(len(pairs), 0.5, ONE)
-    scores = indif_scores(codes, [2] * 25, pairs, plan.steps)
+    scores = indif_scores([codes], [2] * 25, pairs, plan.steps)
     noise = np.concatenate([measure_indif(scores, plan) for _ in range(40)])
     sd = float(plan.deviation) / plan.steps
     assert abs((noise**2).mean() / sd**2 - 1) < 5.1 * math.sqrt(2 / len(noise))

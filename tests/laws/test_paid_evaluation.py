@@ -38,7 +38,7 @@ def codes(table: list[Row]) -> list[np.ndarray]:
 
 def error(table: list[Row], records: list[Row], length: int, record_count: int) -> int:
     marginals = list(itertools.combinations(range(len(SIZES)), length))
-    return mean_count_error(codes(table), codes(records), DOMAIN, marginals, record_count)
+    return mean_count_error([codes(table[:3]), codes(table[3:])], codes(records), DOMAIN, marginals, record_count)
 
 
 @given(rows, rows, st.integers(1, 3), st.integers(0, 20))

@@ -16,10 +16,9 @@ from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.preprocess.rows import prepare_rows
 from tests.support.configurations import configuration
 from tests.support.kinds import KINDS
-from tests.support.tables import FixedWords
+from tests.support.tables import FixedWords, prepare_rows
 
 STRUCTURE = {
     "grouped": [
@@ -70,7 +69,7 @@ def test_a_public_domain_is_whole_whatever_the_table_holds(unit: str, rows: str)
     table = table_of([dict.fromkeys(KINDS, "")] * count)
     if unit != "row":
         table = table.append_column("id", pa.array(["" if rows == "without a subject" else "7"] * count, pa.string()))
-    clean = unpack_table(pack_table(prepare_rows(table, config, FixedWords(1))))
+    clean = unpack_table(pack_table(prepare_rows(table, config)))
     encoded = encode_table(clean, config, FixedWords(1))
     sizes = [0 if attribute.private else len(attribute.labels) for attribute in config.attributes]
     assert list(encoded.sizes) == sizes

@@ -20,7 +20,6 @@ from marginweave.tasks.aggregate.cliques import domain_sizes
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import encode_table
-from marginweave.tasks.encode.complete import complete_table
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
@@ -31,7 +30,7 @@ from marginweave.tasks.publish.records import record_codes
 from marginweave.tasks.synthesize.release import synthesize_codes
 from marginweave.tasks.synthesize.sets import cap_values
 from tests.support.configurations import configuration
-from tests.support.tables import FixedWords, encoded
+from tests.support.tables import FixedWords, completed, encoded
 from tests.unit.normalize.released import counts_of
 
 VALUES = ("a", "b", "c", "d", "e")
@@ -125,7 +124,7 @@ def test_one_record_more_adds_one_to_one_cell_of_every_marginal(
 def test_added_records_of_a_resized_table_have_no_value() -> None:
     imputed = {name: {**COLUMNS[name], "impute": {"distribution": "uniform"}} for name in ("sex", "age")}
     config = configuration(columns={**COLUMNS, **imputed}, resize={"records": 50}, **MARGINALS)
-    table = complete_table(encoded([("f", "a;b", "1")] * 7, config), config, lambda _: FixedWords(1))
+    table = completed(encoded([("f", "a;b", "1")] * 7, config), config, lambda _: FixedWords(1))
     assert table.records == 50
     assert [int((table.codes[j] == 0).sum()) for j in SIGNS] == [7, 7, 0, 0, 0]
 

@@ -100,8 +100,8 @@ def test_a_long_cell_is_cut_to_a_uniform_choice():
     rng = np.random.default_rng(9)
 
     class Words:
-        def uniform_words(self, count):
-            return rng.integers(0, 2**64, count, dtype=np.uint64)
+        def words_of(self, records, slots=0):  # noqa: ARG002
+            return rng.integers(0, 2**64, len(records), dtype=np.uint64)
 
     n = 20_000
     config = configuration(columns={"signs": COLUMNS["signs"]})

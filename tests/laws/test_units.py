@@ -26,12 +26,11 @@ from marginweave.tasks.budget.noise_table import noise_table
 from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.budget.thresholds import private_threshold
 from marginweave.tasks.preprocess.resize import sampled_rows
-from marginweave.tasks.preprocess.rows import prepare_rows
-from marginweave.tasks.preprocess.subjects import DROPPED, kept_rows
+from marginweave.tasks.preprocess.subjects import kept_rows
 from tests.laws.test_level_draw import DELTA, bounded, clopper_pearson, planned, table_of
 from tests.support.configurations import configuration
 from tests.support.counting import count_bounded, histogram
-from tests.support.tables import FixedWords, encoded
+from tests.support.tables import FixedWords, encoded, prepare_rows
 from tests.unit.aggregate.test_counting import SIZES, all_candidates, from_codes
 
 RELATIONS: tuple[Neighbors, ...] = ("add-remove", "replace-one")
@@ -74,7 +73,7 @@ def test_a_subject_changes_at_most_theta_rows_and_all_its_own(
 
 def kept_names(table: list[tuple[int, int]], most: int, seed: int) -> list[tuple[int, int]]:
     """The rows that stay."""
-    subjects = np.array([subject or DROPPED for subject, _ in table], np.int64)
+    subjects = np.array([subject for subject, _ in table], np.int64)
     kept = kept_rows(subjects, most, RowWords(table, seed))
     return [name for name, stays in zip(table, kept, strict=True) if stays]
 
@@ -115,7 +114,7 @@ def joined(table: list[tuple[str, tuple[str, str]]], config: Any) -> Counter[str
         "id": [subject for subject, _ in table],
     }
     raw = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    return Counter(map(repr, prepare_rows(raw, config, FixedWords(1)).to_pylist()))
+    return Counter(map(repr, prepare_rows(raw, config).to_pylist()))
 
 
 # --- resize --------------------------------------------------------------------------------------------------------

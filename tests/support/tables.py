@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +14,40 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Level
 from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.budget.randomness import UniformWords
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.encode.complete import NumberedTable, complete_blocks
+from marginweave.tasks.encode.labels import encoded_labels, with_labels
+from marginweave.tasks.evaluate.internal import joined_tables
+from marginweave.tasks.preprocess.blocks import labels_of, private_domains
 from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.preprocess.rows import prepare_blocks
 
 
 def encoded(rows: Sequence[Sequence[str]], configuration: Configuration) -> EncodedTable:
     """The rows (texts, in the order of the configuration) cleaned and encoded as a run does it."""
     columns = {name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(configuration.names)}
-    return encode_table(clean_table(pa.table(columns), configuration), configuration)
+    clean = clean_table(pa.table(columns), configuration)
+    found = {name: labels_of(clean.column(name)) for name in private_domains(configuration)}
+    return encode_table(with_labels(clean, encoded_labels(found, configuration)), configuration)
+
+
+def completed(
+    table: EncodedTable, configuration: Configuration, streams: Callable[[str], UniformWords]
+) -> EncodedTable:
+    """The table imputed and resized as a run does it, with the words of each purpose in the order of records."""
+    numbers = np.arange(table.records)
+    blocks = complete_blocks(
+        [NumberedTable(table, numbers)], lambda: [numbers], configuration, lambda purpose, _: streams(purpose)
+    )
+    return joined_tables(blocks)
+
+
+def prepare_rows(raw: pa.Table, configuration: Configuration, key: bytes = bytes(32)) -> pa.Table:
+    """Clean records of a raw table, all of it one block."""
+    with tempfile.TemporaryDirectory() as folder:
+        (block,) = prepare_blocks([raw], configuration, key, Path(folder))
+    return block.table
 
 
 def tuple_counts(table: EncodedTable, length: int) -> Counter[tuple[tuple[int, int], ...]]:
@@ -59,3 +87,7 @@ class FixedWords:
     def words_at(self, start: int, count: int) -> NDArray[np.uint64]:
         """Words number `start` to `start + count - 1`."""
         return np.random.default_rng(self._seed).integers(0, 2**64, start + count, dtype=np.uint64)[start:]
+
+    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:  # noqa: ARG002
+        """The first words of this call's own stream, one a record."""
+        return self.uniform_words(len(records))

@@ -18,8 +18,8 @@ import numpy as np
 import psutil
 import pytest
 
+from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.errors import MachineError, StageError
-from marginweave.schemas.execution import EngineSettings
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.layout import Blocks

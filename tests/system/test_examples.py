@@ -16,7 +16,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.load import load_configuration
 from marginweave.schemas.source import SourceFile
 from marginweave.schemas.table import check_contract, input_schema
-from marginweave.tasks.validate.source import load_source
+from marginweave.tasks.validate.source import TableSource
 from tests.system.conftest import DATA, EXAMPLES, CommandLine
 
 pytestmark = pytest.mark.system
@@ -63,7 +63,7 @@ def check_table(release: Path, config: Path, rows: int) -> pd.DataFrame:
     contract = input_schema(strict(configuration))
     names = list(configuration.names)
     for name in ("synthetic.csv", "synthetic.parquet"):
-        source = load_source(str(release / name), SourceFile(file=name)).table(names)
+        source = TableSource(str(release / name), SourceFile(file=name)).table(names)
         check_contract(contract, source.to_pandas(types_mapper=pd.ArrowDtype), "validate")
     frame: pd.DataFrame = records.to_pandas()
     return frame

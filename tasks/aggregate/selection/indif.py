@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.measurements import Clique
-from marginweave.tasks.aggregate.marginals import count_marginal
+from marginweave.tasks.aggregate.marginals import count_marginals, in_passes
 from marginweave.tasks.budget.mechanisms import add_noise, deviation
 from marginweave.tasks.budget.randomness import RandomBits
 from marginweave.tasks.encode.codes import Codes
@@ -84,10 +84,14 @@ def indif_score(table: NDArray[np.int64], steps: int) -> int:
 
 
 def indif_scores(
-    codes: Sequence[Codes], sizes: Sequence[int], pairs: Sequence[Clique], steps: int
+    blocks: Iterable[Sequence[Codes]], sizes: Sequence[int], pairs: Sequence[Clique], steps: int
 ) -> NDArray[np.int64]:
-    """InDif of every pair as a multiple of 1/steps; shape (pairs,). Private. Raises as `indif_score`."""
-    return np.array([indif_score(count_marginal(codes, sizes, pair), steps) for pair in pairs], np.int64)
+    """InDif of every pair as a multiple of 1/steps, by few passes over the blocks of rows; shape (pairs,). Private.
+
+    Raises as `indif_score`.
+    """
+    tables = (table for some in in_passes(pairs, sizes) for table in count_marginals(blocks, sizes, some))
+    return np.array([indif_score(table, steps) for table in tables], np.int64)
 
 
 def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: RandomBits | None = None) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.cliques import discover_labels, domain_sizes, structural_masks
+from marginweave.tasks.aggregate.cliques import count_values, discover_labels, domain_sizes, structural_masks
 from marginweave.tasks.aggregate.marginal_payloads import (
     labels_bytes,
     measurement_bytes,
@@ -202,5 +202,5 @@ def test_values_are_discovered_where_they_reach_the_threshold() -> None:
     codes = np.repeat(np.array([0, 1, 3], np.uint8), [200, 10, 50])
     table = EncodedTable(codes=(codes, codes), labels=(("common", "rare", "absent"), ("u", "v", "w")))
     sd = deviation(1.5, 1, configuration().stability)
-    assert discover_labels(table, [0], sd, 30) == {0: ("common",)}
-    assert discover_labels(table, [0], sd, -30) == {0: ("common", "rare")}
+    assert discover_labels(count_values([table], [0]), table.labels, sd, 30) == {0: ("common",)}
+    assert discover_labels(count_values([table], [0]), table.labels, sd, -30) == {0: ("common", "rare")}

@@ -13,10 +13,9 @@ from scipy import stats
 
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.budget.randomness import KeyedBits
-from marginweave.tasks.encode.complete import complete_table
 from marginweave.tasks.preprocess.impute import imputed_codes
 from tests.support.configurations import configuration
-from tests.support.tables import encoded
+from tests.support.tables import completed, encoded
 
 ROWS = 40_000
 UNIFORM = {"distribution": "uniform"}
@@ -70,7 +69,7 @@ def test_missing_values_follow_the_declared_distribution(kind: str) -> None:
     """Chi-square of 40,000 imputed values against the public shares, false alarm 1e-6; a value without weight never occurs."""
     column, shares = KINDS[kind]
     config = configuration(columns={"c": column, "other": SEX})
-    table = complete_table(encoded([["", ""]] * ROWS, config), config, streams)
+    table = completed(encoded([["", ""]] * ROWS, config), config, streams)
     counts = np.bincount(table.codes[0], minlength=table.sizes[0] + 1)
     expected = np.array([*shares, 0.0]) * ROWS
     assert len(counts) == len(expected)
@@ -84,7 +83,7 @@ def test_values_that_are_there_stay() -> None:
     """Imputation looks at one cell: present values keep their codes, also where others are missing."""
     config = configuration(columns={"c": {**SEX, "impute": UNIFORM}, "n": {**NUMBER, "impute": UNIFORM}})
     rows = [["f", "5"], ["", "99"], ["m", ""], ["x", "29"]]
-    table = complete_table(encoded(rows, config), config, streams)
+    table = completed(encoded(rows, config), config, streams)
     assert table.codes[0][[0, 2, 3]].tolist() == [0, 1, 2]
     assert table.codes[1][[0, 1, 3]].tolist() == [0, 2, 1]
     assert max(table.codes[0].max(), table.codes[1].max()) < 3
@@ -93,8 +92,8 @@ def test_values_that_are_there_stay() -> None:
 def test_a_missing_value_is_imputed_by_its_own_word() -> None:
     """Coupling: what one record becomes does not depend on which other records lack a value."""
     config = configuration(columns={"c": {**SEX, "impute": UNIFORM}})
-    some = complete_table(encoded([["f"], [""], ["m"], [""]] * 500, config), config, streams)
-    every = complete_table(encoded([[""]] * 2000, config), config, streams)
+    some = completed(encoded([["f"], [""], ["m"], [""]] * 500, config), config, streams)
+    every = completed(encoded([[""]] * 2000, config), config, streams)
     assert np.array_equal(some.codes[0][1::2], every.codes[0][1::2])
 
 
@@ -102,7 +101,7 @@ def test_a_private_domain_is_imputed_with_declared_values() -> None:
     """Declared weights join the labels, whether they occur in the data or not; the rest of the labels stays in order."""
     private = {"type": "category", "domain": "private", "impute": {"weights": {"unknown": 1, "b": 1}}}
     config = configuration(columns={"c": private, "other": SEX})
-    table = complete_table(encoded([["z", ""], ["b", ""], *[["", ""]] * 100], config), config, streams)
+    table = completed(encoded([["z", ""], ["b", ""], *[["", ""]] * 100], config), config, streams)
     assert table.labels[0] == ("b", "unknown", "z")
     assert table.codes[0][:2].tolist() == [2, 0]
     assert set(table.codes[0][2:].tolist()) == {0, 1}

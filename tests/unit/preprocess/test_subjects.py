@@ -11,10 +11,11 @@ from scipy import stats
 
 from marginweave.schemas.privacy import SubjectUnit
 from marginweave.tasks.budget.randomness import KeyedBits
-from marginweave.tasks.preprocess.rows import prepare_rows
-from marginweave.tasks.preprocess.subjects import DROPPED, kept_rows, subjects_of
+from marginweave.tasks.preprocess.subjects import kept_rows, same_subjects, subject_digests
 from tests.support.configurations import configuration
+from tests.support.tables import prepare_rows
 
+DROPPED = -1
 DROP = SubjectUnit(column="id", max_records=2)
 OWN = SubjectUnit(column="id", max_records=2, missing_subject="own")
 
@@ -24,15 +25,25 @@ def words(purpose: str = "subjects") -> KeyedBits:
     return KeyedBits(key=bytes(range(32)), purpose=purpose)
 
 
+def subjects_of(ids: pa.Array, unit: SubjectUnit, missing: tuple[str, ...]) -> np.ndarray:
+    """The subject of every row as a number, in the order in which they occur; -1 for nobody."""
+    digests, known = subject_digests(ids, unit, missing, bytes(32), np.arange(len(ids)))
+    subjects = same_subjects(digests[:, 0], digests[:, 1])
+    seen: dict[int, int] = {}
+    return np.array(
+        [seen.setdefault(s, len(seen)) if k else DROPPED for s, k in zip(subjects.tolist(), known, strict=True)]
+    )
+
+
 def test_ids_compare_as_trimmed_texts() -> None:
     """' a' is a, 1 and 1.0 and 01 are three subjects; what the configuration calls missing is no subject."""
     ids = pa.array(["a", " a ", "1", "1.0", "01", "", "NA", None, "b"])
     subjects = subjects_of(ids, DROP, ("", "NA"))
     assert subjects.tolist() == [0, 0, 1, 2, 3, DROPPED, DROPPED, DROPPED, 4]
     alone = subjects_of(ids, OWN, ("", "NA"))
-    assert alone[[5, 6, 7]].min() > subjects.max()
-    assert len(set(alone[[5, 6, 7]].tolist())) == 3
-    assert np.array_equal(np.delete(alone, [5, 6, 7]), np.delete(subjects, [5, 6, 7]))
+    assert len(set(alone.tolist())) == len(set(subjects.tolist())) - 1 + 3
+    others = np.unique(np.delete(alone, [5, 6, 7]), return_inverse=True)[1]
+    assert np.array_equal(others, np.delete(subjects, [5, 6, 7]))
 
 
 @pytest.mark.parametrize(
@@ -59,9 +70,20 @@ def test_a_row_without_an_id_is_nobodys_whatever_is_missing(nobody: str | None) 
 
 def test_no_rows_and_no_subjects() -> None:
     """An empty table, and one in which nobody has an id, give nothing and break nothing."""
-    assert kept_rows(subjects_of(pa.array([], pa.string()), DROP, ("",)), 2, words()).tolist() == []
-    assert kept_rows(subjects_of(pa.array(["", None]), DROP, ("",)), 2, words()).tolist() == [False, False]
+    assert kept_rows(np.empty(0, np.int64), 2, words()).tolist() == []
+    assert same_subjects(np.empty(0, np.uint64), np.empty(0, np.uint64)).tolist() == []
+    assert subjects_of(pa.array([], pa.string()), DROP, ("",)).tolist() == []
+    assert subjects_of(pa.array(["", None]), DROP, ("",)).tolist() == [DROPPED, DROPPED]
     assert kept_rows(subjects_of(pa.array(["", None]), OWN, ("",)), 1, words()).tolist() == [True, True]
+
+
+def test_a_digest_needs_the_key_and_both_of_its_halves() -> None:
+    """What is set aside on disk tells nothing of an id to whoever has not the key; equal halves alone make no subject."""
+    ids = pa.array(["a", "b"])
+    one, other = (subject_digests(ids, DROP, ("",), key, np.arange(2))[0] for key in (bytes(32), bytes(31) + b"1"))
+    assert len(np.unique(np.concatenate([one.ravel(), other.ravel()]))) == 8
+    low, high = np.array([1, 1, 2, 2, 1], np.uint64), np.array([3, 4, 3, 4, 3], np.uint64)
+    assert same_subjects(low, high).tolist() == [0, 2, 1, 3, 0]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -84,9 +106,9 @@ def test_every_choice_of_rows_is_as_likely(most: int) -> None:
 def test_the_words_of_other_rows_do_not_matter() -> None:
     """Coupling: the rows kept of one subject follow from its own words, wherever they stand among other subjects' rows."""
     alone = kept_rows(np.zeros(5, np.int64), 2, Fixed([5, 1, 4, 2, 3]))
-    among = kept_rows(np.array([1, 0, 0, 2, 0, DROPPED, 0, 0]), 2, Fixed([0, 5, 1, 0, 4, 0, 2, 3]))
+    among = kept_rows(np.array([1, 0, 0, 2, 0, 0, 0]), 2, Fixed([0, 5, 1, 0, 4, 2, 3]))
     assert alone.tolist() == [False, True, False, True, False]
-    assert among.tolist() == [True, False, True, True, False, False, True, False]
+    assert among.tolist() == [True, False, True, True, False, True, False]
 
 
 class Fixed:
@@ -122,14 +144,14 @@ def test_rows_of_a_subject_become_one_record() -> None:
         }
     )
     joined = configuration(columns=JOINED, privacy__unit={"column": "id", "join": True})
-    records = prepare_rows(raw, joined, words()).to_pylist()
+    records = prepare_rows(raw, joined).to_pylist()
     assert [r["sex"] for r in records] == ["f", "m"]
     assert [r["age"] for r in records] == [30.0, None]
     assert [r["seen"].isoformat() for r in records] == ["2020-02-01", "2020-03-01"]
     assert [r["well"] for r in records] == ["true", None]
     assert [r["signs"] for r in records] == [["cough", "fever", "rash"], ["rash"]]
     kept = configuration(columns=JOINED, privacy__unit={"column": "id", "join": True, "missing_subject": "own"})
-    records = prepare_rows(raw, kept, words()).to_pylist()
+    records = prepare_rows(raw, kept).to_pylist()
     assert len(records) == 3
     assert records[2] == dict.fromkeys(JOINED)
 
@@ -148,4 +170,4 @@ def test_an_empty_table_stays_one(unit: dict) -> None:
     config = configuration(columns=JOINED, privacy__unit={"column": "id", **unit})
     for rows in (0, 2):
         raw = pa.table({name: pa.array([""] * rows, pa.string()) for name in (*JOINED, "id")})
-        assert prepare_rows(raw, config, words()).num_rows == 0
+        assert prepare_rows(raw, config).num_rows == 0

@@ -30,8 +30,8 @@ from marginweave.schemas.configuration import (
     ExpectationSettings,
     PublishSettings,
 )
+from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.evaluation import PaidSettings
-from marginweave.schemas.execution import EngineSettings
 from marginweave.schemas.load import parse_configuration
 from marginweave.schemas.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.preparation import GaussianImputation, ResizeSettings, UniformImputation, WeightedImputation

@@ -17,7 +17,7 @@ from marginweave.schemas.source import SourceFile
 from marginweave.schemas.table import check_contract, input_schema
 from marginweave.schemas.yaml_source import parse_yaml
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.validate.source import load_source
+from marginweave.tasks.validate.source import TableSource
 from tests.support.configurations import configuration
 
 NUMBER = {"type": "number", "bounds": [0, 100], "bins": 5}
@@ -27,7 +27,7 @@ BIG = 2**53
 def cleaned(path: Path, column: dict[str, Any], **form: str) -> list:
     """The cells of column `x` after validate and preprocess."""
     declared = configuration(columns={"x": column}, source={"file": path.name, **form})
-    raw = load_source(str(path), declared.source).table(["x"])
+    raw = TableSource(str(path), declared.source).table(["x"])
     check_contract(input_schema(declared), raw.to_pandas(types_mapper=pd.ArrowDtype), "validate")
     return clean_table(raw, declared).column("x").to_pylist()
 
@@ -132,7 +132,7 @@ def test_what_is_written_otherwise_is_refused_with_the_way_out(
     path = tmp_path / "t.csv"
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
-        load_source(str(path), SourceFile(file="t.csv", **form)).table(["x"])
+        TableSource(str(path), SourceFile(file="t.csv", **form)).table(["x"])
 
 
 def test_a_declared_delimiter_goes_before_the_ending(tmp_path: Path) -> None:
@@ -140,16 +140,16 @@ def test_a_declared_delimiter_goes_before_the_ending(tmp_path: Path) -> None:
     for name in ("t.csv", "t.tsv", "t.txt"):
         (tmp_path / name).write_text("y|x\n1|a,b\n")
         form = SourceFile(file=name, delimiter="pipe")
-        assert load_source(str(tmp_path / name), form).table(["x"]).to_pydict() == {"x": ["a,b"]}
+        assert TableSource(str(tmp_path / name), form).table(["x"]).to_pydict() == {"x": ["a,b"]}
     path = parquet_of(tmp_path, ["a"])
-    assert load_source(str(path), SourceFile(file="t", delimiter="pipe")).table(["x"]).to_pydict() == {"x": ["a"]}
+    assert TableSource(str(path), SourceFile(file="t", delimiter="pipe")).table(["x"]).to_pydict() == {"x": ["a"]}
 
 
 def test_two_hundred_columns(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     names = [f"c{i}" for i in range(200)]
     path.write_text(",".join(names) + "\n" + ",".join(map(str, range(200))) + "\n")
-    table = load_source(str(path), SourceFile(file="t.csv")).table(names[::-1])
+    table = TableSource(str(path), SourceFile(file="t.csv")).table(names[::-1])
     assert [c.to_pylist() for c in table.columns] == [[str(i)] for i in range(199, -1, -1)]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.table import check_contract, input_schema, output_schema
-from marginweave.tasks.validate.expectations import check_suite, read_suite
+from marginweave.tasks.validate.expectations import Suite, read_suite
 from tests.support.configurations import configuration
 
 MARKER = "xq7marker"
@@ -59,8 +59,8 @@ IN_SET = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex
 
 def test_a_suite_tells_success_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = suite(tmp_path / "s.json", IN_SET, {"type": "expect_column_to_exist", "kwargs": {"column": "absent"}})
-    passed, absent = check_suite(path, frame(), raw_input=True)
-    failed, _ = check_suite(path, frame(sex=["f", MARKER]), raw_input=True)
+    passed, absent = Suite(path, raw_input=True).check(frame())
+    failed, _ = Suite(path, raw_input=True).check(frame(sex=["f", MARKER]))
     assert (passed.success, failed.success, absent.success) == (True, False, False)
     assert (failed.expectation, failed.column) == ("expect_column_values_to_be_in_set", "sex")
     assert MARKER not in repr(failed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,17 +14,21 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.source import SourceFile
-from marginweave.tasks.budget.randomness import KeyedBits
-from marginweave.tasks.preprocess.rows import prepare_rows
-from marginweave.tasks.validate.source import LoadedSource, load_source, source_chunks, source_columns
+from marginweave.tasks.validate.source import TableSource, source_columns
 from tests.support.configurations import configuration
+from tests.support.tables import prepare_rows
 
 MARKER = "xq7marker"
 
 
 def read_source(source: str, columns: list[str], **form: str) -> pa.Table:
     """Read a source as a run does."""
-    return load_source(source, SourceFile(file=source, **form)).table(columns)
+    return TableSource(source, SourceFile(file=source, **form)).table(columns)
+
+
+def opened(path: Path) -> TableSource:
+    """A source at a path."""
+    return TableSource(str(path), SourceFile(file=path.name))
 
 
 def write(path: Path, content: bytes) -> str:
@@ -103,18 +108,21 @@ def test_moving_bytes_between_parts_changes_the_chunks(tmp_path: Path) -> None:
         folder.mkdir()
         for number, part in enumerate(parts):
             (folder / f"{number}.parquet").write_bytes(part)
-    assert b"".join(source_chunks(str(one))) != b"".join(source_chunks(str(other)))
+    assert b"".join(opened(one).chunks()) != b"".join(opened(other).chunks())
 
 
-def test_what_is_digested_is_what_is_parsed(tmp_path: Path) -> None:
-    """A loaded source does not change with the file, and its chunks are those of the file it was loaded from."""
+def test_a_source_that_was_written_to_has_another_state(tmp_path: Path) -> None:
+    """Even if it was written back to what it was, with the time of before: what is digested is what is parsed."""
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n1,2\n")
-    loaded, before = load_source(str(path), SourceFile(file="t.csv")), b"".join(source_chunks(str(path)))
-    path.write_bytes(b"a,b\n3,4\n5,6\n")
-    assert loaded.table(["b"]).column("b").to_pylist() == ["2"]
-    assert b"".join(loaded.chunks()) == before
-    assert isinstance(loaded, LoadedSource)
+    source, times = opened(path), (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    before, content = source.state(), b"".join(source.chunks())
+    for written in (b"a,b\n3,4\n", b"a,b\n1,2\n"):
+        time.sleep(0.02)  # longer than a tick of the file system's clock
+        path.write_bytes(written)
+        os.utime(path, ns=times)
+        assert source.state() != before
+    assert b"".join(source.chunks()) == content
 
 
 @pytest.mark.parametrize("values", [[[1], [2]], [b"x", b"\xff"], [{"k": 1}, None]])
@@ -171,7 +179,7 @@ def test_texts_of_any_layout_are_prepared(tmp_path: Path, kind: pa.DataType, uni
     for name, keys in kinds.items():
         config = configuration(columns={"c": {"type": name, **keys}}, privacy__unit=unit)
         table = pa.table({"c": raw.column("x"), "x": raw.column("x")})
-        clean = prepare_rows(table, config, KeyedBits(key=bytes(32), purpose="subjects")).column("c")
+        clean = prepare_rows(table, config).column("c")
         rows = 0 if unit != "row" and texts[0] is None else 2
         assert len(clean) == rows
         assert clean.null_count == (rows if texts[0] is None else {"category": 0, "set": 0, "number": 1}.get(name, 2))

@@ -9,7 +9,7 @@ import pytest
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.load import load_configuration
-from marginweave.tasks.validate.expectations import check_suite, read_suite
+from marginweave.tasks.validate.expectations import Suite, read_suite
 
 DEPLOYMENTS = Path(__file__).resolve().parents[3] / "deployments"
 SUITES = DEPLOYMENTS / "expectations"
@@ -30,7 +30,7 @@ def synthetic(**changes: list) -> pd.DataFrame:
 
 
 def failed(suite: str, frame: pd.DataFrame) -> list[tuple[str, str]]:
-    results = check_suite(SUITES / suite, frame, raw_input=suite == "input.json")
+    results = Suite(SUITES / suite, raw_input=suite == "input.json").check(frame)
     return [(result.expectation, result.column) for result in results if not result.success]
 
 
