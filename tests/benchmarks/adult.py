@@ -81,7 +81,7 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
 
 def in_blocks(table: EncodedTable) -> EncodedBlocks:
     """The table as one block in memory."""
-    return EncodedBlocks(list(pack_blocks([table], lambda: table.labels)))
+    return EncodedBlocks(list(pack_blocks([table])))
 
 
 def count(blocks: EncodedBlocks, length: int) -> BoundedCounts:

@@ -25,7 +25,7 @@ def blocks_of(table: EncodedTable, records: int | None = None) -> EncodedBlocks:
     size = records or max(1, table.records)
     starts = range(0, max(1, table.records), size)
     parts = (EncodedTable(codes=tuple(c[i : i + size] for c in table.codes), labels=table.labels) for i in starts)
-    return EncodedBlocks(list(pack_blocks(parts, lambda: table.labels)))
+    return EncodedBlocks(list(pack_blocks(parts)))
 
 
 def count_bounded(table: EncodedTable, candidates: CandidateSet, bound: int, words: NumberedWords) -> BoundedCounts:

@@ -58,7 +58,7 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> EncodedBlocks:
     edges = range(0, RECORDS, 1000)
     parts = (EncodedTable(codes=tuple(c[i : i + 1000] for c in codes), labels=labels) for i in edges)
     path = tmp_path_factory.mktemp("blocks") / "encoded"
-    write_blocks(path, bytes(range(32)), ("encode",), pack_blocks(parts, lambda: labels))
+    write_blocks(path, bytes(range(32)), ("encode",), pack_blocks(parts))
     file = open_blocks(path, bytes(range(32)), ("encode",))
     assert file is not None
     return EncodedBlocks(file)
