@@ -70,7 +70,7 @@ class CandidateSet:
 
     def contains(self, columns: tuple[int, ...], values: NDArray[np.int64]) -> Mask:
         """Which rows of `values`, shape (n, length), are candidates; a missing value makes none. Shape (n,)."""
-        found: Mask = (values < [self.sizes[j] for j in columns]).all(axis=1)
+        found: Mask = np.all(values < np.array([self.sizes[j] for j in columns]), axis=1)
         if self.length == 1:
             return found
         for left_out in range(self.length):
