@@ -139,7 +139,7 @@ def _keeps(choice: Choice, i: int) -> np.bool_:
     kept = _below(_word(choice.seeds[i], left), left) < needed
     choice.left[i] -= 1
     choice.needed[i] -= kept
-    return kept
+    return bool(kept)
 
 
 @njit(cache=True, nogil=True)

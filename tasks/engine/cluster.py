@@ -99,6 +99,7 @@ def dask_engine(settings: EngineSettings, certificates: Sequence[Path], private:
         StageError: there is no scheduler, or no worker.
     """
     assert settings.dask is not None
+    _silence()
     if settings.dask == LOCAL:
         with _local_cluster(private) as cluster, _engine(cluster.scheduler_address, cluster.security) as engine:
             yield engine
@@ -109,6 +110,13 @@ def dask_engine(settings: EngineSettings, certificates: Sequence[Path], private:
             security = Security(require_encryption=True, tls_ca_file=ca, tls_client_cert=cert, tls_client_key=key)
         with _engine(settings.dask, security) as engine:
             yield engine
+
+
+def _silence() -> None:
+    """Let Dask's own log in this process tell of nothing: what matters is raised."""
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.split(".")[0] == "distributed" and isinstance(logger, logging.Logger):
+            logger.disabled = True
 
 
 @contextmanager
