@@ -59,7 +59,7 @@ def compared_marginals(attributes: Sequence[Attribute], length: int) -> tuple[At
 
 
 def mean_count_error(
-    sensitive: Codes, records: Codes, domain: Domain, marginals: Sequence[Attributes], record_count: int
+    sensitive: Codes, records: Records, domain: Domain, marginals: Sequence[Attributes], record_count: int
 ) -> int:
     """floor(T / (m b)), T = sum over m marginals r of sum over cells |b M_r(D) - a M_r(S)|: mean L1 distance, in records.
 
@@ -76,13 +76,12 @@ def mean_count_error(
 
     Args:
         sensitive: Codes of the rows as prepared over the released domain, one array an attribute; the size is missing.
-        records: Codes of the synthetic records, likewise.
+        records: The synthetic records.
         domain: The released domain.
         marginals: The sets of attributes, at least one.
         record_count: The released number of records, not negative.
     """
-    made = Records.of(records, domain)
-    weight = Fraction(record_count, len(made)) if len(made) else Fraction(0)
+    weight = Fraction(record_count, len(records)) if len(records) else Fraction(0)
     synthetic, real = weight.as_integer_ratio()
 
     def distance(cells: Cells) -> int:
@@ -90,7 +89,7 @@ def mean_count_error(
         one, other = (side.astype(np.int64) for side in (cells.reference, cells.synthetic))
         return int(np.abs(real * one - synthetic * other).sum())
 
-    comparison = Comparison(reference=Records.of(sensitive, domain), synthetic=made, sizes=domain.sizes)
+    comparison = Comparison(reference=Records.of(sensitive, domain), synthetic=records, sizes=domain.sizes)
     return sum(comparison.measure(marginals, distance)) // (len(marginals) * real)
 
 

@@ -7,7 +7,7 @@ told of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays, unpa
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.task import open_encoded
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.paid import PaidEvaluation, compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
@@ -52,7 +53,7 @@ def bought(
     DP: post-processing.
     """
     arrays, meta = unpack_arrays(reference.load(paid))
-    if meta["synthesized"] != _digest(reference.load(synthesized)):
+    if meta["synthesized"] != _digest(reference.load_blocks(synthesized)):
         return None
     configuration = reference.configuration
     settings = _settings(configuration)
@@ -65,13 +66,14 @@ def _prepared(
     reference: RunReference, encoded: StageResult, synthesized: StageResult, normalized: StageResult
 ) -> Callable[[], tuple[bytes, bool]]:
     """The draw, with all that can fail without noise done."""
-    made, configuration = reference.derived.load(synthesized), reference.configuration
+    made, configuration = reference.derived.load_blocks(synthesized), reference.configuration
     counts = released_counts(reference.derived, normalized)
     table = open_encoded(reference, encoded).whole()
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
     rows = recode(table, private).codes
     marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
-    error = mean_count_error(rows, unpack_codes(made), counts.domain, marginals, counts.record_count)
+    records = Records.of_blocks(map(unpack_codes, made), counts.domain)
+    error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count)
     deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, configuration.stability)
     prepare_noise(deviation)
 
@@ -88,5 +90,9 @@ def _settings(configuration: Configuration) -> PaidSettings:
     return settings
 
 
-def _digest(made: bytes) -> str:
-    return hashlib.sha256(made).hexdigest()
+def _digest(made: Iterable[bytes]) -> str:
+    """SHA-256 of the records, block after block."""
+    digest = hashlib.sha256()
+    for block in made:
+        digest.update(block)
+    return digest.hexdigest()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -55,6 +55,19 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
             rule=rule, subject=subject, records=int(broken.sum()), share=float(broken.sum() / max(len(broken), 1))
         )
         for rule, subject, broken in found
+    )
+
+
+def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[BrokenRule, ...]:
+    """What `broken_rules` says of a table, from what it says of each of its blocks and how many records these have.
+
+    DP: as private as the blocks.
+    """
+    total = sum(records for _, records in blocks)
+    broken = [sum(rule.records for rule in rules) for rules in zip(*(rules for rules, _ in blocks), strict=True)]
+    return tuple(
+        replace(rule, records=records, share=records / max(total, 1))
+        for rule, records in zip(blocks[0][0], broken, strict=True)
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -12,6 +14,11 @@ from marginweave.tasks.encode.codes import code_type, encode_table
 from marginweave.tasks.preprocess.clean import clean_table
 
 RecordCodes = tuple[NDArray[np.unsignedinteger], ...]
+
+
+def join_blocks(blocks: Iterable[Sequence[NDArray[np.unsignedinteger]]]) -> RecordCodes:
+    """The codes of all blocks, attribute by attribute. DP: post-processing."""
+    return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
 
 
 def record_codes(records: pa.Table, domain: Domain, configuration: Configuration) -> RecordCodes:

@@ -13,7 +13,6 @@ from marginweave.schemas.aggregates import Aggregates, IntArray
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.normalize.normalize import combination_keys, find_rows, parts_of
 
-
 Numbers = NDArray[np.int32] | NDArray[np.int64]
 Index = NDArray[np.uint32]  # compiled code asks of no unsigned place whether it counts from the end
 
@@ -21,9 +20,9 @@ Index = NDArray[np.uint32]  # compiled code asks of no unsigned place whether it
 class Combinations(NamedTuple):
     """Numbered combinations: 0 is the empty one, then length by length; an attribute is one value of one column.
 
-    With i = t * width + c, the combinations that extend node t by a value of column c are `children[starts[i]:starts[i + 1]]`, in
-    increasing order of the attribute, which is `extensions` at the same place; so those of all columns stand together as well.
-    `starts` ends with the nodes of length R - 1. Every attribute extends the empty combination.
+    With i = t * width + c, the combinations that extend node t by a value of column c are `children[starts[i]:starts[i + 1]]`,
+    in increasing order of the attribute, which is `extensions` at the same place; so those of all columns stand together as
+    well. `starts` ends with the nodes of length R - 1. Every attribute extends the empty combination.
     """
 
     counts: Numbers

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from marginweave.schemas.aggregates import IntArray
 from marginweave.tasks.synthesize.combinations import Combinations, Numbers
 
-
 _NONE = np.iinfo(np.int32).min  # below every weight
 
 
@@ -146,7 +145,7 @@ def _grow_record(
     state.number[0] += 1
     state.members[0], state.lengths[0] = 0, 0
     depth, filled = rules.longest, 0
-    candidates, members = _offer(combinations, rules, state, depth, 1, filled)
+    candidates, members = _offer(combinations, state, depth, 1, filled)
     while True:
         candidates = _weigh(combinations, rules, state, candidates, members, filled < depth)
         attribute = _draw(combinations, state, candidates, rng)
@@ -157,15 +156,13 @@ def _grow_record(
             filled += 1
         elif depth > rules.shortest:
             depth -= 1
-            candidates, members = _offer(combinations, rules, state, depth, members, filled)
+            candidates, members = _offer(combinations, state, depth, members, filled)
         else:
             return filled
 
 
 @njit(cache=True)
-def _offer(
-    combinations: Combinations, rules: Rules, state: State, depth: int, members: int, filled: int
-) -> tuple[int, int]:
+def _offer(combinations: Combinations, state: State, depth: int, members: int, filled: int) -> tuple[int, int]:
     """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members."""
     state.hits[:] = 0
     state.without[:] = 0

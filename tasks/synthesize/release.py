@@ -28,7 +28,9 @@ from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 from marginweave.tasks.threads import in_order
 
 Codes = tuple[NDArray[np.integer], ...]
-Making = tuple[int, Callable[[int], Sequence[NDArray[np.integer]]]]  # how many shards, and the codes of each attribute of one
+Making = tuple[
+    int, Callable[[int], Sequence[NDArray[np.integer]]]
+]  # how many shards, and the codes of each attribute of one
 _SETS = 1  # the cut of sets has a stream of its own
 
 

@@ -13,7 +13,8 @@ def expand_records(
 ) -> NDArray[np.int32]:
     """Synthetic records in the old codes: a merged value becomes one of its values, in proportion to their noisy counts.
 
-    Counts below 0 stand for 0; where none is positive, the values are equally likely. Shape (rows, attributes). DP: post-processing.
+    Counts below 0 stand for 0; where none is positive, the values are equally likely. Shape (rows, attributes).
+    DP: post-processing.
     """
     expanded = np.empty_like(records)
     for attribute, (new, counts) in enumerate(zip(compression.codes, compression.counts, strict=True)):
