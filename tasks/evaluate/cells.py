@@ -104,7 +104,8 @@ class Records:
             dense = np.zeros(math.prod(radices), np.int64)
             for part in self.rows(attributes):
                 _add(part.codes, part.places, np.array(radices), part.weights, dense)
-            return dense[np.ravel_multi_index(tuple(values.T), radices)]
+            cells = np.ravel_multi_index(tuple(values.T), radices)
+            return np.asarray(dense[cells])
         counts = np.zeros(len(values), np.int64)
         for part in self.rows(attributes):
             both = [np.concatenate([values[:, i], part.codes[place]]) for i, place in enumerate(part.places)]

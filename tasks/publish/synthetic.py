@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from marginweave.tasks.checkpoint.files import streamed_file
+from marginweave.tasks.checkpoint.files import DigestedStream, streamed_file
 from marginweave.tasks.publish.tables import CSV_OPTIONS, PARQUET_OPTIONS, ROW_GROUP, as_written
 from marginweave.tasks.threads import in_order
 
@@ -29,7 +29,7 @@ class TableWriter(Protocol):
 class ParquetParts:
     """Parquet in row groups of fixed size, without statistics (`parquet_bytes`)."""
 
-    def __init__(self, stream: BinaryIO, schema: pa.Schema) -> None:
+    def __init__(self, stream: DigestedStream, schema: pa.Schema) -> None:
         self._writer = pq.ParquetWriter(stream, schema, **PARQUET_OPTIONS)
         self._left = schema.empty_table()
         self._written = False
@@ -56,7 +56,7 @@ class ParquetParts:
 class CsvParts:
     """CSV with one header (`csv_bytes`)."""
 
-    def __init__(self, stream: BinaryIO, schema: pa.Schema) -> None:
+    def __init__(self, stream: DigestedStream, schema: pa.Schema) -> None:
         self._writer = pa_csv.CSVWriter(stream, as_written(schema.empty_table()).schema, write_options=CSV_OPTIONS)
 
     def write(self, table: pa.Table) -> None:
@@ -68,7 +68,10 @@ class CsvParts:
         self._writer.close()
 
 
-_KINDS = {"synthetic.parquet": ParquetParts, "synthetic.csv": CsvParts}
+_KINDS: dict[str, Callable[[DigestedStream, pa.Schema], TableWriter]] = {
+    "synthetic.parquet": ParquetParts,
+    "synthetic.csv": CsvParts,
+}
 
 
 def write_synthetic(place: Path, tables: Iterable[pa.Table]) -> dict[str, str]:
@@ -83,7 +86,7 @@ def write_synthetic(place: Path, tables: Iterable[pa.Table]) -> dict[str, str]:
     first = next(blocks)
     with ExitStack() as files:
         streams = {name: files.enter_context(streamed_file(place / name)) for name in _KINDS}
-        writers = [kind(streams[name], first.schema) for name, kind in _KINDS.items()]  # type: ignore[arg-type]
+        writers = [kind(streams[name], first.schema) for name, kind in _KINDS.items()]
         _write(writers, first)
         for table in blocks:
             _write(writers, table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
@@ -17,7 +17,7 @@ from marginweave.tasks.publish.confidence import confidence_facts, count_interva
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
 from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.publish.records import join_blocks
+from marginweave.tasks.publish.records import RecordCodes, join_blocks
 from marginweave.tasks.publish.statement import privacy_statement
 from marginweave.tasks.publish.synthetic import write_synthetic
 from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
@@ -51,7 +51,8 @@ def publish(
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=json.loads(told)
     )
-    codes = join_blocks(unpack_codes(block) for block in reference.load_blocks(parts["synthesize"]))
+    blocks = reference.load_blocks(parts["synthesize"])
+    codes = join_blocks(cast("RecordCodes", unpack_codes(block)) for block in blocks)
     files = {
         "aggregates.parquet": parquet_bytes(counts),
         "aggregates.csv": csv_bytes(counts),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, IntArray
+from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.normalize.normalize import combination_keys, find_rows, parts_of
 
@@ -42,7 +42,7 @@ class Combinations(NamedTuple):
     children: Index
     """Node number of each child, shape (children,)."""
 
-    def with_counts(self, counts: IntArray) -> Combinations:
+    def with_counts(self, counts: Numbers) -> Combinations:
         """The same combinations with other counts, shape (nodes,)."""
         return self._replace(counts=_packed(counts))
 
@@ -92,6 +92,6 @@ def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinat
     )
 
 
-def _packed(counts: IntArray) -> Numbers:
+def _packed(counts: Numbers) -> Numbers:
     fits = counts.max(initial=0) <= np.iinfo(np.int32).max
     return counts.astype(np.int32) if fits else counts.astype(np.int64)

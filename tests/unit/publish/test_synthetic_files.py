@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     """However it is cut, empty blocks included; row groups are full but for the last."""
     table = table_of(rows).select(["number"] if single else ["text", "number", "whole"])
     edges = [0, *sorted(min(cut, rows) for cut in cuts), rows]
-    blocks = [table.slice(low, high - low) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    blocks = [table.slice(low, high - low) for low, high in pairwise(edges)]
     place = tmp_path_factory.mktemp("release")
     with pytest.MonkeyPatch.context() as patch:
         for module in (tables, synthetic):
