@@ -1,8 +1,9 @@
 """Many records are made in shards, each from its part of every count, so that memory is bounded and all cores have work.
 
-What the split loses, measured on adult (14 columns, R = 3, epsilon 4; mean total variation of the marginals of one, two and three
-columns, to the rows that were counted): 1,000,000 records in one shard .0001 .0141 .0326, in four .0001 .0143 .0329; 50,000 in
-one .0019 .0288 .0634, in four .0019 .0286 .0628, in twenty of 2,500 .0019 .0306 .0656. Shards of `SHARD` lose less than .0005.
+What the split loses, measured on adult (14 columns, R = 3, epsilon 4) as mean total variation between the records and the rows
+that were counted, over the marginals of one, two and three columns: 1,000,000 records in one shard .0001 .0141 .0326, in four
+.0001 .0143 .0329; 50,000 in one .0019 .0288 .0634, in four .0019 .0286 .0628, in twenty of 2,500 .0019 .0306 .0656. Shards of
+`SHARD` lose less than .0005.
 """
 
 from __future__ import annotations
