@@ -54,7 +54,7 @@ def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | N
         InputError: no finished run, or the folder holds something already.
     """
     from marginweave.tasks.publish.reader import PublishedRelease
-    from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes
+    from marginweave.tasks.publish.synthetic import write_synthetic
 
     folder, manifest = finished_run(home, run)
     published = PublishedRelease.read(folder.release)
@@ -63,7 +63,6 @@ def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | N
     settings = settings.model_copy(update=changes)
     place = to or folder.release / f"synthesis-{settings.seed}"
     _check_empty(place, "choose another folder with --to, or another --seed")
-    table = published.synthesize(settings)
     looked = Ledger.open(ledger_of(folder, home)).internally_evaluated(manifest.dataset, None)
     selected = looked or bool(published.statement["selected_after_internal_evaluation"])
     statement = {
@@ -73,8 +72,7 @@ def synthesize_again(home: Path, run: str, *, records: int | None, seed: int | N
     }
     with at_place(place, "created"):
         place.mkdir(parents=True, exist_ok=True)
-    replace_file(place / "synthetic.parquet", parquet_bytes(table))
-    replace_file(place / "synthetic.csv", csv_bytes(table))
+    write_synthetic(place, published.synthesize(settings))
     replace_file(place / "privacy.json", (json.dumps(statement, indent=2, ensure_ascii=False) + "\n").encode())
     return place
 

@@ -18,7 +18,7 @@ from marginweave.tasks.budget.ledger.audit import AuditedLedger
 from marginweave.tasks.budget.ledger.keyring import Keyring, subkey
 from marginweave.tasks.checkpoint.blocks import open_blocks
 from marginweave.tasks.checkpoint.draws import DrawStore, unknown_draw
-from marginweave.tasks.checkpoint.files import read_file
+from marginweave.tasks.checkpoint.files import file_digest, read_file
 from marginweave.tasks.checkpoint.publication import published_place
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.seals import open_seal
@@ -126,8 +126,7 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
         raise AuditError(f"{folder.manifest_file}: its released files are not those in the ledger")
     ended_before_the_last_step = manifest.state == RunState.RUNNING and published_place(folder, record.outputs)
     for name, digest in () if ended_before_the_last_step else record.outputs.items():
-        content = read_file(folder.path / name)
-        if content is None or hashlib.sha256(content).hexdigest() != digest:
+        if file_digest(folder.path / name) != digest:
             raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
     return len(record.outputs)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 from marginweave.flows.audit import unknown_charges
@@ -13,7 +12,7 @@ from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.manifest import Manifest, RunState
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.draws import unknown_draw
-from marginweave.tasks.checkpoint.files import read_file
+from marginweave.tasks.checkpoint.files import file_digest
 from marginweave.tasks.checkpoint.publication import publish_staged
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 
@@ -105,8 +104,7 @@ def check_outputs(folder: RunFolder, manifest: Manifest) -> None:
         StageError: a file is missing or was changed.
     """
     for file, digest in manifest.outputs.items():
-        content = read_file(folder.path / file)
-        if content is None or hashlib.sha256(content).hexdigest() != digest:
+        if file_digest(folder.path / file) != digest:
             raise StageError(f"{folder.path / file} is missing or was changed since it was published; it is not used")
 
 

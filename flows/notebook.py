@@ -82,7 +82,7 @@ class Synthesizer:
         settings = release.configuration.synthesize
         changes = {key: value for key, value in (("records", n), ("seed", seed)) if value is not None}
         settings = settings.model_copy(update=changes)
-        frame: pd.DataFrame = release.synthesize(settings).to_pandas()
+        frame: pd.DataFrame = pa.concat_tables(release.synthesize(settings)).to_pandas()
         return frame
 
     @property

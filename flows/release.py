@@ -118,7 +118,8 @@ def _release(private: RunReference) -> None:
         paid = book.stage("buy evaluation", buy_evaluation, private, encoded, synthesized, normalized)
     evaluated = book.stage("evaluate", evaluate, public, synthesized, normalized, decoded, collected, paid)
 
-    parts = {"collect": collected, "normalize": normalized, "decode": decoded, "evaluate": evaluated}
+    parts = {"collect": collected, "normalize": normalized, "synthesize": synthesized}
+    parts |= {"decode": decoded, "evaluate": evaluated}
     settle(private)
     account, facts = account_statement(private), release_facts(private)
     staged = staged_release(private.folder, private.lease)

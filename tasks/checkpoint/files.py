@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from marginweave.schemas.errors import MachineError
 
@@ -111,6 +114,64 @@ def replace_file(path: Path, data: bytes, mode: int = PUBLIC_MODE) -> None:
         staged.write(data)
         staged.temporary.replace(path)
         sync_folder(path.parent)
+
+
+@contextmanager
+def streamed_file(path: Path, mode: int = PUBLIC_MODE) -> Iterator[DigestedStream]:
+    """A stream whose content takes the place of whatever `path` holds, in one step, once the block is left without an error.
+
+    Raises:
+        MachineError: the disk refuses; the old content stands.
+    """
+    with staged_file(path, 0, mode) as staged, at_place(path, "written"):
+        with os.fdopen(os.dup(staged.descriptor), "wb") as raw:
+            yield DigestedStream(raw)
+            raw.flush()
+            os.fsync(raw.fileno())
+        staged.temporary.replace(path)
+        sync_folder(path.parent)
+
+
+class DigestedStream(io.RawIOBase):
+    """A stream that is written to once, from its beginning, and knows the SHA-256 of what it was given."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        super().__init__()
+        self._raw = raw
+        self._digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Take all of `data`."""
+        self._digest.update(data)
+        return self._raw.write(data)
+
+    def tell(self) -> int:
+        """How many bytes it was given."""
+        return self._raw.tell()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what it was given, hex."""
+        return self._digest.hexdigest()
+
+
+def file_digest(path: Path) -> str | None:
+    """SHA-256 of the bytes of `path`, hex, or None where there is no such file; a link is not followed.
+
+    Raises:
+        MachineError: the disk refuses.
+    """
+    with at_place(path, "read"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(descriptor, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_file(path: Path) -> bytes | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from marginweave.schemas.configuration import check_name
-from marginweave.tasks.checkpoint.files import at_place, read_file, sync_folder
+from marginweave.tasks.checkpoint.files import at_place, file_digest, sync_folder
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 
 
@@ -20,7 +19,7 @@ def staged_release(folder: RunFolder, lease: str) -> Path:
 def published_place(folder: RunFolder, outputs: Mapping[str, str]) -> Path | None:
     """Where the files that were booked (name below the run → SHA-256) stand: `release/`, a staged folder, or nowhere."""
     for place in (folder.release, *folder.staged_releases()):
-        if all(_digest(place / Path(name).name) == digest for name, digest in outputs.items()):
+        if all(file_digest(place / Path(name).name) == digest for name, digest in outputs.items()):
             return place
     return None
 
@@ -42,8 +41,3 @@ def publish_staged(folder: RunFolder, outputs: Mapping[str, str]) -> bool:
     for left in folder.staged_releases():
         shutil.rmtree(left, ignore_errors=True)
     return place is not None
-
-
-def _digest(path: Path) -> str | None:
-    content = read_file(path)
-    return None if content is None else hashlib.sha256(content).hexdigest()

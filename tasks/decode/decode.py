@@ -19,11 +19,14 @@ from marginweave.schemas.values import ValueMatcher
 from marginweave.tasks.decode.columns import as_declared, column_values
 from marginweave.tasks.preprocess.clean import clean_column
 from marginweave.tasks.preprocess.texts import distinct_texts
+from marginweave.tasks.synthesize.shards import stream
 
 Codes = NDArray[np.integer]
 
 
-def decode_table(codes: Sequence[Codes], domain: Domain, configuration: Configuration, seed: int) -> pa.Table:
+def decode_table(
+    codes: Sequence[Codes], domain: Domain, configuration: Configuration, seed: int, block: int = 0
+) -> pa.Table:
     """Turn codes into the table that the configuration declares: every column but identifiers, in declared order.
 
     A value of a category is its label, one of a number or date is drawn inside its bin (`column_values`), a combination of a
@@ -35,6 +38,7 @@ def decode_table(codes: Sequence[Codes], domain: Domain, configuration: Configur
         domain: Names and labels of the attributes.
         configuration: What is declared, bounds resolved.
         seed: Seed of the draws; each column has a stream of its own.
+        block: Number of this block of records, in each of which the streams are others.
 
     Returns:
         A table of n rows. DP: post-processing.
@@ -47,7 +51,7 @@ def decode_table(codes: Sequence[Codes], domain: Domain, configuration: Configur
     arrays: dict[str, pa.Array] = {}
     for place, (name, column) in enumerate(configuration.columns.items()):
         if name in counted:
-            rng = np.random.default_rng([seed, place])  # post-processing
+            rng = stream([seed, place], block)  # post-processing
             values = column_values(*counted[name], column, configuration.missing_texts(name), rng)
             arrays[name] = as_declared(values, column)
     for rule in structure.determined:

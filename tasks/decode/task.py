@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.table import check_contract, output_schema
@@ -11,6 +14,7 @@ from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
+from marginweave.tasks.threads import in_order
 from marginweave.tasks.validate.expectations import Suite
 
 if TYPE_CHECKING:
@@ -23,26 +27,38 @@ def decode(
 ) -> StageResult:
     """The synthetic table, held against its contract and the suite for synthetic output. DP: post-processing.
 
+    The blocks are those of `synthesized`, few of them in memory at once, unless there is a suite.
+
     Raises:
         StageError: the table breaks its contract or the suite; what was charged stays committed, and `resume` goes on
             once the suite was changed.
     """
 
-    def compute() -> bytes:
-        configuration = reference.resolved
-        table = decode_table(
-            unpack_codes(reference.load(synthesized)),
-            released_counts(reference, normalized).domain,
-            configuration,
-            configuration.synthesize.seed,
-        )
-        frame = table.to_pandas()
-        check_contract(output_schema(configuration), frame, "decode")
-        broken = [] if suite is None else [r for r in Suite(suite, raw_input=False).check(frame) if not r.success]
-        if broken:
-            rules = "; ".join(f"column {b.column!r} breaks {b.expectation}" for b in broken)
-            raise StageError(f"decode: the synthetic table does not meet the suite of expectations: {rules}")
-        return pack_table(table)
+    def compute() -> Iterator[bytes]:
+        configuration, blocks = reference.resolved, reference.load_blocks(synthesized)
+        domain = released_counts(reference, normalized).domain
+        contract, tables = output_schema(configuration), []
+
+        def table_of(block: int) -> pa.Table:
+            return decode_table(
+                unpack_codes(blocks[block]), domain, configuration, configuration.synthesize.seed, block
+            )
+
+        for table in in_order(table_of, range(len(blocks))):
+            check_contract(contract, table.to_pandas(), "decode")
+            yield pack_table(table)
+            if suite is not None:
+                tables.append(table)
+        if suite is not None:
+            _check_suite(suite, pa.concat_tables(tables))
 
     files = [] if suite is None else [suite]
-    return reference.checkpoint("decode", [synthesized, normalized], compute, files)
+    return reference.checkpoint_blocks("decode", [synthesized, normalized], compute, files)
+
+
+def _check_suite(suite: Path, table: pa.Table) -> None:
+    """Hold the whole table against its suite, which may have rules about all of a column."""
+    broken = [result for result in Suite(suite, raw_input=False).check(table.to_pandas()) if not result.success]
+    if broken:
+        rules = "; ".join(f"column {b.column!r} breaks {b.expectation}" for b in broken)
+        raise StageError(f"decode: the synthetic table does not meet the suite of expectations: {rules}")

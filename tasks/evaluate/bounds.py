@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, IntArray, Level
+from marginweave.schemas.aggregates import Aggregates, Level
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Marginals, Measurement
 from marginweave.schemas.structure import forbidden_codes
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.encode.codes import value_slots
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.marginal_intervals import project
 from marginweave.tasks.normalize.marginals import cell_deviations, compression_of
 
-Codes = Sequence[NDArray[np.integer]]
+_PART = 1 << 20  # records that are looked at together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ def distance_bound(distance: float, deviation: float, cells: int, *, level: floa
 
 
 def marginal_bounds(
-    marginals: Marginals, records: Codes, configuration: Configuration, *, level: float = LEVEL
+    marginals: Marginals, records: Records, configuration: Configuration, *, level: float = LEVEL
 ) -> tuple[DistanceBound, ...]:
     """A bound for every measured set of attributes and every pair inside one, missing as a value.
 
@@ -76,24 +75,24 @@ def marginal_bounds(
 
     Args:
         marginals: as they were drawn.
-        records: synthetic codes of each attribute, shape (n,), its size being missing.
+        records: synthetic records, of attributes that have one value a record.
         configuration: what is declared, bounds resolved.
         level: of confidence, of each bound.
     """
     compression = compression_of(marginals, configuration)[1]
     drawn = [*marginals.one_way, *marginals.larger]
     total = max(0.0, sum(m.total for m in marginals.one_way) / len(marginals.one_way))
-    weight = total / max(len(records[0]), 1)
+    weight = total / max(len(records), 1)
     found = []
     for columns in sorted(cell_deviations(drawn), key=lambda c: (len(c), c)):
         alone = len(columns) == 1
-        coded = [np.asarray(records[a] if alone else compression.codes[a][records[a]], np.int64) for a in columns]
         unmerged = all(compression.sizes[a] == len(compression.codes[a]) for a in columns)
         holders = [m for m in marginals.larger if set(columns) <= set(m.attributes)] if not alone or unmerged else []
         holders += [marginals.one_way[columns[0]]] if alone else []
         complete = [m for m in holders if m.complete and m.noise == "rounded-gaussian"]
         noisy, deviation = _combined(complete or holders, columns)
-        made = np.bincount(np.ravel_multi_index(coded, noisy.shape), minlength=noisy.size) * weight
+        merged = [np.arange(n) if alone else compression.codes[a] for n, a in zip(noisy.shape, columns, strict=True)]
+        made = _table(records, columns, merged, noisy.shape) * weight
         distance = float(np.abs(noisy.ravel() - made).sum())
         bound = distance_bound(distance, deviation, noisy.size, level=level) if complete else None
         found.append(DistanceBound(columns=columns, distance=distance, bound=bound))
@@ -101,7 +100,7 @@ def marginal_bounds(
 
 
 def combination_bounds(
-    drawn: Aggregates, records: Codes, configuration: Configuration, *, level: float = LEVEL
+    drawn: Aggregates, records: Records, configuration: Configuration, *, level: float = LEVEL
 ) -> tuple[DistanceBound, ...]:
     """A bound for the released combinations of every set of columns, of the counts with bounded contributions.
 
@@ -111,16 +110,16 @@ def combination_bounds(
 
     Args:
         drawn: counts as drawn, before they were made consistent.
-        records: synthetic codes of each attribute, shape (n,), or (n, width) for a set, its size being missing.
+        records: synthetic records over the domain of the counts.
         configuration: what is declared, bounds resolved.
         level: of confidence, of each bound.
     """
-    weight = drawn.record_count / max(len(records[0]), 1)
+    weight = drawn.record_count / max(len(records), 1)
     found = []
     for level_, noise in zip(drawn.levels, drawn.noise, strict=True):
         deviation = math.sqrt(noise.deviation**2 + 1 / 12)
         for columns, rows, candidates in _told(drawn, level_, configuration):
-            made = _held(records, columns, level_.values[rows], drawn.domain.sizes) * weight
+            made = records.counts_at(columns, level_.values[rows], drawn.domain.sizes) * weight
             distance = float(np.abs(level_.counts[rows] - made).sum())
             bound = None if candidates is None else distance_bound(distance, deviation, candidates, level=level)
             found.append(DistanceBound(columns=columns, distance=distance, bound=bound))
@@ -147,13 +146,13 @@ def _told(drawn: Aggregates, level: Level, configuration: Configuration) -> Iter
     yield from ((c, rows, candidates.counts[c]) for c, rows in level.by_columns())
 
 
-def _held(records: Codes, columns: Clique, values: IntArray, sizes: Sequence[int]) -> NDArray[np.int64]:
-    """How many records hold each combination of `values`, in canonical order; shape of its rows."""
-    shape = [sizes[j] + 1 for j in columns]
-    keys = np.ravel_multi_index(list(values.T), shape)
-    counts = np.zeros(len(keys), np.int64)
-    for slots in itertools.product(*(list(value_slots(np.asarray(records[j]))) for j in columns)):
-        made = np.ravel_multi_index([slot.astype(np.int64) for slot in slots], shape)
-        place = np.minimum(np.searchsorted(keys, made), len(keys) - 1)
-        counts += np.bincount(place[keys[place] == made], minlength=len(keys))
+def _table(
+    records: Records, columns: Clique, merged: Sequence[NDArray[np.integer]], shape: Sequence[int]
+) -> NDArray[np.int64]:
+    """Records in each cell of the attributes `columns`, flat, where value v of attribute i is the value `merged[i][v]`."""
+    counts = np.zeros(math.prod(shape), np.int64)
+    for start in range(0, len(records), _PART):
+        codes = [records.codes[records.slots[a][0], start : start + _PART] for a in columns]
+        cells = np.ravel_multi_index([m[c].astype(np.int64) for m, c in zip(merged, codes, strict=True)], tuple(shape))
+        counts += np.bincount(cells, minlength=len(counts))
     return counts

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates, Domain, IntArray
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.encode.codes import value_slots
+from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.normalize.keys import row_keys
 
 Codes = Sequence[NDArray[np.integer]]
@@ -32,7 +32,7 @@ _FEW = 65536
 class Rows(NamedTuple):
     """Combinations to count: rows `places` of `codes`, shape (rows, n), with a weight each, or 1 where there are none."""
 
-    codes: NDArray[np.int32]
+    codes: NDArray[np.integer]
     places: IntArray
     weights: IntArray
 
@@ -52,9 +52,12 @@ _ONES: IntArray = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Records:
-    """A table of codes, one row a slot of an attribute: a set has as many slots as values at most."""
+    """A table of codes, one row a slot of an attribute: a set has as many slots as values at most.
 
-    codes: NDArray[np.int32]
+    All in the smallest unsigned integers that hold every domain: this is what an evaluation needs memory for.
+    """
+
+    codes: NDArray[np.unsignedinteger]
     slots: tuple[range, ...]
 
     @classmethod
@@ -64,14 +67,24 @@ class Records:
         Raises:
             InputError: if there are not as many attributes as the domain has.
         """
-        if len(table) != len(domain.names):
-            raise InputError(f"records must have {len(domain.names)} attributes, as the domain has")
-        widths = [len(list(value_slots(codes))) for codes in table]
+        return cls.of_blocks([table], domain)
+
+    @classmethod
+    def of_blocks(cls, blocks: Iterable[Codes], domain: Domain) -> Records:
+        """The same of a table in blocks, at least one.
+
+        Raises:
+            InputError: if there are not as many attributes as the domain has.
+        """
+        kind, parts, widths = code_type(max(domain.sizes)), [], [0]
+        for table in blocks:
+            if len(table) != len(domain.names):
+                raise InputError(f"records must have {len(domain.names)} attributes, as the domain has")
+            widths = [len(list(value_slots(codes))) for codes in table]
+            parts.append(np.concatenate([np.atleast_2d(codes.T).astype(kind) for codes in table]))
         ends = np.cumsum(widths).tolist()
-        rows = np.empty((ends[-1], len(table[0])), np.int32)
-        for end, width, codes in zip(ends, widths, table, strict=True):
-            rows[end - width : end] = codes.T
-        return cls(codes=rows, slots=tuple(range(end - width, end) for end, width in zip(ends, widths, strict=True)))
+        slots = tuple(range(end - width, end) for end, width in zip(ends, widths, strict=True))
+        return cls(codes=parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), slots=slots)
 
     def __len__(self) -> int:
         return int(self.codes.shape[1])
@@ -80,6 +93,27 @@ class Records:
         """All records, once for every choice of one slot an attribute."""
         for choice in product(*(self.slots[j] for j in attributes)):
             yield Rows(self.codes, np.array(choice, np.int64), _ONES)
+
+    def counts_at(self, attributes: Attributes, values: IntArray, sizes: Sequence[int]) -> IntArray:
+        """How many records hold each combination of `values`, shape (combinations, n), in canonical order, none missing.
+
+        At the cost of `Comparison.cells`. DP: none of its own.
+        """
+        radices = [sizes[j] + 1 for j in attributes]
+        if math.prod(radices) <= _FEW + 2 * len(self):
+            dense = np.zeros(math.prod(radices), np.int64)
+            for part in self.rows(attributes):
+                _add(part.codes, part.places, np.array(radices), part.weights, dense)
+            cells = np.ravel_multi_index(tuple(values.T), radices)
+            return np.asarray(dense[cells])
+        counts = np.zeros(len(values), np.int64)
+        for part in self.rows(attributes):
+            both = [np.concatenate([values[:, i], part.codes[place]]) for i, place in enumerate(part.places)]
+            keys, _ = row_keys(both, radices)
+            known, held = keys[: len(values)], keys[len(values) :]
+            place = np.minimum(np.searchsorted(known, held), len(known) - 1)
+            counts += np.bincount(place[known[place] == held], minlength=len(known))
+        return counts
 
     def is_single(self, attribute: int) -> bool:
         """Whether the attribute has one slot."""
@@ -99,7 +133,7 @@ class Released:
     def rows(self, attributes: Attributes) -> Iterator[Rows]:
         """The released combinations of the attributes; none where all were suppressed."""
         level, place = self.aggregates.levels[len(attributes) - 1], self._places.get(attributes, slice(0, 0))
-        codes = np.ascontiguousarray(level.values[place].T, np.int32)
+        codes = np.ascontiguousarray(level.values[place].T, code_type(max(self.aggregates.domain.sizes)))
         yield Rows(codes, np.arange(len(attributes)), level.counts[place])
 
     def is_single(self, attribute: int) -> bool:  # noqa: ARG002 - one side of two
@@ -181,7 +215,7 @@ def _dense(sides: list[list[Rows]], radices: tuple[int, ...]) -> Counted:
 
 @njit(cache=True, nogil=True)
 def _add(
-    codes: NDArray[np.int32], places: IntArray, radices: IntArray, weights: IntArray, counts: IntArray
+    codes: NDArray[np.integer], places: IntArray, radices: IntArray, weights: IntArray, counts: IntArray
 ) -> None:  # pragma: no cover - compiled
     for i in range(codes.shape[1]):
         cell = 0

@@ -21,7 +21,7 @@ from marginweave.tasks.checkpoint.tables import compact_table, in_blocks, plain_
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type, encode_table
 from marginweave.tasks.evaluate.metrics import evaluate_internal
-from marginweave.tasks.evaluate.rules import broken_rules, summed_rules
+from marginweave.tasks.evaluate.rules import add_rules, broken_rules
 from marginweave.tasks.evaluate.task import evaluation_json
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.rows import prepare_blocks
@@ -47,7 +47,7 @@ def compare_internally(reference: RunReference) -> None:
     reference.ledger.record_internal_evaluation(configuration.dataset, manifest.release)
     raw = _Raw(source, configuration, (*configuration.source_names, *_determined(reference.source, configuration)))
     sensitive = joined_tables(_encoded(raw, configuration, reference.folder.internal))
-    broken = summed_rules((table.num_rows, broken_rules(plain_table(table), configuration)) for table in raw)
+    broken = add_rules([(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw])
     if source.state() != state:
         raise InputError(f"the source was changed while run {manifest.run} was compared with it")
     _check_source(reference, source)

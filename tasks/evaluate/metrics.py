@@ -95,7 +95,7 @@ class _Measured(NamedTuple):
 
 
 def evaluate_release(
-    records: Codes, aggregates: Aggregates, *, ordered: Collection[int] = (), rules: tuple[BrokenRule, ...] = ()
+    records: Records, aggregates: Aggregates, *, ordered: Collection[int] = (), rules: tuple[BrokenRule, ...] = ()
 ) -> Evaluation:
     """Compare synthetic records with the released counts they were made from; of marginals, those that were measured.
 
@@ -103,21 +103,16 @@ def evaluate_release(
     released counts leave of N, missing or suppressed, is one cell.
 
     Args:
-        records: Codes of each attribute, shape (n,), or (n, width) for a set, the size of an attribute being missing.
+        records: Codes over the released domain.
         aggregates: Released counts of lengths 1..R.
         ordered: Attributes whose codes stand in the order of their values.
         rules: What `broken_rules` says of the records.
 
     Returns:
         Metrics of lengths 1..R. DP: post-processing.
-
-    Raises:
-        InputError: if the records do not have the columns of the domain.
     """
     domain, total = aggregates.domain, aggregates.record_count
-    comparison = Comparison(
-        reference=Released(aggregates=aggregates), synthetic=Records.of(records, domain), sizes=domain.sizes
-    )
+    comparison = Comparison(reference=Released(aggregates=aggregates), synthetic=records, sizes=domain.sizes)
     sets = [_counted_sets(aggregates, level.length) for level in aggregates.levels]
     measured = _measured(comparison, sets, total)
     distances = [

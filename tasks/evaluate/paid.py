@@ -64,7 +64,11 @@ def compared_marginals(attributes: Sequence[Attribute], length: int) -> tuple[At
 
 
 def mean_count_error(
-    sensitive: Iterable[Codes], records: Codes, domain: Domain, marginals: Sequence[Attributes], record_count: int
+    sensitive: Iterable[Codes],
+    records: Iterable[Codes],
+    domain: Domain,
+    marginals: Sequence[Attributes],
+    record_count: int,
 ) -> int:
     """floor(T / (m b)), T = sum over m marginals r of sum over cells |b M_r(D) - a M_r(S)|: mean L1 distance, in records.
 
@@ -87,8 +91,8 @@ def mean_count_error(
         marginals: The sets of attributes, at least one.
         record_count: The released number of records, not negative.
     """
-    made, radices = Records.of(records, domain), [size + 1 for size in domain.sizes]
-    weight = Fraction(record_count, len(made)) if len(made) else Fraction(0)
+    number, radices = sum(len(codes[0]) for codes in records), [size + 1 for size in domain.sizes]
+    weight = Fraction(record_count, number) if number else Fraction(0)
     synthetic, real = weight.as_integer_ratio()
 
     def distance(one: Counts, other: Counts) -> int:
@@ -98,12 +102,12 @@ def mean_count_error(
     dense = [marginal for marginal in marginals if cells(marginal, radices) <= _MOST_DENSE]
     total = 0
     for some in in_passes(dense, radices):
-        both = zip(count_marginals(sensitive, radices, some), count_marginals([records], radices, some), strict=True)
+        both = zip(count_marginals(sensitive, radices, some), count_marginals(records, radices, some), strict=True)
         total += sum(distance(one, other) for one, other in both)
     wide = [marginal for marginal in marginals if cells(marginal, radices) > _MOST_DENSE]
     if wide:  # their rows are sorted, for which all of them have to be there
-        every = Records.of([np.concatenate(parts) for parts in zip(*sensitive, strict=True)], domain)
-        comparison = Comparison(reference=every, synthetic=made, sizes=domain.sizes)
+        sides = Records.of_blocks(sensitive, domain), Records.of_blocks(records, domain)
+        comparison = Comparison(reference=sides[0], synthetic=sides[1], sizes=domain.sizes)
         total += sum(
             comparison.measure(wide, lambda c: distance(c.reference.astype(np.int64), c.synthetic.astype(np.int64)))
         )

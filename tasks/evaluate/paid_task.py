@@ -7,7 +7,7 @@ told of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,7 +54,7 @@ def bought(
     DP: post-processing.
     """
     arrays, meta = unpack_arrays(reference.load(paid))
-    if meta["synthesized"] != _digest(reference.load(synthesized)):
+    if meta["synthesized"] != _digest(reference.load_blocks(synthesized)):
         return None
     configuration = reference.configuration
     settings = _settings(configuration)
@@ -67,13 +67,14 @@ def _prepared(
     reference: RunReference, encoded: StageResult, synthesized: StageResult, normalized: StageResult
 ) -> Callable[[], tuple[bytes, bool]]:
     """The draw, with all that can fail without noise done."""
-    made, configuration = reference.derived.load(synthesized), reference.configuration
+    made, configuration = reference.derived.load_blocks(synthesized), reference.configuration
     counts = released_counts(reference.derived, normalized)
     blocks = open_encoded(reference, encoded)
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
     rows = _Recoded(blocks, private)
     marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
-    error = mean_count_error(rows, unpack_codes(made), counts.domain, marginals, counts.record_count)
+    records = [unpack_codes(block) for block in made]
+    error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count)
     deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, configuration.stability)
     prepare_noise(deviation)
 
@@ -101,5 +102,9 @@ def _settings(configuration: Configuration) -> PaidSettings:
     return settings
 
 
-def _digest(made: bytes) -> str:
-    return hashlib.sha256(made).hexdigest()
+def _digest(made: Iterable[bytes]) -> str:
+    """SHA-256 of the records, block after block."""
+    digest = hashlib.sha256()
+    for block in made:
+        digest.update(block)
+    return digest.hexdigest()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -58,17 +58,16 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
     )
 
 
-def summed_rules(parts: Iterable[tuple[int, tuple[BrokenRule, ...]]]) -> tuple[BrokenRule, ...]:
-    """What `broken_rules` says of a table, from the rows and the rules of each block. DP: as private as the table."""
-    broken: Counter[tuple[str, str]] = Counter()
-    rows = 0
-    for count, rules in parts:
-        rows += count
-        for entry in rules:
-            broken[entry.rule, entry.subject] += entry.records
+def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[BrokenRule, ...]:
+    """What `broken_rules` says of a table, from what it says of each of its blocks and how many records these have.
+
+    DP: as private as the blocks.
+    """
+    total = sum(records for _, records in blocks)
+    broken = [sum(rule.records for rule in rules) for rules in zip(*(rules for rules, _ in blocks), strict=True)]
     return tuple(
-        BrokenRule(rule=rule, subject=subject, records=records, share=records / max(rows, 1))
-        for (rule, subject), records in broken.items()
+        replace(rule, records=records, share=records / max(total, 1))
+        for rule, records in zip(blocks[0][0], broken, strict=True)
     )
 
 

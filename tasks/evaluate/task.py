@@ -10,13 +10,15 @@ from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.checkpoint.codecs import unpack_codes, unpack_table
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.evaluate.bounds import Codes, combination_bounds, marginal_bounds
+from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import Evaluation, evaluate_release
 from marginweave.tasks.evaluate.paid_task import bought
-from marginweave.tasks.evaluate.rules import broken_rules
+from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
+from marginweave.tasks.threads import in_order
 
 _DISTANCE = (
     "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
@@ -45,13 +47,10 @@ def evaluate(
     """
 
     def compute() -> bytes:
-        configuration, records = reference.resolved, unpack_codes(reference.load(synthesized))
-        counts = released_counts(reference, normalized)
+        configuration, counts = reference.resolved, released_counts(reference, normalized)
+        records = Records.of_blocks(map(unpack_codes, reference.load_blocks(synthesized)), counts.domain)
         evaluation = evaluate_release(
-            records,
-            counts,
-            ordered=configuration.ordered,
-            rules=broken_rules(unpack_table(reference.load(decoded)), configuration),
+            records, counts, ordered=configuration.ordered, rules=_broken_rules(reference, decoded)
         )
         more: dict[str, Any] = {}
         if paid is not None:
@@ -68,7 +67,18 @@ def evaluation_json(evaluation: Evaluation, **more: Any) -> bytes:
     return (json.dumps({**asdict(evaluation), **more}, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _bounds(reference: DerivedReference, records: Codes, collected: StageResult) -> dict[str, Any]:
+def _broken_rules(reference: DerivedReference, decoded: StageResult) -> tuple[BrokenRule, ...]:
+    """Synthetic records that break what is declared, block by block."""
+    configuration, blocks = reference.resolved, reference.load_blocks(decoded)
+
+    def of_block(block: int) -> tuple[tuple[BrokenRule, ...], int]:
+        table = unpack_table(blocks[block])
+        return broken_rules(table, configuration), table.num_rows
+
+    return add_rules(list(in_order(of_block, range(len(blocks)))))
+
+
+def _bounds(reference: DerivedReference, records: Records, collected: StageResult) -> dict[str, Any]:
     """Bounds of the L1 distance, in records, by the attributes of each marginal; null where one is not known."""
     configuration, payload = reference.resolved, reference.load(collected)
     if configuration.marginals is None:

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.publish.explore import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.publish.records import record_codes
+from marginweave.tasks.publish.records import RecordCodes, join_blocks, record_codes
 from marginweave.tasks.publish.report import render_report
+from marginweave.tasks.publish.tables import ROW_GROUP
 
 
-def release_pages(published: PublishedRelease, synthetic: pa.Table, evaluation: Mapping[str, Any]) -> dict[str, bytes]:
-    """report.html and explore.html of a release, its synthetic records and its evaluation. DP: post-processing."""
-    codes = record_codes(synthetic, published.aggregates.domain, published.configuration)
+def release_pages(published: PublishedRelease, codes: RecordCodes, evaluation: Mapping[str, Any]) -> dict[str, bytes]:
+    """report.html and explore.html of a release, the codes of its records and its evaluation. DP: post-processing."""
     pages = {
         "report.html": render_report(published, codes, evaluation),
         "explore.html": render_explorer(published, codes),
@@ -42,16 +42,23 @@ def internal_report(place: Path, internal: Mapping[str, Any]) -> bytes:
     Raises:
         InputError: it is not there, or not complete.
     """
-    published, synthetic, evaluation = _read(place)
-    codes = record_codes(synthetic, published.aggregates.domain, published.configuration)
+    published, codes, evaluation = _read(place)
     return render_report(published, codes, evaluation, internal).encode()
 
 
-def _read(place: Path) -> tuple[PublishedRelease, pa.Table, dict[str, Any]]:
+def _read(place: Path) -> tuple[PublishedRelease, RecordCodes, dict[str, Any]]:
+    """The release, the codes of its records, read block by block, and its evaluation."""
     published = PublishedRelease.read(place)
+
+    def codes_of(batch: pa.RecordBatch) -> RecordCodes:
+        table = pa.Table.from_batches([batch])
+        return record_codes(table, published.aggregates.domain, published.configuration)
+
     try:
-        synthetic = pq.read_table(place / "synthetic.parquet")
+        with pq.ParquetFile(place / "synthetic.parquet") as file:
+            nothing = codes_of(pa.RecordBatch.from_pylist([], file.schema_arrow))
+            codes = join_blocks([nothing, *map(codes_of, file.iter_batches(ROW_GROUP))])
         evaluation: dict[str, Any] = json.loads((place / "evaluation.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise InputError(f"{place} does not hold a complete release (synthetic.parquet and evaluation.json)") from None
-    return published, synthetic, evaluation
+    return published, codes, evaluation

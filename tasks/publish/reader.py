@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,13 +74,14 @@ class PublishedRelease:
             marginals=marginals,
         )
 
-    def synthesize(self, settings: SynthesisSettings | GumSynthesis) -> pa.Table:
-        """New records from the released counts. DP: post-processing.
+    def synthesize(self, settings: SynthesisSettings | GumSynthesis) -> Iterator[pa.Table]:
+        """New records from the released counts, in blocks, at least one. DP: post-processing.
 
         Raises:
-            InputError, StageError: as `synthesize_codes`.
+            InputError, StageError: as `synthesize_blocks`.
         """
-        from marginweave.tasks.synthesize.release import synthesize_codes  # numba
+        from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
-        codes = synthesize_codes(self.marginals or self.aggregates, self.configuration, settings)
-        return decode_table(codes, self.aggregates.domain, self.configuration, settings.seed)
+        blocks = synthesize_blocks(self.marginals or self.aggregates, self.configuration, settings)
+        for block, codes in enumerate(blocks):
+            yield decode_table(codes, self.aggregates.domain, self.configuration, settings.seed, block)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -12,6 +15,12 @@ from marginweave.tasks.encode.codes import code_type, encode_table
 from marginweave.tasks.preprocess.clean import clean_table
 
 RecordCodes = tuple[NDArray[np.unsignedinteger], ...]
+AnyCode = TypeVar("AnyCode", bound=np.integer)
+
+
+def join_blocks(blocks: Iterable[Sequence[NDArray[AnyCode]]]) -> tuple[NDArray[AnyCode], ...]:
+    """The codes of all blocks, attribute by attribute. DP: post-processing."""
+    return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
 
 
 def record_codes(records: pa.Table, domain: Domain, configuration: Configuration) -> RecordCodes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,9 @@ from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval
 
-_ROW_GROUP = 1 << 16
+ROW_GROUP = 1 << 16
+PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}
+CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
 def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals]) -> pa.Table:
@@ -73,9 +76,7 @@ def read_intervals(table: pa.Table, lengths: int) -> tuple[Intervals, ...]:
 def parquet_bytes(table: pa.Table) -> bytes:
     """A Parquet file with fixed row groups and without column statistics."""
     sink = io.BytesIO()
-    pq.write_table(
-        table, sink, row_group_size=_ROW_GROUP, write_statistics=False, compression="zstd", store_schema=False
-    )
+    pq.write_table(table, sink, row_group_size=ROW_GROUP, **PARQUET_OPTIONS)
     return sink.getvalue()
 
 
@@ -84,12 +85,16 @@ def csv_bytes(table: pa.Table) -> bytes:
 
     In a table of one column null is quoted as well, and so are numbers: most readers skip an empty line.
     """
-    if table.num_columns == 1:
-        texts = [table.column(0).cast(pa.string()).fill_null("")]
-        table = pa.table(texts, names=table.column_names)
     sink = io.BytesIO()
-    pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
+    pa_csv.write_csv(as_written(table), sink, CSV_OPTIONS)
     return sink.getvalue()
+
+
+def as_written(table: pa.Table) -> pa.Table:
+    """What `csv_bytes` writes of a table: itself, or one of one column as texts without nulls."""
+    if table.num_columns != 1:
+        return table
+    return pa.table([table.column(0).cast(pa.string()).fill_null("")], names=table.column_names)
 
 
 def count_deviations(aggregates: Aggregates, level: Level, noise: LevelNoise) -> NDArray[np.float64]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
-from marginweave.tasks.checkpoint.codecs import unpack_table
+from marginweave.tasks.checkpoint.codecs import unpack_codes, unpack_table
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.normalize.released import released_counts
@@ -17,7 +17,9 @@ from marginweave.tasks.publish.confidence import confidence_facts, count_interva
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
 from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.publish.records import RecordCodes, join_blocks
 from marginweave.tasks.publish.statement import privacy_statement
+from marginweave.tasks.publish.synthetic import write_synthetic
 from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
 from marginweave.tasks.references import DerivedReference, StageResult
 
@@ -33,12 +35,11 @@ def publish(
 ) -> dict[str, str]:
     """Write the files of the release to `place`, a folder of this attempt, and return their names with their SHA-256.
 
-    They become `release/` once the ledger has booked them. `parts` has the results of `collect`, `normalize`, `decode` and
-    `evaluate`; `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
+    They become `release/` once the ledger has booked them. `parts` has the results of `collect`, `normalize`, `synthesize`,
+    `decode` and `evaluate`; `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
     """
     configuration = reference.configuration
     aggregates = released_counts(reference, parts["normalize"])
-    synthetic = unpack_table(reference.load(parts["decode"]))
     evaluation = reference.load(parts["evaluate"])
     intervals = count_intervals(reference, aggregates, parts["collect"], parts["normalize"])
     counts = counts_table(aggregates, intervals)
@@ -50,21 +51,23 @@ def publish(
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=json.loads(told)
     )
+    blocks = reference.load_blocks(parts["synthesize"])
+    codes = join_blocks(cast("RecordCodes", unpack_codes(block)) for block in blocks)
     files = {
         "aggregates.parquet": parquet_bytes(counts),
         "aggregates.csv": csv_bytes(counts),
-        "synthetic.parquet": parquet_bytes(synthetic),
-        "synthetic.csv": csv_bytes(synthetic),
         "evaluation.json": evaluation,
         "privacy.json": told,
-        **release_pages(published, synthetic, json.loads(evaluation)),
+        **release_pages(published, codes, json.loads(evaluation)),
         **measured,
     }
     with at_place(place, "created"):
         place.mkdir(exist_ok=True)
     for name, content in files.items():
         replace_file(place / name, content)
-    return {f"release/{name}": hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    digests |= write_synthetic(place, map(unpack_table, reference.load_blocks(parts["decode"])))
+    return {f"release/{name}": digest for name, digest in digests.items()}
 
 
 def _measured(reference: DerivedReference, normalized: StageResult) -> tuple[dict[str, bytes], dict[str, Any]]:

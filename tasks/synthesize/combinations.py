@@ -7,34 +7,44 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, IntArray
+from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.normalize.normalize import combination_keys, find_rows, parts_of
+
+Numbers = NDArray[np.int32] | NDArray[np.int64]
+Index = NDArray[np.uint32]  # compiled code asks of no unsigned place whether it counts from the end
 
 
 class Combinations(NamedTuple):
     """Numbered combinations: 0 is the empty one, then length by length; an attribute is one value of one column.
 
-    The combinations that extend node t by one attribute are `children[starts[t]:starts[t + 1]]`, in increasing order of the
-    attribute, which is `extensions` at the same place. `starts` ends with the nodes of length R - 1. Every attribute
-    extends the empty combination.
+    With i = t * width + c, the combinations that extend node t by a value of column c are `children[starts[i]:starts[i + 1]]`,
+    in increasing order of the attribute, which is `extensions` at the same place; so those of all columns stand together as
+    well. `starts` ends with the nodes of length R - 1. Every attribute extends the empty combination.
     """
 
-    counts: IntArray
-    """Count of each node, shape (nodes,); that of the empty combination is the record count."""
-    columns: IntArray
-    """Column of each attribute, shape (attributes,)."""
-    values: IntArray
+    counts: Numbers
+    """Count of each node, shape (nodes,), in 32 bits where they fit; that of the empty combination is the record count."""
+    width: int
+    """How many columns there are."""
+    columns: NDArray[np.int32]
+    """Column of each attribute, shape (attributes,), ascending."""
+    values: NDArray[np.int32]
     """Value of each attribute, shape (attributes,)."""
-    sets: IntArray
+    sets: NDArray[np.int32]
     """The set of values that each attribute belongs to, or -1; attributes of one set are never released together."""
-    starts: IntArray
-    """Where the children of each node of length below R begin, shape (inner nodes + 1,)."""
-    extensions: IntArray
+    starts: Index
+    """Where the children of each node of length below R begin, column by column, shape (inner nodes * width + 1,)."""
+    extensions: Index
     """The attribute by which each child extends its node, shape (children,)."""
-    children: IntArray
+    children: Index
     """Node number of each child, shape (children,)."""
+
+    def with_counts(self, counts: Numbers) -> Combinations:
+        """The same combinations with other counts, shape (nodes,)."""
+        return self._replace(counts=_packed(counts))
 
 
 def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinations:
@@ -67,13 +77,21 @@ def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinat
         offset += len(lower)
         above.append(np.tile(offset + np.arange(len(level)), level.length))
     parents, extensions, children = (np.concatenate(arrays) for arrays in (below, added, above))
-    order = np.lexsort((extensions, parents))
+    order = np.argsort(parents * len(first) + extensions)
+    columns, width = first.columns[:, 0], len(sizes)
+    sizes_of_runs = np.bincount(parents * width + columns[extensions], minlength=offset * width)
     return Combinations(
-        counts=np.concatenate([[aggregates.record_count], *(level.counts for level in levels)]),
-        columns=first.columns[:, 0].copy(),
-        values=first.values[:, 0].copy(),
-        sets=np.asarray(sets, np.int64)[first.columns[:, 0]],
-        starts=np.searchsorted(parents[order], np.arange(offset + 1)),
-        extensions=extensions[order],
-        children=children[order],
+        counts=_packed(np.concatenate([[aggregates.record_count], *(level.counts for level in levels)])),
+        width=width,
+        columns=columns.astype(np.int32),
+        values=first.values[:, 0].astype(np.int32),
+        sets=np.asarray(sets, np.int32)[columns],
+        starts=np.concatenate([[0], np.cumsum(sizes_of_runs)]).astype(np.uint32),
+        extensions=extensions[order].astype(np.uint32),
+        children=children[order].astype(np.uint32),
     )
+
+
+def _packed(counts: Numbers) -> Numbers:
+    fits = counts.max(initial=0) <= np.iinfo(np.int32).max
+    return counts.astype(np.int32) if fits else counts.astype(np.int64)

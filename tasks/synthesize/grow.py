@@ -9,7 +9,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import IntArray
-from marginweave.tasks.synthesize.combinations import Combinations
+from marginweave.tasks.synthesize.combinations import Combinations, Numbers
+
+_NONE = np.iinfo(np.int32).min  # below every weight
 
 
 class Rules(NamedTuple):
@@ -45,9 +47,9 @@ class Prohibitions(NamedTuple):
 class State(NamedTuple):
     """Working memory: what is left of the counts, and the record being grown."""
 
-    left: IntArray
+    left: Numbers
     """Weight of each node."""
-    available: IntArray
+    available: Numbers
     """How often each attribute may still be used."""
     used: NDArray[np.bool_]
     """For each column, whether the record has a value, or a missing value, there."""
@@ -57,15 +59,15 @@ class State(NamedTuple):
     """Length of each member."""
     hits: IntArray
     """For each attribute, how many members it extends to a released combination."""
-    direct: IntArray
+    direct: Numbers
     """For each attribute, the weight of the whole record with it, while the depth reaches that far."""
     blocked: NDArray[np.bool_]
     """For each attribute, whether a combination that it would complete is used up."""
-    largest: IntArray
+    largest: Numbers
     """For each attribute, the largest weights of the combinations it would complete, descending; (attributes, kept)."""
     candidates: IntArray
     """Attributes that may still be released together with the record."""
-    weights: IntArray
+    weights: Numbers
     """Weight of each candidate."""
     banned: IntArray
     """For each attribute, the number of the last record in which it would have completed a forbidden combination."""
@@ -83,7 +85,7 @@ class State(NamedTuple):
 
 
 @njit(cache=True)
-def quantile(descending: IntArray, number: int, fraction: float) -> float:
+def quantile(descending: Numbers, number: int, fraction: float) -> float:
     """R-8 quantile of `number` counts, the largest of which are given in descending order.
 
     With h = (n + 1/3) p + 1/3 it is x_(i) + (h - i)(x_(i+1) - x_(i)), i = floor(h), cut off at the extremes (Hyndman and
@@ -99,7 +101,7 @@ def quantile(descending: IntArray, number: int, fraction: float) -> float:
     return float(low + (position - rank) * (high - low))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def grow_records(
     combinations: Combinations, rules: Rules, state: State, empty: NDArray[np.int32], rng: np.random.Generator
 ) -> NDArray[np.int32]:
@@ -143,7 +145,7 @@ def _grow_record(
     state.number[0] += 1
     state.members[0], state.lengths[0] = 0, 0
     depth, filled = rules.longest, 0
-    candidates, members = _offer(combinations, rules, state, depth, 1, filled)
+    candidates, members = _offer(combinations, state, depth, 1, filled)
     while True:
         candidates = _weigh(combinations, rules, state, candidates, members, filled < depth)
         attribute = _draw(combinations, state, candidates, rng)
@@ -154,32 +156,33 @@ def _grow_record(
             filled += 1
         elif depth > rules.shortest:
             depth -= 1
-            candidates, members = _offer(combinations, rules, state, depth, members, filled)
+            candidates, members = _offer(combinations, state, depth, members, filled)
         else:
             return filled
 
 
 @njit(cache=True)
-def _offer(
-    combinations: Combinations, rules: Rules, state: State, depth: int, members: int, filled: int
-) -> tuple[int, int]:
+def _offer(combinations: Combinations, state: State, depth: int, members: int, filled: int) -> tuple[int, int]:
     """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members."""
     state.hits[:] = 0
     state.without[:] = 0
     state.blocked[:] = False
+    state.largest[:] = _NONE
     candidates = 0
     for attribute in range(len(state.available)):
         if state.available[attribute] > 0 and not state.used[combinations.columns[attribute]]:
             state.candidates[candidates] = attribute
             candidates += 1
-    kept = 0
+    kept, whole = 0, -1
     for i in range(members):
         if state.lengths[i] < depth:
             state.members[kept], state.lengths[kept] = state.members[i], state.lengths[i]
             for kind in range(len(state.held)):
                 state.holding[kept, kind] = state.holding[i, kind]
-            _extend(combinations, rules, state, kept, state.lengths[i] == filled)
+            if state.lengths[i] == filled:
+                whole = kept
             kept += 1
+    _extend(combinations, state, 0, kept, whole)
     return candidates, kept
 
 
@@ -241,7 +244,7 @@ def _add(combinations: Combinations, rules: Rules, state: State, attribute: int,
     if group >= 0:
         state.whole[0] &= not state.held[group]
         state.held[group] = True
-    grown = members
+    grown, whole = members, -1
     for i in range(members):
         if group >= 0 and state.holding[i, group]:
             continue
@@ -253,8 +256,10 @@ def _add(combinations: Combinations, rules: Rules, state: State, attribute: int,
             for kind in range(len(state.held)):
                 state.holding[grown, kind] = state.holding[i, kind] or kind == group
             # As long as direct weights matter no member is left out, and the last one is the whole record.
-            _extend(combinations, rules, state, grown, state.whole[0] and i == members - 1)
+            if state.whole[0] and i == members - 1:
+                whole = grown
             grown += 1
+    _extend(combinations, state, members, grown, whole)
     return grown
 
 
@@ -276,34 +281,43 @@ def _ban(combinations: Combinations, state: State, attribute: int, record: NDArr
 @njit(cache=True)
 def _child(combinations: Combinations, node: int, attribute: int) -> int:
     """Number of the combination node + attribute, which must exist."""
-    low, high = combinations.starts[node], combinations.starts[node + 1]
-    place = low + np.searchsorted(combinations.extensions[low:high], attribute)
-    return int(combinations.children[place])
+    column = node * combinations.width + combinations.columns[attribute]
+    low, high = np.int64(combinations.starts[column]), np.int64(combinations.starts[column + 1])
+    while high - low > 1:
+        middle = (low + high) // 2
+        if combinations.extensions[middle] <= attribute:
+            low = middle
+        else:
+            high = middle
+    return int(combinations.children[low])
 
 
 @njit(cache=True)
-def _extend(combinations: Combinations, rules: Rules, state: State, number: int, whole: bool) -> None:
-    """Tell each attribute that extends member `number`; `whole` if that is all of the record."""
-    node = state.members[number]
-    for place in range(combinations.starts[node], combinations.starts[node + 1]):
-        attribute = combinations.extensions[place]
-        group = combinations.sets[attribute]
-        earlier = number if group < 0 else state.without[group]
-        if state.hits[attribute] != earlier:
-            continue  # what it makes of an earlier member is not released
-        weight = state.left[combinations.children[place]]
-        state.hits[attribute] += 1
-        state.blocked[attribute] |= weight <= 0
-        if whole:
-            state.direct[attribute] = weight
-        row = state.largest[attribute]
-        i = min(earlier, rules.kept - 1)
-        if earlier >= rules.kept and weight <= row[i]:
-            continue
-        while i > 0 and row[i - 1] < weight:
-            row[i] = row[i - 1]
-            i -= 1
-        row[i] = weight
-    for group in range(len(state.held)):
-        if not state.holding[number, group]:
-            state.without[group] += 1
+def _extend(combinations: Combinations, state: State, first: int, last: int, whole: int) -> None:
+    """Tell each attribute of a free column that extends a member from `first` to `last`; `whole` is all of the record."""
+    kept = state.largest.shape[1]
+    for number in range(first, last):
+        node = state.members[number] * combinations.width
+        for column in range(combinations.width):
+            if state.used[column]:
+                continue
+            for place in range(combinations.starts[node + column], combinations.starts[node + column + 1]):
+                attribute = combinations.extensions[place]
+                group = combinations.sets[attribute]
+                earlier = number if group < 0 else state.without[group]
+                # Half of them fail here, because what they make of an earlier member is not released: no branch foresees that.
+                joins = state.hits[attribute] == earlier
+                weight = state.left[combinations.children[place]]
+                state.hits[attribute] += joins
+                state.blocked[attribute] |= joins & (weight <= 0)
+                if number == whole and joins:
+                    state.direct[attribute] = weight
+                i = min(earlier, kept - 1)
+                if joins & (weight > state.largest[attribute, i]):
+                    while i > 0 and state.largest[attribute, i - 1] < weight:
+                        state.largest[attribute, i] = state.largest[attribute, i - 1]
+                        i -= 1
+                    state.largest[attribute, i] = weight
+        for group in range(len(state.held)):
+            if not state.holding[number, group]:
+                state.without[group] += 1

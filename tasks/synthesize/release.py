@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,26 +16,33 @@ from marginweave.schemas.structure import forbidden_codes
 from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
 from marginweave.tasks.aggregate.cliques import domain_sizes, structural_masks
 from marginweave.tasks.aggregate.selection.compress import compress_mask
-from marginweave.tasks.encode.codes import value_slots
+from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.normalize.marginals import compression_of
 from marginweave.tasks.normalize.tuples import tuple_marginals
 from marginweave.tasks.synthesize.gum.expand import expand_records
 from marginweave.tasks.synthesize.gum.settings import GumSettings
-from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum
+from marginweave.tasks.synthesize.gum.synthesize import Gum, Records
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
-from marginweave.tasks.synthesize.synthesize import synthesize_records
+from marginweave.tasks.synthesize.shards import stream
+from marginweave.tasks.synthesize.synthesize import SeededSynthesis
+from marginweave.tasks.threads import in_order
 
 Codes = tuple[NDArray[np.integer], ...]
+Making = tuple[
+    int, Callable[[int], Sequence[NDArray[np.integer]]]
+]  # how many shards, and the codes of each attribute of one
 _SETS = 1  # the cut of sets has a stream of its own
 
 
-def synthesize_codes(
+def synthesize_blocks(
     counts: Aggregates | Marginals, configuration: Configuration, settings: SynthesisSettings | GumSynthesis
-) -> Codes:
+) -> Iterator[Codes]:
     """Synthetic codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
 
-    k-tuples are synthesized by `synthesize_records`, sets value by value (`expand_sets`) and joined again; consistent
-    marginals by `synthesize_gum`, where each value of a set is an attribute and a record keeps at most `max_values` of them;
+    Block by block, each of a shard of the records (`ShardPlan`), in the smallest unsigned integers; at least one block. The
+    blocks are made on all cores, and do not depend on how many there are.
+    k-tuples are synthesized by `SeededSynthesis`, sets value by value (`expand_sets`) and joined again; consistent
+    marginals by `Gum`, where each value of a set is an attribute and a record keeps at most `max_values` of them;
     and k-tuples as well where the settings say so, from the marginals that they stand for (`tuple_marginals`). No record
     holds a forbidden combination.
     DP: post-processing.
@@ -50,48 +57,67 @@ def synthesize_codes(
     """
     if isinstance(counts, Marginals):
         assert isinstance(settings, GumSynthesis)
-        codes = _from_marginals(counts, configuration, settings)
+        shards, make = _from_marginals(counts, configuration, settings)
     elif isinstance(settings, GumSynthesis):
-        codes = _from_tuples(counts, configuration, settings)
+        shards, make = _from_tuples(counts, configuration, settings)
     else:
-        codes = _from_combinations(counts, configuration, settings)
+        shards, make = _from_combinations(counts, configuration, settings)
     forbidden = forbidden_codes(configuration.forbidden, counts.domain.labels)
-    if any(_holds(codes, combination).any() for combination in forbidden):
-        raise StageError("synthesize: a record breaks the rule 'no forbidden combination'")
-    return codes
+    sizes = counts.domain.sizes
+
+    def block(shard: int) -> Codes:
+        codes = tuple(
+            np.ascontiguousarray(code, code_type(size)) for code, size in zip(make(shard), sizes, strict=True)
+        )
+        if any(_holds(codes, combination).any() for combination in forbidden):
+            raise StageError("synthesize: a record breaks the rule 'no forbidden combination'")
+        return codes
+
+    return in_order(block, range(shards))
 
 
-def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> Codes:
+def synthesize_codes(
+    counts: Aggregates | Marginals, configuration: Configuration, settings: SynthesisSettings | GumSynthesis
+) -> Codes:
+    """All of `synthesize_blocks` at once. DP: post-processing."""
+    blocks = synthesize_blocks(counts, configuration, settings)
+    return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
+
+
+def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> Making:
     layout = SetLayout(attributes=configuration.attributes, sizes=aggregates.domain.sizes)
     forbidden = forbidden_codes(configuration.forbidden, aggregates.domain.labels)
-    records = synthesize_records(
+    maker = SeededSynthesis.of(
         expand_sets(aggregates, layout), settings, layout.optional, expand_forbidden(forbidden, layout), layout.sets
     )
-    rng = np.random.default_rng([settings.seed, _SETS])  # post-processing
-    return join_sets(records, layout, rng)
+
+    def make(shard: int) -> Sequence[NDArray[np.integer]]:
+        return join_sets(maker.records(shard), layout, stream([settings.seed, _SETS], shard))  # post-processing
+
+    return maker.shards, make
 
 
-def _from_marginals(marginals: Marginals, configuration: Configuration, settings: GumSynthesis) -> Codes:
+def _from_marginals(marginals: Marginals, configuration: Configuration, settings: GumSynthesis) -> Making:
     masks, compression = compression_of(marginals, configuration)
     count = round(marginals.consistent[0].total) if settings.records == "count" else settings.records
     small = [compress_mask(mask, compression) for mask in masks]
-    records = expand_records(
-        synthesize_gum(marginals.consistent, compression.sizes, count, _steering(settings), small),
-        compression,
-        settings.seed,
-    )
+    maker = Gum.of(marginals.consistent, compression.sizes, count, _steering(settings), small)
     caps = {name: column.width for name, column in configuration.columns.items() if isinstance(column, SetColumn)}
-    rng = np.random.default_rng([settings.seed, _SETS])  # post-processing
-    cap_values(records, configuration.attributes, caps, rng)
-    return _columns(records, settings)
+
+    def make(shard: int) -> Sequence[NDArray[np.integer]]:
+        records = expand_records(maker.records(shard), compression, stream(settings.seed, shard))  # post-processing
+        cap_values(records, configuration.attributes, caps, stream([settings.seed, _SETS], shard))  # post-processing
+        return _kept(records, maker, settings, shard)
+
+    return maker.shards, make
 
 
-def _from_tuples(aggregates: Aggregates, configuration: Configuration, settings: GumSynthesis) -> Codes:
+def _from_tuples(aggregates: Aggregates, configuration: Configuration, settings: GumSynthesis) -> Making:
     labels = aggregates.domain.labels
     sizes, masks = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
     count = aggregates.record_count if settings.records == "count" else settings.records
-    marginals = tuple_marginals(aggregates, sizes, masks)
-    return _columns(synthesize_gum(marginals, sizes, count, _steering(settings), masks), settings)
+    maker = Gum.of(tuple_marginals(aggregates, sizes, masks), sizes, count, _steering(settings), masks)
+    return maker.shards, lambda shard: _kept(maker.records(shard), maker, settings, shard)
 
 
 def _steering(settings: GumSynthesis) -> GumSettings:
@@ -105,9 +131,10 @@ def _steering(settings: GumSynthesis) -> GumSettings:
     )
 
 
-def _columns(records: NDArray[np.int32], settings: GumSynthesis) -> Codes:
-    """The records, at most as many as are kept, column by column."""
-    return tuple(np.ascontiguousarray(column) for column in records[: settings.max_records].T)
+def _kept(records: Records, maker: Gum, settings: GumSynthesis, shard: int) -> tuple[Records, ...]:
+    """The records of a shard, at most its part of those that are kept, column by column."""
+    most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
+    return tuple(records[:most].T)
 
 
 def _holds(codes: Codes, combination: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:

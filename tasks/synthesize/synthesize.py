@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from marginweave.tasks.synthesize.combinations import Combinations, number_combi
 from marginweave.tasks.synthesize.complete import complete_records, prohibit
 from marginweave.tasks.synthesize.grow import Prohibitions, Rules, State, grow_records
 from marginweave.tasks.synthesize.missing import count_missing
+from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, every_record, stream
 
 
 def synthesize_records(
@@ -55,22 +56,85 @@ def synthesize_records(
         InputError: if the aggregates have no levels or are not normalized.
         StageError: the forbidden combinations leave no complete record.
     """
-    sizes = aggregates.domain.sizes
-    scaled = _scale(aggregates, settings.scale)
-    can_be_missing = (True,) * len(sizes) if optional is None else tuple(optional)
-    set_of = (-1,) * len(sizes) if sets is None else tuple(sets)
-    counted = count_missing(scaled, can_be_missing, set_of) if settings.sample_missing else scaled
-    combinations = number_combinations(counted, set_of)
-    members = _members(set_of, aggregates.reporting_length)
-    rules = _rules(settings, scaled.record_count, aggregates.reporting_length, members)
-    never = tuple(tuple(combination) for combination in forbidden)
-    state = _working_memory(combinations, rules, set_of, members, prohibit(combinations, never))
-    rng = np.random.default_rng(settings.seed)  # post-processing
-    records = grow_records(combinations, rules, state, np.array(sizes, np.int32), rng)
-    if settings.relax:
-        complete_records(records, scaled, can_be_missing, never, rng)
-    shuffled: NDArray[np.int32] = records[rng.permutation(len(records))][: settings.max_records]
-    return shuffled
+    return every_record(SeededSynthesis.of(aggregates, settings, optional, forbidden, sets))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeededSynthesis:
+    """What the shards of one synthesis share: the numbered combinations, which they only read, and the rules."""
+
+    aggregates: Aggregates
+    settings: SynthesisSettings
+    combinations: Combinations
+    plan: ShardPlan
+    optional: tuple[bool, ...]
+    forbidden: tuple[tuple[tuple[int, int], ...], ...]
+    sets: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        aggregates: Aggregates,
+        settings: SynthesisSettings,
+        optional: Sequence[bool] | None = None,
+        forbidden: Iterable[Sequence[tuple[int, int]]] = (),
+        sets: Sequence[int] | None = None,
+        *,
+        most: int = SHARD,
+    ) -> SeededSynthesis:
+        """Prepare `synthesize_records`, which says what the arguments are; a shard has `most` records at most.
+
+        Raises:
+            InputError: if the aggregates have no levels or are not normalized.
+        """
+        sizes = aggregates.domain.sizes
+        scaled = _scale(aggregates, settings.scale)
+        can_be_missing = (True,) * len(sizes) if optional is None else tuple(optional)
+        set_of = (-1,) * len(sizes) if sets is None else tuple(sets)
+        counted = count_missing(scaled, can_be_missing, set_of) if settings.sample_missing else scaled
+        wanted = settings.records if isinstance(settings.records, int) else None
+        return cls(
+            aggregates=scaled,
+            settings=settings,
+            combinations=number_combinations(counted, set_of),
+            plan=ShardPlan.of(max(scaled.record_count, 0), wanted, most=most),
+            optional=can_be_missing,
+            forbidden=tuple(tuple(combination) for combination in forbidden),
+            sets=set_of,
+        )
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return self.plan.shards
+
+    def records(self, shard: int) -> NDArray[np.int32]:
+        """The records of a shard in random order, at most its part of `max_records`; shape (n, columns).
+
+        DP: post-processing.
+
+        Raises:
+            StageError: the forbidden combinations leave no complete record.
+        """
+        settings, longest = self.settings, self.aggregates.reporting_length
+        combinations = self.combinations.with_counts(self.plan.counts(self.combinations.counts, shard))
+        members = _members(self.sets, longest)
+        rules = _rules(settings, self._wanted(shard), longest, members)
+        state = _working_memory(combinations, rules, self.sets, members, prohibit(combinations, self.forbidden))
+        rng = stream(settings.seed, shard)  # post-processing
+        records = grow_records(combinations, rules, state, np.array(self.aggregates.domain.sizes, np.int32), rng)
+        if settings.relax:
+            complete_records(records, self.aggregates, self.optional, self.forbidden, rng)
+        most = None if settings.max_records is None else self.plan.records(settings.max_records, shard)
+        shuffled: NDArray[np.int32] = records[rng.permutation(len(records))][:most]
+        return shuffled
+
+    def _wanted(self, shard: int) -> int:
+        """How many records the shard makes, or -1 to use its counts up."""
+        if self.settings.records == "exhaust":
+            return -1
+        records = self.aggregates.record_count if self.settings.records == "count" else self.settings.records
+        return self.plan.records(records, shard)
 
 
 def _scale(aggregates: Aggregates, scale: float) -> Aggregates:
@@ -78,12 +142,12 @@ def _scale(aggregates: Aggregates, scale: float) -> Aggregates:
     return replace(aggregates, record_count=math.ceil(aggregates.record_count * scale), levels=levels)
 
 
-def _rules(settings: SynthesisSettings, record_count: int, longest: int, members: int) -> Rules:
+def _rules(settings: SynthesisSettings, records: int, longest: int, members: int) -> Rules:
     fraction = settings.weight_percentile / 100
     return Rules(
         longest=longest,
         shortest=1 if settings.relax else longest,
-        records={"exhaust": -1, "count": record_count}.get(settings.records, settings.records),  # type: ignore[arg-type]
+        records=records,
         subtract=settings.use_synthetic_counts,
         fraction=fraction,
         kept=ranks_needed(members, fraction),
@@ -105,19 +169,19 @@ def _members(sets: Sequence[int], depth: int) -> int:
 def _working_memory(
     combinations: Combinations, rules: Rules, sets: Sequence[int], members: int, prohibitions: Prohibitions
 ) -> State:
-    attributes, kinds = len(combinations.columns), max(sets) + 1
+    attributes, kinds, packed = len(combinations.columns), max(sets) + 1, combinations.counts.dtype
     return State(
         left=combinations.counts.copy(),
-        available=np.zeros(attributes, np.int64),
+        available=np.zeros(attributes, packed),
         used=np.zeros(len(sets), np.bool_),
         members=np.zeros(members, np.int64),
         lengths=np.zeros(members, np.int64),
         hits=np.zeros(attributes, np.int64),
-        direct=np.zeros(attributes, np.int64),
+        direct=np.zeros(attributes, packed),
         blocked=np.zeros(attributes, np.bool_),
-        largest=np.zeros((attributes, rules.kept), np.int64),
+        largest=np.zeros((attributes, rules.kept), packed),
         candidates=np.zeros(attributes, np.int64),
-        weights=np.zeros(attributes, np.int64),
+        weights=np.zeros(attributes, packed),
         banned=np.zeros(attributes, np.int64),
         number=np.zeros(1, np.int64),
         prohibitions=prohibitions,

@@ -32,6 +32,7 @@ from marginweave.tasks.budget.thresholds import level_threshold
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.evaluate.bounding import most_cut_records
 from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval, selected_interval
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
@@ -238,7 +239,7 @@ def test_the_bound_of_marginals_holds_and_is_not_vacuous() -> None:
         marginals, compression = measured(table, 1000 + seed)
         made = records_near(marginals, seed)
         weight = max(0.0, sum(m.total for m in marginals.one_way) / 4) / len(made[0])
-        for found in marginal_bounds(marginals, made, SETTINGS):
+        for found in marginal_bounds(marginals, Records.of(made, marginals.domain), SETTINGS):
             both = [
                 compress_codes(codes, compression) if len(found.columns) > 1 else codes for codes in (table.codes, made)
             ]
@@ -301,7 +302,7 @@ def test_the_bound_of_released_combinations_holds_whatever_was_selected() -> Non
             noise=tuple(level_noise(m, v) for (_, v), m in zip(pairs, plans, strict=True)),
         )
         made = tuple(rng.integers(0, size + 1, 2500) for size in SIZES)
-        for found in combination_bounds(drawn, made, config):
+        for found in combination_bounds(drawn, Records.of(made, drawn.domain), config):
             k = len(found.columns) - 1
             rows = dict(levels[k].by_columns())[found.columns]
             truth = true_counts(*pairs[k], levels[k])[rows]

@@ -38,7 +38,7 @@ def codes(table: list[Row]) -> list[np.ndarray]:
 
 def error(table: list[Row], records: list[Row], length: int, record_count: int) -> int:
     marginals = list(itertools.combinations(range(len(SIZES)), length))
-    return mean_count_error([codes(table[:3]), codes(table[3:])], codes(records), DOMAIN, marginals, record_count)
+    return mean_count_error([codes(table[:3]), codes(table[3:])], [codes(records)], DOMAIN, marginals, record_count)
 
 
 @given(rows, rows, st.integers(1, 3), st.integers(0, 20))
@@ -153,11 +153,12 @@ def test_it_is_told_of_the_records_that_it_was_drawn_for_alone(tmp_path: Path) -
     drawn_for, other = (pack_codes(codes([row])) for row in (ROWS[0], ROWS[-1]))
 
     def stored(stage: str, payload: bytes) -> StageResult:
-        return reference.checkpoint(stage, [], lambda: payload)
+        return reference.checkpoint_blocks(stage, [], lambda: [payload])
 
     records, others = stored("synthesize", drawn_for), stored("synthesize-other", other)
     digest = hashlib.sha256(drawn_for).hexdigest()
-    paid = stored("evaluation", pack_arrays({"value": np.array([12])}, {"synthesized": digest}))
+    payload = pack_arrays({"value": np.array([12])}, {"synthesized": digest})
+    paid = reference.checkpoint("evaluation", [], lambda: payload)
     found = bought(reference, paid, records, 10)
     assert found is not None
     assert (found.count_error.value, found.marginals, found.share) == (12, 6, 0.05)

@@ -21,6 +21,8 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from marginweave.flows import bookkeeping, release
 from marginweave.schemas.errors import MarginweaveError
 from marginweave.tasks import drawing, references
@@ -165,7 +167,7 @@ def recompute(home: Path, run: str) -> bool:
     decoded = flow_module.decode.fn(public, synthesized, normalized, None)
     aggregates = released_counts(public, normalized)
     counts = csv_bytes(counts_table(aggregates, count_intervals(public, aggregates, collected, normalized)))
-    records = csv_bytes(unpack_table(public.load(decoded)))
+    records = csv_bytes(pa.concat_tables(map(unpack_table, public.load_blocks(decoded))))
     return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))
 
 

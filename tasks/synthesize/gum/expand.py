@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 from marginweave.tasks.aggregate.selection.compress import Compression
 
 
-def expand_records(records: NDArray[np.int32], compression: Compression, seed: int) -> NDArray[np.int32]:
+def expand_records(
+    records: NDArray[np.int32], compression: Compression, generator: np.random.Generator
+) -> NDArray[np.int32]:
     """Synthetic records in the old codes: a merged value becomes one of its values, in proportion to their noisy counts.
 
-    Counts below 0 stand for 0; where none is positive, the values are equally likely. The same seed makes the same choice.
-    Shape (rows, attributes). DP: post-processing.
+    Counts below 0 stand for 0; where none is positive, the values are equally likely. Shape (rows, attributes).
+    DP: post-processing.
     """
-    generator = np.random.default_rng(seed)  # post-processing
     expanded = np.empty_like(records)
     for attribute, (new, counts) in enumerate(zip(compression.codes, compression.counts, strict=True)):
         column = expanded[:, attribute]

@@ -48,7 +48,7 @@ class Zeros(NamedTuple):
     allowed: NDArray[np.bool_]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def count_cells(records: Records, target: Target, code: Integers) -> Integers:
     """Records in each cell of the marginal; the cell of every record goes into `code`."""
     counts = np.zeros(target.counts.shape[0], np.int64)
@@ -62,7 +62,7 @@ def count_cells(records: Records, target: Target, code: Integers) -> Integers:
     return counts
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def residual(records: Records, target: Target, code: Integers) -> float:
     """L1 distance of the marginal to its target, as far as it is beyond the margin, in records."""
     counts = count_cells(records, target, code)
@@ -72,7 +72,7 @@ def residual(records: Records, target: Target, code: Integers) -> float:
     return distance
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def update(
     records: Records,
     target: Target,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from marginweave.tasks.synthesize.gum.graph import Graph, maximal, plan_graph, s
 from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update
 from marginweave.tasks.synthesize.gum.settings import GumSettings, update_rate
 from marginweave.tasks.synthesize.gum.start import Drawing, apportion, draw_tree, oriented
+from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, every_record, stream
 
 Array = NDArray[np.float64]
 Records = NDArray[np.int32]
@@ -48,26 +50,81 @@ def synthesize_gum(
         InputError: a negative number of records, an attribute in no marginal, a shape other than `sizes` say, or masks
             that leave no record.
     """
-    _check(measurements, sizes, records, masks)
-    generator = np.random.default_rng(settings.seed)  # post-processing
-    marginals = _Marginals(measurements)
-    drawing = Drawing(
-        records=np.zeros((records, len(sizes)), np.int32),
-        one_way=[marginals.counts((a,)) for a in range(len(sizes))],
-        masks=masks,
-        generator=generator,
-    )
-    if records == 0:
+    return every_record(Gum.of(measurements, sizes, records, settings, masks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gum:
+    """What the shards of one synthesis share: the marginals, and the order in which they are followed.
+
+    Every shard follows the shares of the same marginals, with a start, and a rounding to whole records, of its own.
+    """
+
+    marginals: _Marginals
+    sizes: tuple[int, ...]
+    number: int
+    settings: GumSettings
+    masks: tuple[Mask, ...]
+    graph: Graph
+    pairs: dict[Clique, Array]
+    plan: ShardPlan
+
+    @classmethod
+    def of(
+        cls,
+        measurements: Sequence[Measurement],
+        sizes: Sequence[int],
+        records: int,
+        settings: GumSettings,
+        masks: Sequence[Mask] = (),
+        *,
+        most: int = SHARD,
+    ) -> Gum:
+        """Prepare `synthesize_gum`, which says what the arguments are; a shard has `most` records at most."""
+        _check(measurements, sizes, records, masks)
+        marginals = _Marginals(measurements)
+        cliques = maximal([m.attributes for m in measurements])
+        return cls(
+            marginals=marginals,
+            sizes=tuple(sizes),
+            number=records,
+            settings=settings,
+            masks=tuple(masks),
+            graph=plan_graph(len(sizes), cliques, [mask.attributes for mask in masks]),
+            pairs={p: marginals.counts(p) for c in cliques for p in itertools.combinations(c, 2)},
+            plan=ShardPlan.of(records, most=most),
+        )
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return self.plan.shards
+
+    def records(self, shard: int) -> Records:
+        """The records of a shard, shape (n, attributes), in random order. DP: post-processing.
+
+        Raises:
+            InputError: the masks leave no record.
+        """
+        generator = stream(self.settings.seed, shard)  # post-processing
+        records = self.plan.records(self.number, shard)
+        drawing = Drawing(
+            records=np.zeros((records, len(self.sizes)), np.int32, order="F"),  # the kernel reads column by column
+            one_way=[self.marginals.counts((a,)) for a in range(len(self.sizes))],
+            masks=self.masks,
+            generator=generator,
+        )
+        if records == 0:
+            return drawing.records
+        _start(drawing, self.graph, self.pairs, self.settings)
+        targets = [
+            _target(self.marginals, clique, self.graph, records, self.settings, generator)
+            for clique in self.graph.cliques
+        ]
+        _rounds(drawing.records, targets, _zeros(self.masks, self.sizes), self.settings, generator)
+        for attribute, parent in self.graph.appended:
+            drawing.draw(attribute, parent, oriented(self.pairs, parent, attribute))
         return drawing.records
-    cliques = maximal([m.attributes for m in measurements])
-    pairs: dict[Clique, Array] = {p: marginals.counts(p) for c in cliques for p in itertools.combinations(c, 2)}
-    graph = plan_graph(len(sizes), cliques, [mask.attributes for mask in masks])
-    _start(drawing, graph, pairs, settings)
-    targets = [_target(marginals, clique, graph, records, settings, generator) for clique in graph.cliques]
-    _rounds(drawing.records, targets, _zeros(masks, sizes), settings, generator)
-    for attribute, parent in graph.appended:
-        drawing.draw(attribute, parent, oriented(pairs, parent, attribute))
-    return drawing.records
 
 
 def _start(drawing: Drawing, graph: Graph, pairs: dict[Clique, Array], settings: GumSettings) -> None:

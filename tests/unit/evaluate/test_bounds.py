@@ -17,6 +17,7 @@ from marginweave.schemas.measurements import Marginals, Measurement
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.evaluate.bounding import bias_facts, bounding_biases, most_cut_records
 from marginweave.tasks.evaluate.bounds import distance_bound, marginal_bounds
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.publish.confidence import confidence_facts
@@ -52,7 +53,7 @@ def test_measurements_of_the_same_attributes_are_combined() -> None:
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
     drawn = two_columns()
     made = tuple(np.repeat(np.indices((3, 4)).reshape(2, -1), drawn.larger[0].counts.ravel(), axis=1))
-    bounds = {b.columns: b for b in marginal_bounds(drawn, made, config)}
+    bounds = {b.columns: b for b in marginal_bounds(drawn, Records.of(made, drawn.domain), config)}
     assert set(bounds) == {(0,), (1,), (0, 1)}
     assert [b.distance for b in bounds.values()] == pytest.approx([0, 0, 0])
     variances = [9 + 1 / 12, 36 + 1 / 12, 4 + 1 / 12]
@@ -64,7 +65,8 @@ def test_measurements_of_the_same_attributes_are_combined() -> None:
 def test_incomplete_marginals_bound_nothing() -> None:
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
     made = (np.zeros(5, np.int64), np.zeros(5, np.int64))
-    assert {b.bound for b in marginal_bounds(two_columns(complete=False), made, config)} == {None}
+    drawn = two_columns(complete=False)
+    assert {b.bound for b in marginal_bounds(drawn, Records.of(made, drawn.domain), config)} == {None}
 
 
 def test_a_value_measured_with_others_may_be_as_rare_as_nothing() -> None:

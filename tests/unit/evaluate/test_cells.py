@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.tasks.evaluate import cells as counting
@@ -104,3 +105,24 @@ def test_more_cells_than_an_integer_holds() -> None:
     assert wide.reference.tolist() == [values[0][v] for v in every]
     assert wide.synthetic.tolist() == [values[1][v] for v in every]
     assert wide.complete.tolist() == [max(v) * 1_000_003 < sizes[0] for v in every]
+
+
+@pytest.mark.parametrize("few", [10**6, -(10**6)])
+@settings(max_examples=30, deadline=None)
+@given(st.lists(record(), min_size=1, max_size=12), st.lists(st.integers(0, 12), max_size=4), st.data())
+def test_blocks_are_the_table(few: int, rows: list[Any], cuts: list[int], data: st.DataObject) -> None:
+    """Records in blocks, empty ones included, are those of the whole table; so are the counts at any combinations."""
+    whole = codes_of(rows)
+    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    blocks = [[codes[low:high] for codes in whole] for low, high in pairwise(edges)]
+    one, other = Records.of(whole, domain_of()), Records.of_blocks(blocks, domain_of())
+    assert one.slots == other.slots
+    assert (one.codes == other.codes).all()
+    assert one.codes.dtype == np.uint8
+    chosen = data.draw(st.sampled_from([c for k in (1, 2, 3) for c in combinations(range(4), k)]))
+    values = np.array(list(product(*(range(SIZES[j]) for j in chosen))), np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "_FEW", few)
+        counts = other.counts_at(chosen, values, SIZES)
+    slow = slow_counts(rows, chosen)
+    assert {tuple(v): n for v, n in zip(values.tolist(), counts.tolist(), strict=True) if n} == slow

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.tasks.evaluate.cells import Cells
+from marginweave.tasks.evaluate.cells import Cells, Records
 from marginweave.tasks.evaluate.combinations import (
     bucket_means,
     bucket_sums,
@@ -43,7 +43,9 @@ def cells_of(reference: list[float], synthetic: list[float], length: int = 2) ->
 def test_published_counts_are_the_reference() -> None:
     """17 combinations, as documented; the records against them are perfect, whichever side counts."""
     table, sizes = np.array(ROWS).T, (2, 2, 2)
-    released = evaluate_release(table, aggregates_of(PUBLISHED, record_count=5, sizes=sizes))
+    released = evaluate_release(
+        Records.of(table, domain_of(sizes)), aggregates_of(PUBLISHED, record_count=5, sizes=sizes)
+    )
     internal = evaluate_internal(table, table, domain_of(sizes))
     for evaluation in (released, internal):
         assert [metrics.combinations for metrics in evaluation.lengths] == [6, 8, 3]

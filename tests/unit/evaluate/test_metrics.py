@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.normalize.normalize import normalize
 from tests.unit.normalize.released import SIZES, aggregates_of, domain_of, noisy_counts, tally
@@ -58,7 +59,9 @@ def test_internal_metrics_equal_brute_force(reference, records):
 @given(TABLE, TABLE)
 def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records):
     """Released counts that are exact say the same as the table they come from."""
-    release = evaluate_release(np.array(records).T, aggregates_of(tally(reference, 3), record_count=len(reference)))
+    release = evaluate_release(
+        Records.of(np.array(records).T, domain_of()), aggregates_of(tally(reference, 3), record_count=len(reference))
+    )
     internal = evaluate_internal(np.array(reference).T, np.array(records).T, domain_of())
     for ours, exact in zip(release.lengths, internal.lengths, strict=True):
         for name in ("combinations", "preservation", "suppressed", "fabricated", "mean_error", "tvd"):
@@ -70,7 +73,7 @@ def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records)
 def test_ranges(counts, records):
     """Distances lie in [0, 1] and percentages in [0, 100], however much noise the release has."""
     aggregates = normalize(aggregates_of(counts, record_count=3))
-    for metrics in evaluate_release(np.array(records).T, aggregates).lengths:
+    for metrics in evaluate_release(Records.of(np.array(records).T, aggregates.domain), aggregates).lengths:
         assert 0 <= metrics.tvd <= 1 + 1e-12
         assert all(0 <= p <= 100 for p in (metrics.suppressed, metrics.fabricated) if p is not None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.aggregates import Domain
 from marginweave.tasks.decode.decode import decode_table
-from marginweave.tasks.evaluate.rules import broken_rules
+from marginweave.tasks.evaluate.rules import add_rules, broken_rules
 from tests.support.configurations import configuration
 
 SURE = {"missing": [], "outside": "error"}
@@ -110,3 +112,13 @@ def test_decoded_records_break_nothing_but_structural_zeros(seed: int, rows: int
     found = {(e.rule, e.subject): e.records for e in broken_rules(table, CONFIGURATION)}
     assert found.pop(("structural zeros", "")) == zeros.sum()
     assert set(found.values()) == {0}
+
+
+@given(st.lists(st.integers(0, 6), max_size=4))
+def test_blocks_break_what_the_table_breaks(cuts: list[int]) -> None:
+    """Records that break a rule add up over blocks, empty ones included, and shares are of all records."""
+    rows = [GOOD | change for change in ({}, {"town": "x"}, {"adult": "no"}, {}, {"town": "x", "adult": ""}, {})]
+    table = pa.table({name: [row[name] for row in rows] for name in COLUMNS})
+    parts = [table.slice(low, high - low) for low, high in pairwise([0, *sorted(cuts), 6])]
+    told = [(broken_rules(part, CONFIGURATION), part.num_rows) for part in parts]
+    assert add_rules(told) == broken_rules(table, CONFIGURATION)

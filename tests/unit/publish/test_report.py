@@ -59,8 +59,8 @@ def report(**changes: Any) -> str:
 def test_pages_follow_from_the_release_alone() -> None:
     """The same bytes a second time, and from records that were written and read."""
     release, codes = published()
-    first = release_pages(release, table_of(release, codes), EVALUATION | MORE)
-    assert first == release_pages(release, table_of(release, codes), EVALUATION | MORE)
+    first = release_pages(release, codes, EVALUATION | MORE)
+    assert first == release_pages(release, codes, EVALUATION | MORE)
     assert set(first) == {"report.html", "explore.html"}
     assert first["report.html"].decode() == render_report(release, codes, EVALUATION | MORE)
     other = published(codes=[code[::-1][:200] for code in codes])

@@ -24,9 +24,10 @@ def walk(lattice):
     frontier = [((), 0)]
     while frontier:
         combination, node = frontier.pop()
-        if node >= len(lattice.starts) - 1:
+        if node >= (len(lattice.starts) - 1) // lattice.width:
             continue
-        for place in range(lattice.starts[node], lattice.starts[node + 1]):
+        first, last = lattice.starts[node * lattice.width], lattice.starts[(node + 1) * lattice.width]
+        for place in range(first, last):
             attribute, child = lattice.extensions[place], lattice.children[place]
             pair = (int(lattice.columns[attribute]), int(lattice.values[attribute]))
             longer = tuple(sorted((*combination, pair)))
