@@ -133,7 +133,7 @@ def _set_prefix(tile: Tile, steps: Steps, step: int, prefix: NDArray[np.int32]) 
 
 
 @njit(cache=True, nogil=True)
-def _keeps(choice: Choice, i: int) -> np.bool_:
+def _keeps(choice: Choice, i: int) -> bool:
     """Selection sampling: keep a candidate with probability needed / left (Knuth, TAOCP 2, 3.4.2, Algorithm S)."""
     left, needed = np.uint64(choice.left[i]), np.uint64(choice.needed[i])
     kept = _below(_word(choice.seeds[i], left), left) < needed
