@@ -1,4 +1,4 @@
-"""Known vulnerabilities of the pinned dependencies: `make audit-dependencies`, or `python deployments/audit_dependencies.py [FILE]`.
+"""Known vulnerabilities of the pinned dependencies: `make audit-dependencies`, or this file with another list of pins.
 
 pip-audit asks the OSV database (https://osv.dev, or PIP_AUDIT_OSV_URL) about every line of constraints.txt. Exit 0: nothing is
 known, or the database could not be asked, which is then said; exit 1: something is known, or pip-audit failed.
@@ -37,7 +37,7 @@ def _judged(found: list[dict[str, Any]]) -> int:
     """The verdict on what pip-audit says of each package; one that it skipped is not one that is sound."""
     skipped = [package["name"] for package in found if "skip_reason" in package]
     lines = [
-        f"{package['name']} {package['version']}: {finding['id']}, mended in {', '.join(finding['fix_versions']) or 'no version'}"
+        f"{package['name']} {package['version']}: {finding['id']}, mended in {', '.join(finding['fix_versions']) or 'none'}"
         for package in found
         for finding in package.get("vulns", [])
     ]

@@ -34,7 +34,12 @@ class Cluster:
 
     def program(self, name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run one of PostgreSQL's own programs as the superuser."""
-        given = {"PGHOST": "127.0.0.1", "PGPORT": str(self.port), "PGUSER": SUPERUSER, "PGPASSFILE": str(self.password_file)}
+        given = {
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(self.port),
+            "PGUSER": SUPERUSER,
+            "PGPASSFILE": str(self.password_file),
+        }
         return subprocess.run(
             [str(self.programs / name), *arguments],
             env={**os.environ, **given, **environment},
@@ -90,7 +95,15 @@ def cluster(word: str) -> Iterator[Cluster]:
 
 
 def _make(programs: Path, place: Path, given: Path, account: pwd.struct_passwd) -> None:
-    command = [str(programs / "initdb"), "--pgdata", str(place / "data"), "--username", SUPERUSER, "--pwfile", str(given)]
+    command = [
+        str(programs / "initdb"),
+        "--pgdata",
+        str(place / "data"),
+        "--username",
+        SUPERUSER,
+        "--pwfile",
+        str(given),
+    ]
     command += ["--auth", "scram-sha-256", "--no-sync", "--encoding", "UTF8", "--locale", "C.UTF-8"]
     subprocess.run(command, check=True, capture_output=True, user=account.pw_uid, group=account.pw_gid, cwd=place)
 

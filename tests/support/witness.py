@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-_HOOK = '''
+_HOOK = """
 import atexit, ctypes, json, os, resource, sys
 
 def testify():
@@ -19,7 +19,7 @@ def testify():
             file.write(json.dumps(seen) + "\\n")
 
 atexit.register(testify)
-'''
+"""
 
 
 def witness(folder: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -107,7 +108,7 @@ def test_everything_that_is_named_is_there(service: dict[str, Any]) -> None:
 
 
 def test_who_reaches_which_database() -> None:
-    """The server reaches Prefect's database, the worker the ledger's; nobody but the owner's service has the owner's password."""
+    """The server reaches Prefect's database, the worker the ledger's; one service has the owner's password."""
     reaches = {name: set(service["networks"]) for name, service in SERVICES.items()}
     assert reaches["prefect-server"] == {"prefect-database", "prefect-api"}
     assert reaches["worker"] == {"ledger-database", "prefect-api"}
@@ -139,7 +140,9 @@ def test_the_dockerfile(tmp_path: Path) -> None:
     assert not re.search(r"curl|wget|apt-get|chmod [-+\d]*[67]77", runs)
     for copied in (value.split() for step, value in steps if step == "COPY" and "--from" not in value):
         assert all((REPOSITORY / source).exists() for source in copied[:-1]), copied
-    assert all(str(service["user"]) == "10001:10001" for service in SERVICES.values() if "marginweave" in service["image"])
+    assert all(
+        str(service["user"]) == "10001:10001" for service in SERVICES.values() if "marginweave" in service["image"]
+    )
 
 
 # From here on the commands themselves, with the addresses of this machine in the place of the services' names.
@@ -185,9 +188,9 @@ class Service:
         }
         self.environment = {"PREFECT_HOME": str(home / f"prefect-of-{name}")}
         for key, value in service["environment"].items():
-            for there, here in places.items():
-                value = str(value).replace(there, here)
-            self.environment[key] = value
+            self.environment[key] = functools.reduce(
+                lambda text, place: text.replace(*place), places.items(), str(value)
+            )
         self.command = [{"0.0.0.0": "127.0.0.1", "4200": str(api)}.get(word, word) for word in service["command"]]
         self.command[0] = str(Path(sys.executable).parent / self.command[0])
 
@@ -229,10 +232,13 @@ def answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 @pytest.mark.system
 def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: Path) -> None:
-    """Roles by psql, tables by their owner, an account by the writer; server and worker against them, passwords in files only."""
+    """Roles by psql, tables by their owner, an account by the writer; server and worker against them, passwords in files."""
     home, api = tmp_path / "home", _free_port()
     home.mkdir()
-    sql, words = REPOSITORY / "deployments" / "postgresql", {"OWNER_PASSWORD": "owner-word", "WRITER_PASSWORD": "writer-word"}
+    sql, words = (
+        REPOSITORY / "deployments" / "postgresql",
+        {"OWNER_PASSWORD": "owner-word", "WRITER_PASSWORD": "writer-word"},
+    )
     for file, environment in (("prefect.sql", {"PREFECT_PASSWORD": "prefect-word"}), ("ledger.sql", words)):
         made = databases.program("psql", "--quiet", "--file", str(sql / file), **environment)
         assert made.returncode == 0, made.stderr

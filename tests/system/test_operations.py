@@ -24,7 +24,10 @@ from tests.system.conftest import REPOSITORY, CommandLine
 from tests.system.test_release import people
 
 PAGE = (REPOSITORY / "deployments" / "operations.md").read_text(encoding="utf-8")
-_BLOCK = re.compile(r"^```sh (?P<mark>(?:not )?executed)(?P<where> postgresql)?(?: exit (?P<code>\d))?\n(?P<text>.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(
+    r"^```sh (?P<mark>(?:not )?executed)(?P<where> postgresql)?(?: exit (?P<code>\d))?\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Block:
 
 def read(page: str) -> list[Block]:
     """Its blocks, in order."""
-    headings = [(match.start(), match[1]) for match in re.finditer(r"^##+ (.*)$", page, re.M)]
+    headings = [(match.start(), match[1]) for match in re.finditer(r"^##+ (.*)$", page, re.MULTILINE)]
     return [
         Block(
             heading=[name for start, name in headings if start < match.start()][-1],
@@ -142,7 +145,9 @@ def _restore_an_old_copy(office: Office, *, postgresql: bool = False) -> None:
     """Back up, release, anchor, and put the copy back: all but the release from the page."""
     office.section("Back up", postgresql=postgresql)
     office.released("visits-2027-01")
-    anchor = subprocess.run(["marginweave", "ledger", "anchor"], env=office.environment, check=True, capture_output=True)
+    anchor = subprocess.run(
+        ["marginweave", "ledger", "anchor"], env=office.environment, check=True, capture_output=True
+    )
     (office.vault / "ledger-anchor.json").write_bytes(anchor.stdout)
     office.section("Put a copy back", postgresql=postgresql)
 
@@ -246,10 +251,16 @@ def test_an_old_copy_in_postgresql(databases: Cluster, office: Office, tmp_path:
     office.section("Install")
     _restore_an_old_copy(office, postgresql=True)
     office.section("An old copy of the ledger was restored")
-    assert databases.program(
-        "psql", databases.url("ledger_writer", "ledger"), "--command", "DELETE FROM events",
-        PGPASSFILE=office.environment["PGPASSFILE"],
-    ).returncode != 0  # fmt: skip - what was restored has the rights and triggers that it had
+    assert (
+        databases.program(
+            "psql",
+            databases.url("ledger_writer", "ledger"),
+            "--command",
+            "DELETE FROM events",
+            PGPASSFILE=office.environment["PGPASSFILE"],
+        ).returncode
+        != 0
+    )  # fmt: skip - what was restored has the rights and triggers that it had
 
 
 def test_a_copy_of_a_ledger_that_is_being_written(tmp_path: Path) -> None:
@@ -259,7 +270,7 @@ def test_a_copy_of_a_ledger_that_is_being_written(tmp_path: Path) -> None:
     place = tmp_path / "ledger" / "ledger.sqlite"
     ledger = Ledger.create(place, environment={})
     ledger.open_account(ACCOUNT, actor="steward")
-    (copying,) = re.findall(r"^(python3 -c .*?\n.*?)$", PAGE, re.M)
+    (copying,) = re.findall(r"^(python3 -c .*?\n.*?)$", PAGE, re.MULTILINE)
     copy = tmp_path / "copy" / "ledger.sqlite"
     copy.parent.mkdir()
     shutil.copy(place.with_name("ledger.key"), copy.with_name("ledger.key"))
@@ -276,9 +287,9 @@ def test_a_copy_of_a_ledger_that_is_being_written(tmp_path: Path) -> None:
 
 def test_every_block_is_marked_and_every_disaster_mended() -> None:
     """No command stands unmarked; each section of disasters has commands; most are executed; files that are named exist."""
-    commands = re.findall(r"^```sh.*$", PAGE, re.M)
+    commands = re.findall(r"^```sh.*$", PAGE, re.MULTILINE)
     assert len(commands) == len(BLOCKS)
-    disasters = re.findall(r"^### (.*)$", PAGE.partition("\n## Disasters\n")[2].partition("\n## ")[0], re.M)
+    disasters = re.findall(r"^### (.*)$", PAGE.partition("\n## Disasters\n")[2].partition("\n## ")[0], re.MULTILINE)
     assert set(disasters) == {*DISASTERS, "The disk is full"}
     assert {b.heading for b in BLOCKS} >= set(disasters)
     assert sum(b.executed for b in BLOCKS) > 2 * sum(not b.executed for b in BLOCKS)

@@ -41,7 +41,13 @@ def test_files_are_closed_whatever_the_umask(marginweave: CommandLine, tmp_path:
     done = subprocess.run(cli.command("run", configuration), env=cli.variables, cwd=cli.home, umask=0, check=False)
     assert done.returncode == 0
     run = only_run(cli)
-    for path in [cli.home / "ledger", *(cli.home / "ledger").iterdir(), run / "private", run / "derived", run / "internal"]:
+    for path in [
+        cli.home / "ledger",
+        *(cli.home / "ledger").iterdir(),
+        run / "private",
+        run / "derived",
+        run / "internal",
+    ]:
         assert path.stat().st_mode & 0o077 == 0, path
     for path in run.rglob("*"):
         assert path.is_symlink() or path.stat().st_mode & 0o022 == 0, path
@@ -74,7 +80,9 @@ def deployed(cli: CommandLine, configuration: Path) -> str:
     file = cli.home / "prefect.yaml"
     file.write_text(yaml.safe_dump({"name": "test", "pull": [], "deployments": [deployment]}))
     template = REPOSITORY / "deployments" / "work-pool.json"
-    said = prefect(cli, "work-pool", "create", "with-secrets", "--type", "process", "--base-job-template", str(template))
+    said = prefect(
+        cli, "work-pool", "create", "with-secrets", "--type", "process", "--base-job-template", str(template)
+    )
     said += prefect(cli, "deploy", "--prefect-file", str(file), "--all")
     return said + prefect(cli, "deployment", "run", "marginweave release/secrets")
 
@@ -107,7 +115,12 @@ def test_secrets_from_prefect_blocks(
     worker = CommandLine(alone.home, {**api, **witness(hook)})
     for name, value in (("marginweave-ledger", url), ("marginweave-ledger-key", key)):
         subprocess.run(
-            [sys.executable, "-c", SAVE_BLOCK, name], env=worker.variables, input=value, text=True, check=True, timeout=60
+            [sys.executable, "-c", SAVE_BLOCK, name],
+            env=worker.variables,
+            input=value,
+            text=True,
+            check=True,
+            timeout=60,
         )
     said = deployed(worker, people(tmp_path))
     said += prefect(worker, "worker", "start", "--pool", "with-secrets", "--type", "process", "--run-once")
@@ -129,7 +142,12 @@ def test_a_block_in_a_deployment_would_be_written_down(alone: CommandLine, serve
     """Why the references stand in the pool: `prefect deploy` resolves those of a deployment, and keeps the secret readable."""
     cli = CommandLine(alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")})
     subprocess.run(
-        [sys.executable, "-c", SAVE_BLOCK, "told"], env=cli.variables, input="shown-word", text=True, check=True, timeout=60
+        [sys.executable, "-c", SAVE_BLOCK, "told"],
+        env=cli.variables,
+        input="shown-word",
+        text=True,
+        check=True,
+        timeout=60,
     )
     deployment = {
         "name": "told",

@@ -62,7 +62,9 @@ def test_the_unit_is_hardened(unit: Path) -> None:
     found = settings(unit)
     assert HARDENED.items() <= found.items()
     assert found["User"] not in {"root", "0", ""}
-    program = Path(found["ExecStart"].split()[0].replace("/opt/marginweave/venv", str(Path(sys.executable).parent.parent)))
+    program = Path(
+        found["ExecStart"].split()[0].replace("/opt/marginweave/venv", str(Path(sys.executable).parent.parent))
+    )
     assert program.is_file()
 
 

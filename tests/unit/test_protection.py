@@ -14,7 +14,9 @@ from tests.support.witness import heard, witness
 _CALL = "import os; os.umask({umask}); from marginweave.flows.protection import protect_process; {call}"
 
 
-@pytest.mark.parametrize(("umask", "kept"), [(0, 0o022), (0o002, 0o022), (0o022, 0o022), (0o077, 0o077), (0o027, 0o027)])
+@pytest.mark.parametrize(
+    ("umask", "kept"), [(0, 0o022), (0o002, 0o022), (0o022, 0o022), (0o077, 0o077), (0o027, 0o027)]
+)
 def test_nothing_is_dumped_and_nothing_written_by_others(tmp_path: Path, umask: int, kept: int) -> None:
     """No core file, not dumpable, and a umask that is never wider than 022 and otherwise the user's own."""
     call = "protect_process(); protect_process()"

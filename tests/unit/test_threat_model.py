@@ -25,17 +25,21 @@ def test_claims_of_places_are_numbered_and_explained() -> None:
     """Each number in the table of places has its line of tests, and each line is referred to."""
     table = PAGE.partition("| place |")[2].partition("\n\n")[0]
     referred = {int(number) for number in re.findall(r"\((\d+)\)", PAGE)}
-    explained = [int(number) for number in re.findall(r"^(\d+)\. ", PAGE, re.M)]
+    explained = [int(number) for number in re.findall(r"^(\d+)\. ", PAGE, re.MULTILINE)]
     assert explained == list(range(1, len(explained) + 1))
     assert {int(number) for number in re.findall(r"\((\d+)\)", table)} == set(explained) >= referred
     assert len(NAMED) >= 30
 
 
-@pytest.mark.parametrize("who", ["steward", "operator", "database administrator", "Prefect's server", "auditor", "reader"])
+@pytest.mark.parametrize(
+    "who", ["steward", "operator", "database administrator", "Prefect's server", "auditor", "reader"]
+)
 def test_everybody_is_spoken_of(who: str) -> None:
-    assert re.search(rf"^\| \*\*{who}", PAGE, re.M)
+    assert re.search(rf"^\| \*\*{who}", PAGE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("heading", ["What timing may reveal", "What the owner of the ledger could do", "What is outside"])
+@pytest.mark.parametrize(
+    "heading", ["What timing may reveal", "What the owner of the ledger could do", "What is outside"]
+)
 def test_the_sections_are_there(heading: str) -> None:
     assert f"\n## {heading}\n" in PAGE
