@@ -61,7 +61,8 @@ def installed_programs() -> Path:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which("initdb")
     if not found and on_path is None:
-        pytest.skip("no PostgreSQL with its contributed extensions is installed (Debian: apt-get install postgresql)")
+        refuse = pytest.fail if "MARGINWEAVE_REQUIRE_POSTGRESQL" in os.environ else pytest.skip
+        refuse("no PostgreSQL with its contributed extensions is installed (Debian: apt-get install postgresql)")
     return found[-1].parent if found else Path(str(on_path)).parent
 
 
