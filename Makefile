@@ -6,10 +6,10 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 SETUP := pyproject.toml setup.py constraints.txt
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: help run test test-unit test-long lint bench clean
+.PHONY: help run test test-unit test-long lint bench audit-dependencies clean
 
 help: ## show the commands
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 run: $(VENV)/.ready ## release the example survey (deployments/examples/affairs.yaml)
 	@$(BIN)/marginweave run deployments/examples/affairs.yaml
@@ -38,6 +38,9 @@ lint: $(VENV)/.ready-lint ## style, types (on an installed wheel) and the import
 	@rm -rf build && $(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --target build/site .
 	@MYPYPATH=build/site $(BIN)/mypy -p marginweave.flows -p marginweave.tasks -p marginweave.schemas
 
+audit-dependencies: $(VENV)/.ready-test ## ask for known vulnerabilities of the pinned dependencies
+	@$(BIN)/python deployments/audit_dependencies.py
+
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
 
@@ -50,9 +53,9 @@ $(VENV)/.ready: $(SETUP) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.ready-test: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[dask,evaluation,examples,test]'
+	@$(PIP) --editable '.[audit,dask,evaluation,examples,test]'
 	@touch $@ $(VENV)/.ready
 
 $(VENV)/.ready-lint: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[dask,evaluation,examples,test,lint]'
+	@$(PIP) --editable '.[audit,dask,evaluation,examples,test,lint]'
 	@touch $@ $(VENV)/.ready $(VENV)/.ready-test

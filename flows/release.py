@@ -25,6 +25,7 @@ from marginweave.flows.environment import home_directory
 from marginweave.flows.mirror import shown_in_prefect
 from marginweave.flows.preparation import internal_evaluation_due, prepare_run
 from marginweave.flows.progress import reporter
+from marginweave.flows.protection import protect_process
 from marginweave.flows.reconcile import end_dead_attempts
 from marginweave.flows.request import read_request
 from marginweave.schemas.manifest import RunState
@@ -76,6 +77,7 @@ def release(configuration: str, run: str | None = None, source: str | None = Non
     Raises:
         InputError, BudgetError, StageError: see `schemas.errors`; no message holds a value of the table.
     """
+    protect_process()  # the flow process of a worker has no command line of ours
     place = home_directory(Path(home) if home else None, os.environ)
     request = read_request(Path(configuration), run=run, source=source, home=place)
     with run_lock(request.folder), told_to_operator(request.folder):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import resource
 import sys
 from contextlib import suppress
 
 import typer
 
 from marginweave.flows.cli import after, audit, budget, init, ledger, run
+from marginweave.flows.protection import protect_process
 
 app = typer.Typer(
     name="marginweave",
@@ -36,12 +36,12 @@ app.add_typer(ledger.app, name="ledger")
 
 
 def main() -> None:
-    """Entry point of `marginweave`; a core dump would hold private rows, so there is none.
+    """Entry point of `marginweave`, in a process that leaves no core dump and no file for others to write.
 
     The process ends without the finalizers of the C++ libraries that it has loaded: once in a while one of them aborts, and a
     scheduler would take a refusal (3) for a crash.
     """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    protect_process()
     code = 0
     try:
         app()

@@ -1,0 +1,28 @@
+"""What the kernel does for a process that holds private rows: no core dump, no debugger of others, no file for all to write."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+
+_PR_SET_DUMPABLE = 4
+_WRITTEN_BY_OTHERS = 0o022
+
+
+def protect_process() -> None:
+    """Forbid what would carry memory or files of this process to other users; to be called before a private row is read.
+
+    - RLIMIT_CORE 0: a crash writes no core file; children have the same limit.
+    - PR_SET_DUMPABLE 0 (Linux): no core goes to a handler either (a pipe in `core_pattern` is fed whatever the limit is), and
+      no other process of the same user may attach to this one or read its memory. `exec` lifts it, so that a Prefect worker
+      has to have its flow process call this again: the flow does.
+    - umask 022 at least: what is not closed by a mode of its own cannot be written by group or others.
+
+    A notebook that fits a synthesizer is protected like any other process, and cannot be traced from then on.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    os.umask(os.umask(_WRITTEN_BY_OTHERS) | _WRITTEN_BY_OTHERS)

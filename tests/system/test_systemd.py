@@ -1,0 +1,95 @@
+"""deployments/systemd: units that systemd takes, hardened, without a secret; their programs are those of the environment."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from configparser import RawConfigParser
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import REPOSITORY
+
+pytestmark = pytest.mark.system
+UNITS = sorted((REPOSITORY / "deployments" / "systemd").glob("*.service"))
+HARDENED = {
+    "NoNewPrivileges": "true",
+    "ProtectSystem": "strict",
+    "ProtectHome": "true",
+    "PrivateTmp": "true",
+    "PrivateDevices": "true",
+    "LimitCORE": "0",
+    "UMask": "0077",
+    "CapabilityBoundingSet": "",
+    "RestrictNamespaces": "true",
+    "RestrictSUIDSGID": "true",
+    "IPAddressDeny": "any",
+    "StateDirectoryMode": "0700",
+}
+_EXPOSURE = 15  # systemd's own figure times ten: 100 is a unit without any of this
+each_unit = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+
+
+def settings(unit: Path) -> dict[str, str]:
+    """The [Service] section; of a key that is there twice the last."""
+    parser = RawConfigParser(strict=False, comment_prefixes=("#", ";"), delimiters=("=",))
+    parser.optionxform = str  # type: ignore[method-assign, assignment]
+    parser.read_string(unit.read_text())
+    assert parser.sections() == ["Unit", "Service", "Install"]
+    return dict(parser["Service"])
+
+
+@pytest.fixture
+def installed(unit: Path, tmp_path: Path) -> Path:
+    """The unit with the programs of this environment in the place of /opt/marginweave/venv."""
+    place = tmp_path / unit.name
+    place.write_text(unit.read_text().replace("/opt/marginweave/venv", str(Path(sys.executable).parent.parent)))
+    return place
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze here; the settings themselves are checked all the same")
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False)
+
+
+@each_unit
+def test_the_unit_is_hardened(unit: Path) -> None:
+    """Every rule of the house stands, under a user that is not root, with programs of the environment."""
+    found = settings(unit)
+    assert HARDENED.items() <= found.items()
+    assert found["User"] not in {"root", "0", ""}
+    program = Path(
+        found["ExecStart"].split()[0].replace("/opt/marginweave/venv", str(Path(sys.executable).parent.parent))
+    )
+    assert program.is_file()
+
+
+@each_unit
+def test_no_unit_holds_a_secret(unit: Path) -> None:
+    """Passwords and keys are files that a variable names; no URL has a password."""
+    text = unit.read_text()
+    assert not re.search(r"://[^/\s]*:[^/\s@]*@", text)
+    assert not re.search(r"(PASSWORD|AUTH_STRING|LEDGER_KEY|PGPASSWORD)=", text)
+    assert "PGPASSFILE=/etc/marginweave/" in text
+
+
+@each_unit
+def test_systemd_takes_the_unit(installed: Path) -> None:
+    """`systemd-analyze verify` has nothing to say."""
+    verified = analyze("verify", str(installed))
+    assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+
+
+@each_unit
+def test_systemd_finds_it_hardened(installed: Path) -> None:
+    """`systemd-analyze security` gives it at most 1.5 of 10; without the hardening it is above 9."""
+    judge = ("security", "--offline=true", "--no-pager", f"--threshold={_EXPOSURE}")
+    judged = analyze(*judge, str(installed))
+    assert judged.returncode == 0, judged.stdout
+    bare = installed.with_name("bare.service")
+    bare.write_text(installed.read_text().partition("UMask=0077")[0] + "\n[Install]\nWantedBy=multi-user.target\n")
+    assert analyze(*judge, str(bare)).returncode != 0
