@@ -30,6 +30,7 @@ class Request:
     source: str
     ledger_file: Path | None  # of an example; None: where the environment says
     suites: tuple[Path | None, Path | None]
+    supersedes: str | None = None  # the run that is to be corrected
 
     @property
     def is_example(self) -> bool:
@@ -42,7 +43,9 @@ class Request:
         return self.ledger_file or ledger_location(os.environ)
 
 
-def read_request(path: Path, *, run: str | None, source: str | None, home: Path) -> Request:
+def read_request(
+    path: Path, *, run: str | None, source: str | None, home: Path, supersedes: str | None = None
+) -> Request:
     """The request that a configuration file and the options make.
 
     Raises:
@@ -68,6 +71,7 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
         source=named,
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
         suites=(suites[0], suites[1]),
+        supersedes=supersedes,
     )
 
 
