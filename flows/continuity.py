@@ -8,6 +8,7 @@ import json
 from marginweave.flows.audit import unknown_charges
 from marginweave.flows.request import Request
 from marginweave.schemas.budget import Cost
+from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
@@ -26,11 +27,16 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
     """
     if present.configuration_digest == request.configuration.digest:
         return
-    before, now = json.loads(present.configuration), json.loads(request.configuration.canonical())
-    places = ", ".join(_differences(before, now, ""))
+    before = Configuration.from_canonical(present.configuration)
+    places = ", ".join(configuration_differences(before, request.configuration))
     raise InputError(
         f"run {present.run} has another configuration; it differs in {places}. Give the new release a name with --run"
     )
+
+
+def configuration_differences(one: Configuration, other: Configuration) -> list[str]:
+    """The keys, not their values, in which two configurations differ."""
+    return _differences(json.loads(one.canonical()), json.loads(other.canonical()), "")
 
 
 def _differences(before: object, now: object, place: str) -> list[str]:

@@ -79,9 +79,10 @@ def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger,
 
 
 def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
-    """Rows of the release, and those on its account or the whole ledger; none of another release."""
+    """Rows of the release, that it corrects another, and those on its account or the whole ledger; no other release's."""
     if row["release"] is not None:
-        return bool(row["release"] == record.release)
+        corrects = row["kind"] == EventKind.SUPERSEDED and row["release"] == record.supersedes
+        return corrects or bool(row["release"] == record.release)
     return row["account"] == record.dataset or row["kind"] in _COMMON
 
 
