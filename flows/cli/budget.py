@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from marginweave.flows.cli.console import Home, Source, command, out
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from marginweave.flows.timetable import Schedule
 
 # Numbers are not folded where there is no terminal, or a narrow one.
-_WIDTH = 200
+_WIDE = Console(highlight=False, markup=False, width=200)
 _Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG [CONFIG]", help="The YAML file of the release; two to compare.")
 ]
@@ -32,7 +33,7 @@ _Rows = Annotated[
 
 
 @command
-def plan(  # noqa: PLR0913, PLR0917 - each one an option
+def plan(
     configs: _Configs,
     schedule: _Schedule = None,
     timezone: _Timezone = "UTC",
@@ -84,7 +85,7 @@ def _show(request: Request, rows: int | None) -> None:
         relative = () if rows is None else errors.get(row.name, ("", ""))
         table.add_row(row.name, row.noise, f"{100 * row.share:.1f} %", row.error, *relative, row.threshold)
     out.print(_heading(request))
-    out.print(table, width=max(out.width, _WIDTH), crop=False)
+    _WIDE.print(table)
     out.print(f"All draws together: epsilon {spent:.6g} at delta {configuration.privacy.delta:g}")
 
 
@@ -111,7 +112,7 @@ def _compare(one: Request, other: Request, rows: int | None) -> None:
             shown = () if row is None else (row.noise, f"{100 * row.share:.1f} %", row.error, *beside, row.threshold)
             cells += shown or ("",) * len(heads)
         table.add_row(name, *cells)
-    out.print(table, width=max(out.width, _WIDTH), crop=False)
+    _WIDE.print(table)
 
 
 def _errors(request: Request, rows: int | None) -> dict[str, tuple[str, str]]:
