@@ -51,4 +51,4 @@ class Policy:
         return next_period(self.per, moment.astimezone(UTC).date())
 
     def __str__(self) -> str:
-        return f"epsilon {self.epsilon:f} at delta {float(self.delta)!r} per {self.per}"
+        return f"epsilon {self.epsilon.normalize():f} at delta {float(self.delta)!r} per {self.per}"

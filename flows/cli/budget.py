@@ -105,7 +105,7 @@ def _compare(one: Request, other: Request, rows: int | None) -> None:
     heads = ("noise", "share", "error", *(("of a mean count",) if rows else ()), "kept from")
     table = Table("draw", *(f"{side}: {head}" for side in sides for head in heads), box=None, pad_edge=False)
     for name in dict.fromkeys((*plans[0], *plans[1])):
-        cells = []
+        cells: list[str] = []
         for drawn_, relative in zip(plans, errors, strict=True):
             row = drawn_.get(name)
             beside = (relative.get(name, ("", ""))[1],) if rows else ()

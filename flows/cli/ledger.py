@@ -6,7 +6,7 @@ import getpass
 import os
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -126,9 +126,11 @@ def cap(
     from marginweave.tasks.budget.ledger import Ledger
 
     ledger = Ledger.open(_location(example, home))
-    policy = {} if per is None else {"policy": None if per == "none" else _policy(per)}
+    policy: Policy | Literal["as it is"] | None = "as it is"
+    if per is not None:
+        policy = None if per == "none" else _policy(per)
     cap_ = float(_decimal("epsilon", epsilon)), float(_decimal("delta", delta))
-    ledger.change_cap(dataset, *cap_, reason, getpass.getuser(), **policy)
+    ledger.change_cap(dataset, *cap_, reason, getpass.getuser(), policy=policy)
     out.print(_line(ledger.account_total(dataset)))
 
 

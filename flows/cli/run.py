@@ -111,8 +111,14 @@ def _tell_waiting(request: Request, account: dict[str, object], place: Path, *, 
 
     run, report = request.folder.run, _shown(place / "report.html")
     if not out.is_terminal:
-        line = {"event": "awaiting approval", "run": run, "report": report, "next": what_to_do(run)}
-        line |= {"charged_now": charged, "account": account}
+        line = {
+            "event": "awaiting approval",
+            "run": run,
+            "report": report,
+            "next": what_to_do(run),
+            "charged_now": charged,
+            "account": account,
+        }
         out.file.write(json.dumps(line) + "\n")
         return
     out.print(f"\nAwaiting approval: {run}; nothing is published yet", style="bold")
