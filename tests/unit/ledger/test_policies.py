@@ -167,7 +167,7 @@ def test_the_command_line_opens_shows_and_exports_a_policy(location, tmp_path: P
     assert "which guarantees nothing: epsilon 0.3 at delta 1e-07 per month" in call(
         "open", "people", *cap, "--per", "month=0.3,1e-7"
     )
-    assert "policy, not a guarantee: epsilon 0 of 0.3 at delta 1e-7" in call("show", "people")
+    assert "policy, not a guarantee: epsilon 0 of 0.3 at delta 1e-07" in call("show", "people")
     call("verify")
     call("export", "--to", str(tmp_path / "out"))
     opened = json.loads((tmp_path / "out" / "events.jsonl").read_text().splitlines()[-1])
