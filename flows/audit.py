@@ -124,11 +124,24 @@ def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
 def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> int:
     if manifest.state == RunState.FINISHED and manifest.outputs != dict(record.outputs):
         raise AuditError(f"{folder.manifest_file}: its released files are not those in the ledger")
-    ended_before_the_last_step = manifest.state == RunState.RUNNING and published_place(folder, record.outputs)
+    proposed = _check_proposed(folder, manifest, record)
+    on_the_way = manifest.state in {RunState.RUNNING, RunState.AWAITING}
+    ended_before_the_last_step = on_the_way and published_place(folder, record.outputs)
     for name, digest in () if ended_before_the_last_step else record.outputs.items():
         if file_digest(folder.path / name) != digest:
             raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
-    return len(record.outputs)
+    return len(record.outputs) + proposed
+
+
+def _check_proposed(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> int:
+    """What awaits a decision is what was submitted, here or still where its attempt has put it."""
+    if manifest.state in {RunState.AWAITING, RunState.REJECTED} and not record.proposed:
+        raise AuditError(f"{folder.manifest_file}: it says that the run was submitted, and the ledger does not")
+    if not record.proposed or record.decision is not None:
+        return 0
+    if published_place(folder, record.proposed) is None:
+        raise AuditError(f"{folder.proposed}: a file is missing or was changed since it was submitted for approval")
+    return len(record.proposed)
 
 
 def _check_draws(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, store: DrawStore) -> int:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 
+from marginweave.flows.continuity import as_booked
 from marginweave.flows.progress import reporter
 from marginweave.schemas.errors import OperatorError, StageError
-from marginweave.schemas.ledger import State
-from marginweave.schemas.manifest import RunState, StageEntry
+from marginweave.schemas.ledger import Account, ReleaseRecord, State
+from marginweave.schemas.manifest import StageEntry
+from marginweave.tasks.budget.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
-from marginweave.tasks.checkpoint.publication import publish_staged
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, StageResult, code_version
 
@@ -101,15 +102,20 @@ class Bookkeeper:
         return result
 
     def finish(self, reference: RunReference, outputs: dict[str, str]) -> None:
-        """Book the published files, mark the run finished, and purge what is private."""
-        reference.ledger.finish(reference.manifest.release, reference.lease, outputs)
-        if not publish_staged(self.folder, outputs):
-            raise StageError(f"{self.folder.release}: what was booked as published is gone")
+        """Book the files, bring them to their place, mark the run, and purge what is private.
+
+        They are published; or, where that has to be approved, submitted, and the run ends at `awaiting approval`.
+        """
+        settings, release = reference.configuration.publish, reference.manifest.release
+        if settings.approval is None:
+            reference.ledger.finish(release, reference.lease, outputs)
+        else:
+            reference.ledger.submit(release, reference.lease, outputs)
         manifest = self.folder.read_manifest()
         if manifest is None:
             raise StageError(f"{self.folder.manifest_file} is missing")
-        self.folder.write_manifest(manifest.with_outputs(outputs).with_state(RunState.FINISHED))
-        if not reference.configuration.publish.keep_private:
+        as_booked(self.folder, manifest, reference.ledger)
+        if not settings.keep_private:
             self.folder.purge_private()
 
 
@@ -128,8 +134,9 @@ def settle(reference: RunReference) -> None:
 
 def account_statement(reference: RunReference) -> dict[str, Any]:
     """What the account of the dataset has spent and lost, for privacy.json and the operator."""
-    total = reference.ledger.account_total(reference.configuration.dataset)
-    releases = reference.ledger.releases(reference.configuration.dataset)
+    dataset = reference.configuration.dataset
+    total, releases = reference.ledger.account_total(dataset), reference.ledger.releases(dataset)
+    own = next((record for record in releases if record.release == reference.manifest.release), None)
     return {
         "dataset": total.account.dataset,
         "epsilon": total.epsilon,
@@ -149,6 +156,25 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
             for draw in record.draws
             if draw.state == State.CHARGED_LOST
         ],
+        **_policy_facts(total.account, releases, own.created if own else datetime.now(UTC)),
+    }
+
+
+def _policy_facts(account: Account, releases: Sequence[ReleaseRecord], moment: datetime) -> dict[str, Any]:
+    """What the account's policy says of the period of the release, after the total to date; nothing without a policy."""
+    policy = account.policy
+    if policy is None:
+        return {}
+    spent = period_spent(policy, account.dataset, releases, moment)
+    return {
+        "policy": {
+            "per": policy.per,
+            "epsilon": float(policy.epsilon),
+            "delta": float(policy.delta),
+            "since": policy.start(moment).isoformat(),
+            "spent_epsilon": period_epsilon(policy, spent),
+            "meaning": NO_GUARANTEE,
+        }
     }
 
 
@@ -157,10 +183,12 @@ def release_facts(reference: RunReference) -> dict[str, Any]:
     manifest = reference.manifest
     record = reference.ledger.release(manifest.release)
     returned = [draw.name for draw in record.draws if draw.state == State.RETURNED] if record else []
+    corrected = manifest.supersedes
     return {
         "dataset": manifest.dataset,
         "run": manifest.run,
         "release": manifest.release,
+        **({} if corrected is None else {"supersedes": corrected.model_dump()}),
         "code_version": code_version(),
         "returned": returned,
         "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),

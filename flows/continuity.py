@@ -7,13 +7,14 @@ import json
 from marginweave.flows.audit import unknown_charges
 from marginweave.flows.request import Request
 from marginweave.schemas.budget import Cost
+from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
-from marginweave.schemas.manifest import Manifest, RunState
+from marginweave.schemas.manifest import Correction, Manifest, RunState
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.draws import unknown_draw
 from marginweave.tasks.checkpoint.files import file_digest
-from marginweave.tasks.checkpoint.publication import publish_staged
+from marginweave.tasks.checkpoint.publication import check_proposed, propose_staged, publish_staged
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 
 
@@ -25,11 +26,16 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
     """
     if present.configuration_digest == request.configuration.digest:
         return
-    before, now = json.loads(present.configuration), json.loads(request.configuration.canonical())
-    places = ", ".join(_differences(before, now, ""))
+    before = Configuration.from_canonical(present.configuration)
+    places = ", ".join(configuration_differences(before, request.configuration))
     raise InputError(
         f"run {present.run} has another configuration; it differs in {places}. Give the new release a name with --run"
     )
+
+
+def configuration_differences(one: Configuration, other: Configuration) -> list[str]:
+    """The keys, not their values, in which two configurations differ."""
+    return _differences(json.loads(one.canonical()), json.loads(other.canonical()), "")
 
 
 def _differences(before: object, now: object, place: str) -> list[str]:
@@ -50,7 +56,7 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
 
     Raises:
         StageError: draws without their manifest, or a run without its key.
-        BudgetError: a finished run that the ledger does not know, as after the restore of an old copy.
+        BudgetError: a finished or submitted run that the ledger does not know, as after the restore of an old copy.
     """
     release = ledger.release(present.release) if present is not None else None
     drawn = folder.draws.is_dir() and any(folder.draws.iterdir())
@@ -71,6 +77,10 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
         raise BudgetError(
             f"run {folder.run} is finished, but the ledger does not know its release as it is: is this an older copy of it?"
         )
+    if present.state in {RunState.AWAITING, RunState.REJECTED} and (release is None or not release.proposed):
+        raise BudgetError(
+            f"run {folder.run} was submitted for approval, but the ledger does not know it: is this an older copy of it?"
+        )
 
 
 def _check_charges(folder: RunFolder, present: Manifest, release: ReleaseRecord) -> None:
@@ -85,16 +95,38 @@ def _check_charges(folder: RunFolder, present: Manifest, release: ReleaseRecord)
         )
 
 
-def published_before_its_end(folder: RunFolder, present: Manifest, ledger: Ledger) -> Manifest:
-    """The manifest of a run that ended between the ledger's word that it is published and its own."""
+def as_booked(folder: RunFolder, present: Manifest, ledger: Ledger) -> Manifest:
+    """The manifest of a run that may have ended between the ledger's word on it and its own.
+
+    Published, submitted or rejected: what the ledger says is done, and the files are brought to where they belong.
+
+    Raises:
+        StageError: the files are not those that were booked.
+    """
     record = ledger.release(present.release)
-    if record is None or not record.outputs:
+    if record is None or not (record.outputs or record.proposed):
         return present
-    finished = present.with_outputs(dict(record.outputs)).with_state(RunState.FINISHED)
-    publish_staged(folder, record.outputs)
-    check_outputs(folder, finished)
-    folder.write_manifest(finished)
-    return finished
+    if record.decision is None or record.decision.approved:
+        _bring_to_place(folder, record)
+    done = present
+    if record.outputs:
+        done = present.with_outputs(dict(record.outputs)).with_state(RunState.FINISHED)
+        check_outputs(folder, done)
+    else:
+        done = present.with_state(RunState.AWAITING if record.decision is None else RunState.REJECTED)
+    if done != present:
+        folder.write_manifest(done)
+    return done
+
+
+def _bring_to_place(folder: RunFolder, record: ReleaseRecord) -> None:
+    """What was submitted to `proposed/`, and what was published to `release/`; nothing that was added meanwhile."""
+    if not record.outputs:
+        propose_staged(folder, record.proposed)
+    if record.proposed and (not record.outputs or folder.proposed.exists()):
+        check_proposed(folder, record.proposed)
+    if record.outputs:
+        publish_staged(folder, record.outputs)
 
 
 def check_outputs(folder: RunFolder, manifest: Manifest) -> None:
@@ -131,3 +163,29 @@ def check_history(request: Request, ledger: Ledger) -> None:
             f"run {run} was charged to account {dataset}, but the ledger {ledger.location} does not know it: it is new, or an "
             "old backup; restore the ledger that the run was charged in"
         )
+
+
+def check_correction(request: Request, present: Manifest | None) -> Correction | None:
+    """The release that the request is to correct, or None; a run keeps what it was begun with.
+
+    Raises:
+        InputError: no published run of that name for the same dataset, or the run was begun to correct something else.
+    """
+    known = None if present is None else present.supersedes
+    if request.supersedes is None or (known is not None and known.run == request.supersedes):
+        return known
+    if present is not None:
+        begun = "nothing" if known is None else f"run {known.run}"
+        raise InputError(
+            f"run {present.run} was begun to supersede {begun}; give the correction a name of its own with --run"
+        )
+    folder = RunFolder.at(request.folder.path.parent.parent, request.supersedes)
+    old = folder.read_manifest()
+    if old is None or old.state != RunState.FINISHED:
+        raise InputError(
+            f"supersedes ({request.supersedes}) must be a run whose release is published; see `marginweave runs`"
+        )
+    if old.dataset != request.configuration.dataset:
+        asked = request.configuration.dataset
+        raise InputError(f"supersedes ({request.supersedes}) must be a release of {asked}, and is one of {old.dataset}")
+    return Correction(run=old.run, release=old.release)

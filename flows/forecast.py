@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 
 from scipy.special import ndtr, ndtri
@@ -237,6 +238,28 @@ def ledger_forecast(request: Request) -> list[str]:
             f"; its purse has epsilon {float(left.epsilon):.4g} left, and {float(asked.epsilon):.4g} is asked of it"
         )
     return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}{room}: {verdict}"]
+
+
+def policy_forecast(request: Request) -> list[str]:
+    """What the account's policy for this period says to the release, in words; nothing where there is none."""
+    dataset, plan = request.configuration.dataset, plan_budget(request.configuration)
+    try:
+        ledger = Ledger.open(request.ledger_location)
+        found = ledger.period_forecast(dataset, plan, datetime.now(UTC))
+    except BudgetError:  # `ledger_forecast` says so
+        return []
+    if found is None:
+        return []
+    verdict = "it fits" if found.fits else "it will be refused"
+    if not found.fits:
+        verdict += (
+            f"; it fits from {found.fits_from} on"
+            if found.fits_from
+            else f", as it is too much for any {found.policy.per}"
+        )
+    spent = f"epsilon {found.before:.4g} of {float(found.policy.epsilon):g} at delta {float(found.policy.delta):g}"
+    period = f"{dataset} has spent {spent} since {found.start} (UTC)"
+    return [f"Policy, not a guarantee: {period}; with this release {found.after:.4g}: {verdict}"]
 
 
 def _rank_error(configuration: Configuration, draw: PlannedDraw) -> str:

@@ -8,16 +8,17 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from marginweave.flows.continuity import (
+    as_booked,
     check_continuity,
+    check_correction,
     check_history,
     check_outputs,
     check_same_configuration,
-    published_before_its_end,
 )
 from marginweave.flows.request import Request, remember
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account
-from marginweave.schemas.manifest import Manifest, RunState
+from marginweave.schemas.manifest import Correction, Manifest, RunState
 from marginweave.tasks.budget.ledger import Ledger, least_account, opening_for
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
@@ -31,10 +32,11 @@ _EXAMPLE_EPSILON = Decimal(10)
 def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     """The run that a request stands for: a new one, one to go on with, or a finished one.
 
-    A run that was purged before it was finished cannot go on: what it had drawn is gone.
+    A run that was purged before it was finished cannot go on: what it had drawn is gone. Neither can one that was rejected.
 
     Raises:
-        InputError: the source is broken, or the name stands for another configuration or other source bytes.
+        InputError: the source is broken, the name stands for another configuration or other source bytes, or there is nothing
+            that the run could supersede.
         BudgetError: there is no ledger, key or account; nothing is created.
         StageError: a finished run whose released files were changed.
     """
@@ -47,9 +49,10 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
             )
     ledger = check_request(request)
     check_continuity(request.folder, present, ledger)
+    supersedes = check_correction(request, present)
     digest = ledger.source_digest(TableSource(request.source, request.configuration.source).chunks())
     if present is None:
-        present = _new_manifest(request, digest)
+        present = _new_manifest(request, digest, supersedes)
         request.folder.create()
         write_once(request.folder.private / "key", secrets.token_bytes(32))
         remember(request)
@@ -59,8 +62,13 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
             f"run {present.run} was made from other source bytes, or under another ledger; "
             "give the new release a name of its own with --run"
         )
-    elif present.state == RunState.RUNNING:
-        present = published_before_its_end(request.folder, present, ledger)
+    elif present.state in {RunState.RUNNING, RunState.AWAITING}:
+        present = as_booked(request.folder, present, ledger)
+    if present.state == RunState.REJECTED:
+        raise InputError(
+            f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
+            "own with --run"
+        )
     reference = RunReference(
         folder=request.folder,
         source=request.source,
@@ -71,6 +79,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     )
     if present.state == RunState.FINISHED:
         check_outputs(request.folder, present)
+    if present.state in {RunState.FINISHED, RunState.AWAITING}:
         unpurged = any(entry.purged is None for entry in present.stages.values())
         if unpurged and not request.configuration.publish.keep_private:
             request.folder.purge_private()  # the run ended between its last word and the end of its purge
@@ -121,7 +130,7 @@ def open_ledger(request: Request) -> Ledger:
     return ledger
 
 
-def _new_manifest(request: Request, digest: str) -> Manifest:
+def _new_manifest(request: Request, digest: str, supersedes: Correction | None) -> Manifest:
     configuration = request.configuration
     return Manifest(
         run=request.folder.run,
@@ -133,11 +142,18 @@ def _new_manifest(request: Request, digest: str) -> Manifest:
         source_digest=digest,
         code_version=code_version(),
         created=datetime.now(UTC),
+        supersedes=supersedes,
     )
 
 
 def internal_evaluation_due(reference: RunReference) -> bool:
-    """Whether the configuration asks for an internal evaluation that has not been made, or not been written up."""
+    """Whether the configuration asks for an internal evaluation that has not been made, or not been written up.
+
+    Never before the release is published: whoever approves it has seen nothing but what may leave.
+    """
     folder = reference.folder
+    manifest = folder.read_manifest()
+    if manifest is None or manifest.state != RunState.FINISHED:
+        return False
     made = folder.internal_evaluation.exists() and folder.internal_report.exists()
     return reference.configuration.evaluate.internal and not made

@@ -13,6 +13,7 @@ from pathlib import Path
 from prefect import flow
 from prefect.runtime import flow_run
 
+from marginweave.flows.approval import place_of_files
 from marginweave.flows.bookkeeping import (
     Bookkeeper,
     account_statement,
@@ -72,7 +73,8 @@ def release(configuration: str, run: str | None = None, source: str | None = Non
         home: folder in which `runs/` lives; MARGINWEAVE_HOME or the working directory if not given.
 
     Returns:
-        Path of `release/`. DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
+        Path of `release/`, or of `proposed/` where the release awaits approval. DP: (epsilon, delta) of the configuration,
+        charged to the account of the dataset.
 
     Raises:
         InputError, BudgetError, StageError: see `schemas.errors`; no message holds a value of the table.
@@ -83,14 +85,14 @@ def release(configuration: str, run: str | None = None, source: str | None = Non
     with run_lock(request.folder), told_to_operator(request.folder):
         private, state = quiet("prepare")(prepare_run)(request)
         end_dead_attempts(private.manifest.release)
-        if state != RunState.FINISHED:
+        if state == RunState.RUNNING:
             reporter().attempt(private.lease)
             with shown_in_prefect(private):
                 _release(private)
         if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only
             compare_internally(private)
             report_internally(private)
-    return str(request.folder.release)
+        return str(place_of_files(request.folder))
 
 
 def _release(private: RunReference) -> None:

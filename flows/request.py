@@ -33,6 +33,7 @@ class Request:
     ledger_file: Path | None  # of an example; None: where the environment says
     suites: tuple[Path | None, Path | None]
     certificates: tuple[Path, ...] = ()  # of the engine: authority, certificate, key
+    supersedes: str | None = None  # the run that is to be corrected
 
     @property
     def is_example(self) -> bool:
@@ -45,7 +46,9 @@ class Request:
         return self.ledger_file or ledger_location(os.environ)
 
 
-def read_request(path: Path, *, run: str | None, source: str | None, home: Path) -> Request:
+def read_request(
+    path: Path, *, run: str | None, source: str | None, home: Path, supersedes: str | None = None
+) -> Request:
     """The request that a configuration file and the options make.
 
     Raises:
@@ -72,6 +75,7 @@ def read_request(path: Path, *, run: str | None, source: str | None, home: Path)
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
         suites=(suites[0], suites[1]),
         certificates=_certificates(configuration.engine, below),
+        supersedes=supersedes,
     )
 
 

@@ -62,10 +62,14 @@ class ExpectationSettings(BaseModel):
 
 
 class PublishSettings(BaseModel):
-    """`keep_private` keeps the sensitive checkpoints of a finished run instead of purging them."""
+    """`keep_private` keeps the sensitive checkpoints of a finished run instead of purging them.
+
+    Where `approval` is required, somebody has to approve the release before it is published.
+    """
 
     model_config = FROZEN
     keep_private: bool = False
+    approval: Literal["required"] | None = None
 
 
 class Configuration(BaseModel):

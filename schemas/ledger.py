@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from marginweave.schemas.budget import NOTHING, Cost, Neighbors, Plain
+from marginweave.schemas.policy import Policy
 
 
 class State(StrEnum):
@@ -55,6 +56,10 @@ class EventKind(StrEnum):
     KEY_ROTATED = "KEY_ROTATED"
     ALIASED = "ALIASED"
     LEASED = "LEASED"
+    SUBMITTED = "SUBMITTED"
+    APPROVED = "APPROVED"
+    REJECTED = "REJECTED"
+    SUPERSEDED = "SUPERSEDED"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +96,7 @@ class Account:
     neighbors: Neighbors
     purse: Plain = NOTHING
     aliases: frozenset[str] = frozenset()
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +124,22 @@ class DrawRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What somebody decided, once, on a release that had to be approved."""
+
+    approved: bool
+    by: str
+    reason: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReleaseRecord:
     """One release as the ledger knows it; `outputs` are the digests of its newest publication, empty before.
 
-    `lease` names the one attempt that may draw, commit and publish now; None before the first.
+    `lease` names the one attempt that may draw, commit and publish now; None before the first. Where `needs_approval`,
+    `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the
+    release that this one corrects, `superseded_by` the published one that corrects it.
     """
 
     release: str
@@ -139,6 +157,11 @@ class ReleaseRecord:
     unit: str = "row"
     neighbors: Neighbors = "add-remove"
     published: datetime | None = None
+    needs_approval: bool = False
+    proposed: Mapping[str, str] = field(default_factory=dict)
+    decision: Decision | None = None
+    supersedes: str | None = None
+    superseded_by: str | None = None
 
     @cached_property
     def charged(self) -> Cost:
@@ -186,6 +209,10 @@ class Spent:
             cost, statement = cost - before.charged, statement - before.statement
             releases -= int(bool(before.statement))
         return Spent(releases=self.releases + releases, cost=cost, statement=statement)
+
+    def with_charge(self, cost: Cost, statement: Plain) -> Spent:
+        """The sums with a release more that would cost `cost` and state `statement`."""
+        return Spent(releases=self.releases + 1, cost=self.cost + cost, statement=self.statement + statement)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,8 @@ class RunState(StrEnum):
     """How far a run is."""
 
     RUNNING = "running"
+    AWAITING = "awaiting approval"
+    REJECTED = "rejected"
     FINISHED = "finished"
     FAILED = "failed"
 
@@ -49,6 +51,14 @@ class StageEntry(BaseModel):
     purged: AwareDatetime | None = None
 
 
+class Correction(BaseModel):
+    """The run whose release another one corrects, and that release."""
+
+    model_config = FROZEN
+    run: Name
+    release: Annotated[str, Field(min_length=1)]
+
+
 class Manifest(BaseModel):
     """One run. `stages` are in order of completion; `outputs` are released files with their SHA-256.
 
@@ -68,6 +78,7 @@ class Manifest(BaseModel):
     code_version: str
     created: AwareDatetime
     state: RunState = RunState.RUNNING
+    supersedes: Correction | None = None
     stages: dict[str, StageEntry] = {}
     outputs: dict[RelativePath, Digest] = {}
 

@@ -1,4 +1,4 @@
-"""Commands for runs that exist: `synthesize`, `evaluate`, `report`, `runs`, `purge`."""
+"""Commands for releases that exist: `synthesize`, `evaluate`, `report`."""
 
 from __future__ import annotations
 
@@ -103,38 +103,6 @@ def report(
     place = home_directory(home, os.environ)
     prepare_environment(place)
     out.print(str(report_again(place, run_name, to)))
-
-
-@command
-def runs(home: Home = None) -> None:
-    """List the runs of the home, and which of them still hold private files.
-
-    Example: `marginweave runs`
-    """
-    from marginweave.flows.again import list_runs
-    from marginweave.flows.environment import home_directory
-
-    table = Table("run", "dataset", "state", "begun", "private files", box=None, pad_edge=False)
-    for run in list_runs(home_directory(home, os.environ)):
-        table.add_row(run.name, run.dataset, run.state, run.begun, "yes" if run.holds_private else "no")
-    out.print(table)
-
-
-@command
-def purge(
-    run_name: RunName,
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also a run that is not finished.")] = False,
-    home: Home = None,
-) -> None:
-    """Remove what is private in a run; its release stays.
-
-    Example: `marginweave purge affairs-1a2b3c4d`
-    """
-    from marginweave.flows.again import purge_run
-    from marginweave.flows.environment import home_directory
-
-    purge_run(home_directory(home, os.environ), run_name, unfinished=unfinished)
-    out.print(f"Nothing private is left in run {run_name}")
 
 
 def _evaluation_words(evaluation: dict[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import typer
 
-from marginweave.flows.cli import after, audit, budget, init, ledger, run
+from marginweave.flows.cli import after, audit, budget, decisions, handing, init, ledger, retention, run
 from marginweave.flows.protection import protect_process
 
 app = typer.Typer(
@@ -27,8 +27,12 @@ app.command()(budget.plan)
 app.command()(after.synthesize)
 app.command()(after.evaluate)
 app.command()(after.report)
-app.command()(after.runs)
-app.command()(after.purge)
+app.command()(decisions.approve)
+app.command()(decisions.reject)
+app.command()(handing.publish)
+app.command()(handing.handover)
+app.command()(retention.runs)
+app.command()(retention.purge)
 for audited in (audit.verify, audit.anchor, audit.export, audit.alias):
     ledger.app.command()(audited)
 ledger.app.add_typer(audit.keys, name="key")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, NoReturn, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 
-from marginweave.schemas.errors import EXIT_FAILED, MarginweaveError, OperatorError, place_of
+from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,3 +53,15 @@ def fail(message: str, code: int) -> NoReturn:
     """Print `message` on standard error and leave with `code`."""
     typer.echo(f"marginweave: {message}", err=True)
     raise typer.Exit(code)
+
+
+def days(name: str, text: str) -> timedelta:
+    """The age that an option called `name` gives in days, such as 30d.
+
+    Raises:
+        InputError: something else.
+    """
+    number = text.removesuffix("d")
+    if not (text.endswith("d") and number.isascii() and number.isdigit() and len(number) < 6):
+        raise InputError(f"{name} ({text}) must be a number of days, such as 7d")
+    return timedelta(days=int(number))

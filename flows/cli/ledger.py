@@ -6,14 +6,15 @@ import getpass
 import os
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from marginweave.flows.cli.console import Home, command, out
+from marginweave.flows.cli.console import Home, command, days, out
 
 if TYPE_CHECKING:
     from marginweave.schemas.ledger import AccountTotal
+    from marginweave.schemas.policy import Policy
     from marginweave.tasks.budget.ledger import LedgerLocation
 
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
@@ -23,6 +24,10 @@ Dataset = Annotated[
 ]
 Epsilon = Annotated[str, typer.Option("--epsilon", help="Cap on epsilon over all releases.")]
 Delta = Annotated[str, typer.Option("--delta", help="Cap on delta over all releases.")]
+Per = Annotated[
+    str | None,
+    typer.Option("--per", metavar="PERIOD=E,D", help="Policy beside the cap: day, week, month, quarter or year."),
+]
 Example = Annotated[bool, typer.Option("--example", help="The ledger of the example data in the home.")]
 
 
@@ -37,13 +42,17 @@ def open_account(
     neighbors: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
     purse_epsilon: Annotated[str, typer.Option(help="Part of epsilon set aside, for good, for plain charges.")] = "0",
     purse_delta: Annotated[str, typer.Option(help="Part of delta set aside with it.")] = "0",
+    per: Per = None,
 ) -> None:
     """Open an account; makes ledger and key where they are missing.
+
+    `--per quarter=1,1e-7` adds a policy to the cap: what may be reserved in one day, week, month, quarter or year (UTC). It is
+    no guarantee: what people lose adds up over all periods, and the cap is what bounds it.
 
     What is known in plain (epsilon, delta) only, such as a subsampled resize or Laplace noise, is charged to the account's
     purse: a part of its cap that is fixed here, and counts in full as soon as there are several releases.
 
-    Example: `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6`
+    Example: `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
     from marginweave.schemas.budget import Plain
     from marginweave.schemas.errors import InputError
@@ -62,12 +71,15 @@ def open_account(
         unit=unit,
         neighbors="add-remove" if neighbors == "add-remove" else "replace-one",
         purse=Plain(epsilon=_decimal("purse-epsilon", purse_epsilon), delta=_decimal("purse-delta", purse_delta)),
+        policy=None if per is None else _policy(per),
     )
     location = ledger_location(os.environ)
     Ledger.create(location).open_account(account, actor=getpass.getuser())
     out.print(
         f"Account {dataset} is open: epsilon {float(account.epsilon):g} at delta {float(account.delta):g}, in {location}"
     )
+    if account.policy is not None:
+        out.print(f"Its policy, which guarantees nothing: {account.policy}")
     out.print("Keep a copy of the ledger's key in another place: without it no release can be made.")
 
 
@@ -99,22 +111,26 @@ def upgrade_tables(
 @command
 def cap(
     dataset: Dataset,
+    *,
     epsilon: Epsilon,
     delta: Delta,
     reason: Annotated[str, typer.Option(help="Why; it stays in the ledger.")],
+    per: Per = None,
     example: Example = False,
     home: Home = None,
 ) -> None:
-    """Change the cap of an account; what was spent stays spent.
+    """Change the cap of an account, and with `--per` the policy of its periods (`--per none` ends it); what was spent stays.
 
     Example: `marginweave ledger cap census-2026 --epsilon 6 --delta 1e-6 --reason "board decision 12"`
     """
     from marginweave.tasks.budget.ledger import Ledger
 
     ledger = Ledger.open(_location(example, home))
-    ledger.change_cap(
-        dataset, float(_decimal("epsilon", epsilon)), float(_decimal("delta", delta)), reason, getpass.getuser()
-    )
+    policy: Policy | Literal["as it is"] | None = "as it is"
+    if per is not None:
+        policy = None if per == "none" else _policy(per)
+    cap_ = float(_decimal("epsilon", epsilon)), float(_decimal("delta", delta))
+    ledger.change_cap(dataset, *cap_, reason, getpass.getuser(), policy=policy)
     out.print(_line(ledger.account_total(dataset)))
 
 
@@ -138,7 +154,7 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger show census-2026`
     """
-    from marginweave.flows.cli.spending import by_draw, by_release, by_stage, left, purse
+    from marginweave.flows.cli.spending import by_draw, by_release, by_stage, left, period, purse
     from marginweave.tasks.budget.ledger import Ledger
     from marginweave.tasks.budget.ledger.room import room
 
@@ -148,6 +164,8 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
     out.print(left(total, room(total.account, releases)))
     if total.account.purse:
         out.print(purse(total))
+    if total.account.policy is not None:
+        out.print(period(total.account, total.account.policy, releases))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
     if releases:
         for table in (by_release(releases), by_stage(releases)):
@@ -169,15 +187,9 @@ def expire(
 
     Example: `marginweave ledger expire --older-than 7d`
     """
-    from datetime import timedelta
-
-    from marginweave.schemas.errors import InputError
     from marginweave.tasks.budget.ledger import Ledger
 
-    days = older_than.removesuffix("d")
-    if not (older_than.endswith("d") and days.isascii() and days.isdigit() and len(days) < 6):
-        raise InputError(f"older-than ({older_than}) must be a number of days, such as 7d")
-    expired = Ledger.open(_location(example, home)).expire(timedelta(days=int(days)))
+    expired = Ledger.open(_location(example, home)).expire(days("older-than", older_than))
     for release in expired:
         out.print(f"Release {release}: what was reserved is given back")
     if not expired:
@@ -211,3 +223,16 @@ def _decimal(name: str, text: str) -> Decimal:
     if value is None:
         raise InputError(f"{name} ({text}) must be a finite number")
     return value
+
+
+def _policy(text: str) -> Policy:
+    """The policy that `--per PERIOD=E,D` says."""
+    from marginweave.schemas.errors import InputError
+    from marginweave.schemas.policy import PERIODS, Policy
+
+    period, _, amounts = text.partition("=")
+    epsilon, comma, delta = amounts.partition(",")
+    chosen = next((known for known in PERIODS if known == period.strip()), None)
+    if chosen is None or not comma:
+        raise InputError(f"per ({text}) must be PERIOD=EPSILON,DELTA, the period one of {', '.join(PERIODS)}")
+    return Policy(per=chosen, epsilon=_decimal("per epsilon", epsilon), delta=_decimal("per delta", delta))

@@ -18,13 +18,23 @@ if TYPE_CHECKING:
 _Run = Annotated[
     str | None, typer.Option("--run", help="Name of the run; DATASET-HASH of the configuration if not given.")
 ]
+_Supersedes = Annotated[
+    str | None,
+    typer.Option("--supersedes", metavar="RUN", help="The published run that this one corrects: a new charge."),
+]
 
 
 @command
-def run(config: Config, run_name: _Run = None, source: Source = None, home: Home = None) -> None:
+def run(
+    config: Config, run_name: _Run = None, source: Source = None, supersedes: _Supersedes = None, home: Home = None
+) -> None:
     """Release a dataset: the whole flow. The same command again resumes, or finds the finished release, free of charge.
 
-    Example: `marginweave run deployments/examples/affairs.yaml`
+    Where the configuration says `publish: {approval: required}` it ends at `awaiting approval`. A correction of a published
+    run is `--supersedes`: charged anew, and both releases say in the ledger that they belong together.
+
+    Example: `marginweave run deployments/examples/affairs.yaml`, or
+    `marginweave run census.yaml --run census-2026-b --supersedes census-2026-a`
     """
     from marginweave.schemas.load import load_configuration
 
@@ -33,7 +43,7 @@ def run(config: Config, run_name: _Run = None, source: Source = None, home: Home
     from marginweave.flows.request import read_request
 
     place = home_directory(home, os.environ)
-    execute(read_request(config, run=run_name, source=source, home=place), config, source, place)
+    execute(read_request(config, run=run_name, source=source, home=place, supersedes=supersedes), config, source, place)
 
 
 @command
@@ -60,14 +70,20 @@ def execute(request: Request, config: Path, source: str | None, home: Path) -> N
     check_request(request)
     with run_lock(request.folder):
         reference, state = prepare_run(request)
-    fresh, lease = state != RunState.FINISHED, None
+    fresh, lease = state == RunState.RUNNING, None
     if fresh or internal_evaluation_due(reference):
         with reporting(out) as reporter:
             _release(request, reference, config, source, home)
         lease = reporter.lease
+    from marginweave.flows.approval import place_of_files
     from marginweave.flows.bookkeeping import account_statement
 
-    _summarize(request, account_statement(reference), fresh=fresh, charged=_has_drawn(reference, lease))
+    account, charged = account_statement(reference), _has_drawn(reference, lease)
+    place = place_of_files(request.folder)
+    if place == request.folder.release:
+        _summarize(request, account, fresh=fresh, charged=charged)
+    else:
+        _tell_waiting(request, account, place, charged=charged)
 
 
 def _release(request: Request, reference: RunReference, config: Path, source: str | None, home: Path) -> None:
@@ -89,11 +105,36 @@ def _has_drawn(reference: RunReference, lease: str | None) -> bool:
     return record is not None and any(lease and draw.lease == lease for draw in record.draws)
 
 
-def _summarize(request: Request, account: dict[str, object], *, fresh: bool, charged: bool) -> None:
-    privacy, place = request.configuration.privacy, request.folder.release
-    shown = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+def _tell_waiting(request: Request, account: dict[str, object], place: Path, *, charged: bool) -> None:
+    """Nothing is published: what was made, and who can do what with it."""
+    from marginweave.flows.existing import what_to_do
+
+    run, report = request.folder.run, _shown(place / "report.html")
     if not out.is_terminal:
-        line = {"event": "finished", "release": str(shown), "charged_now": charged, "account": account}
+        line = {
+            "event": "awaiting approval",
+            "run": run,
+            "report": report,
+            "next": what_to_do(run),
+            "charged_now": charged,
+            "account": account,
+        }
+        out.file.write(json.dumps(line) + "\n")
+        return
+    out.print(f"\nAwaiting approval: {run}; nothing is published yet", style="bold")
+    out.print(f"What may leave: {report}")
+    out.print(f"Then {what_to_do(run)}")
+    _tell_account(account)
+
+
+def _shown(place: Path) -> str:
+    return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
+
+
+def _summarize(request: Request, account: dict[str, object], *, fresh: bool, charged: bool) -> None:
+    privacy, shown = request.configuration.privacy, _shown(request.folder.release)
+    if not out.is_terminal:
+        line = {"event": "finished", "release": shown, "charged_now": charged, "account": account}
         out.file.write(json.dumps(line) + "\n")
         return
     said = "Released" if charged else f"{'Released' if fresh else 'Already released'}, nothing charged"
@@ -104,6 +145,10 @@ def _summarize(request: Request, account: dict[str, object], *, fresh: bool, cha
     out.print("  explore.html     look into counts and records, in a browser")
     out.print("  privacy.json     the guarantee, its mechanisms and assumptions")
     out.print(f"Guarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}")
+    _tell_account(account)
+
+
+def _tell_account(account: dict[str, object]) -> None:
     out.print(
         f"Account {account['dataset']}: epsilon {account['epsilon']:.4g} of {account['cap_epsilon']:g} spent "
         f"at delta {account['delta']:g}, {account['releases']} release(s)"

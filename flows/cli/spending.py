@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from rich.table import Table
 
 from marginweave.schemas.budget import Cost
-from marginweave.schemas.ledger import CHARGED, AccountTotal, DrawRecord, ReleaseRecord, State
+from marginweave.schemas.ledger import CHARGED, Account, AccountTotal, DrawRecord, ReleaseRecord, State
+from marginweave.schemas.policy import Policy
 
 _AMOUNTS = ("mu²", "rho", "delta", "purse")
 
@@ -41,6 +43,19 @@ def purse(total: AccountTotal) -> str:
     return (
         f"purse for plain charges: epsilon {tidy(spent.epsilon)} of {tidy(size.epsilon)} and "
         f"delta {scientific(spent.delta)} of {scientific(size.delta)} spent"
+    )
+
+
+def period(account: Account, policy: Policy, releases: Sequence[ReleaseRecord]) -> str:
+    """One sentence on what was spent of the policy in this period, and what a policy is."""
+    from marginweave.tasks.budget.ledger.admission import rounded_up
+    from marginweave.tasks.budget.ledger.policies import period_epsilon, period_spent
+
+    moment = datetime.now(UTC)
+    spent = period_epsilon(policy, period_spent(policy, account.dataset, releases, moment))
+    return (
+        f"policy, not a guarantee: epsilon {rounded_up(spent)} of {tidy(policy.epsilon)} at delta "
+        f"{scientific(policy.delta)} spent since {policy.start(moment)} (UTC), per {policy.per}"
     )
 
 

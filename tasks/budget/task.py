@@ -16,7 +16,7 @@ def reserve_budget(reference: RunReference, actor: str) -> None:
     Raises:
         BudgetError: the account does not admit the release; nothing was drawn.
     """
-    configuration = reference.configuration
+    configuration, corrected = reference.configuration, reference.manifest.supersedes
     reference.ledger.reserve(
         dataset=configuration.dataset,
         release_id=reference.manifest.release,
@@ -26,6 +26,8 @@ def reserve_budget(reference: RunReference, actor: str) -> None:
         source_digest=reference.manifest.source_digest,
         unit=configuration.privacy.unit_key,
         actor=actor,
+        needs_approval=configuration.publish.approval is not None,
+        supersedes=None if corrected is None else corrected.release,
     )
     reference.ledger.take_lease(reference.manifest.release, reference.lease)
     reconcile(reference.ledger, reference.draws, reference.manifest.release, reference.lease)

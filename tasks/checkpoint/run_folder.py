@@ -84,6 +84,11 @@ class RunFolder:
         """What may leave."""
         return self.path / "release"
 
+    @property
+    def proposed(self) -> Path:
+        """What may leave once somebody has approved it; gone when it has become `release/`."""
+        return self.path / "proposed"
+
     def staged_releases(self) -> tuple[Path, ...]:
         """Folders of attempts that had something ready to be published."""
         found = self.path.glob(f"{self.STAGED_PREFIX}*") if self.path.is_dir() else ()
@@ -110,7 +115,8 @@ class RunFolder:
         Raises:
             StageError: the run, or a folder of it, is a link.
         """
-        for folder in (self.path, self.release, self.private, self.draws, self.derived, self.internal):
+        own = (self.release, self.proposed, self.private, self.draws, self.derived, self.internal)
+        for folder in (self.path, *own):
             if folder.is_symlink():
                 raise StageError(f"{folder} must be a folder, not a link")
 

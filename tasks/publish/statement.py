@@ -33,6 +33,9 @@ AMPLIFIED = (
     "The draws together are differentially private towards the sampled table, by Gaussian differential privacy; the sampling "
     "makes that (epsilon, delta) towards the data"
 )
+APPROVED = (
+    "Whether this release was published was decided by somebody who had seen it, and nothing that it was made from."
+)
 DATA_DEPENDENT_STOPS = (
     "A run that stops before its first draw (a broken contract or suite, an unreadable source) tells its operator so.",
     "How long a run took and how much memory it used is not covered by the guarantee.",
@@ -88,6 +91,7 @@ def privacy_statement(
             *ASSUMPTIONS,
             *_private_domains(configuration),
             *_stated_facts(configuration),
+            *([APPROVED] if configuration.publish.approval else []),
         ],
         "not_covered": list(DATA_DEPENDENT_STOPS),
         "account": account,

@@ -23,7 +23,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from marginweave.flows import bookkeeping, release
+from marginweave.flows import continuity, release
+from marginweave.flows.approval import decide
 from marginweave.schemas.errors import MarginweaveError
 from marginweave.tasks import drawing, references
 from marginweave.tasks.aggregate import task as aggregate
@@ -45,7 +46,7 @@ DOORS = (
     "normalize_counts", "synthesize", "decode", "buy_evaluation", "evaluate", "publish",
 )  # fmt: skip
 LEASE = re.compile(r"\.[0-9a-f]{32}")
-LEDGER = ("reserve", "take_lease", "begin_draw", "commit_draw", "lose_draw", "give_back", "finish")
+LEDGER = ("reserve", "take_lease", "begin_draw", "commit_draw", "lose_draw", "give_back", "finish", "submit", "decide")
 # transition → where the call is that makes it
 POINTS: dict[str, tuple[Any, str]] = {
     **{name: (Ledger, name) for name in LEDGER},
@@ -61,7 +62,8 @@ POINTS: dict[str, tuple[Any, str]] = {
     "file removed": (Path, "unlink"),
     "fsync": (os, "fsync"),
     "release file": (publish_door, "replace_file"),
-    "published": (bookkeeping, "publish_staged"),
+    "published": (continuity, "publish_staged"),
+    "proposed": (continuity, "propose_staged"),
     "manifest": (RunFolder, "write_manifest"),
     "folders": (RunFolder, "create"),
     "purge": (RunFolder, "purge_private"),
@@ -130,6 +132,8 @@ def _run(order: dict[str, Any]) -> int:
         _kill_at(*order["point"])
     if "fault" in order:
         _break_disk_at(*order["fault"])
+    if "decision" in order:
+        return 0 if decide(Path(order["home"]), order["run"], **order["decision"])[1].approved else 96
     if order.get("recompute"):
         return 0 if recompute(Path(order["home"]), order["run"]) else 98
     if order["through"] == "prefect":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from marginweave.schemas.budget import Cost, Plain
@@ -13,6 +14,7 @@ from marginweave.schemas.ledger import Account, AccountTotal, ReleaseRecord, Spe
 from marginweave.tasks.budget.composition import account_epsilon
 from marginweave.tasks.budget.ledger.location import opening_command, raising_command
 from marginweave.tasks.budget.ledger.openings import cap_around
+from marginweave.tasks.budget.ledger.policies import period_forecast
 
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
@@ -71,8 +73,12 @@ def check_identity(request: Request, known: ReleaseRecord) -> None:
             raise InputError(f"release {known.release} was reserved with another {what}; a new {what} needs a new name")
 
 
-def refusal(request: Request, account: Account, spent: Spent, releases: Iterable[ReleaseRecord]) -> Refusal | None:
-    """Why `request` is refused, or None where it may be reserved; `spent` is the account's, `releases` are all of the ledger.
+def refusal(
+    request: Request, account: Account, spent: Spent, releases: Collection[ReleaseRecord], moment: datetime
+) -> Refusal | None:
+    """Why `request` is refused at `moment`, or None where it may be reserved.
+
+    `spent` is the account's, `releases` are all of the ledger.
 
     The total with the release added is compared with the cap by <=, as doubles, so that a release alone fits a cap equal
     to its own (epsilon, delta).
@@ -91,12 +97,16 @@ def refusal(request: Request, account: Account, spent: Spent, releases: Iterable
                 f'account; to decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
             )
             return Refusal(reason="source", message=message)
-    return _over_purse(request, account, spent) or _over_cap(request, account, spent)
+    return (
+        _over_purse(request, account, spent)
+        or _over_cap(request, account, spent)
+        or _over_policy(request, account, releases, moment)
+    )
 
 
 def total_with(account: Account, spent: Spent, cost: Cost, statement: Plain) -> tuple[float, bool]:
     """Epsilon of the account at its cap's delta with one more release, and whether that is within the cap and the purse."""
-    both = _together(spent, cost, statement)
+    both = spent.with_charge(cost, statement)
     total, _ = _epsilon(account, both)
     return total, total <= float(account.epsilon) and both.cost.plain.within(account.purse)
 
@@ -139,7 +149,7 @@ def _over_cap(request: Request, account: Account, spent: Spent) -> Refusal | Non
     total, fits = total_with(account, spent, request.cost, request.statement)
     if fits:
         return None
-    both = _together(spent, request.cost, request.statement)
+    both = spent.with_charge(request.cost, request.statement)
     used, cap = _epsilon(account, spent)[0], float(account.epsilon)
     message = (
         f"account {account.dataset} has spent epsilon {rounded_up(used)} of {account.epsilon:f} at delta "
@@ -157,8 +167,27 @@ def _over_cap(request: Request, account: Account, spent: Spent) -> Refusal | Non
     return Refusal(reason="cap", message=message)
 
 
-def _together(spent: Spent, cost: Cost, statement: Plain) -> Spent:
-    return Spent(releases=spent.releases + 1, cost=spent.cost + cost, statement=spent.statement + statement)
+def _over_policy(
+    request: Request, account: Account, releases: Collection[ReleaseRecord], moment: datetime
+) -> Refusal | None:
+    asked = period_forecast(account, releases, request.cost, request.statement, moment)
+    if asked is None or asked.fits:
+        return None
+    policy = asked.policy
+    message = (
+        f"account {account.dataset} has a policy of {policy}, of which epsilon {rounded_up(asked.before)} is spent since "
+        f"{asked.start} (UTC); this release asks for epsilon {request.statement.epsilon:f} at delta "
+        f"{float(request.statement.delta)!r}"
+    )
+    if asked.fits_from is not None:
+        return Refusal(reason="policy", message=f"{message}; it fits from {asked.fits_from} (UTC) on")
+    alone = _UP.create_decimal(request.statement.epsilon), _UP.create_decimal(request.statement.delta)
+    command = raising_command(account.dataset, f"{account.epsilon:f}", repr(float(account.delta)))
+    return Refusal(
+        reason="policy",
+        message=f"{message}, more than it allows in any {policy.per}; to change the policy: {command} "
+        f"--per {policy.per}={max(alone[0], policy.epsilon):f},{float(max(alone[1], policy.delta))!r}",
+    )
 
 
 def _epsilon(account: Account, spent: Spent) -> tuple[float, str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Plain
-from marginweave.schemas.ledger import Account, DrawRecord, Event, EventKind, ReleaseRecord, State
+from marginweave.schemas.ledger import Account, Decision, DrawRecord, Event, EventKind, ReleaseRecord, State
+from marginweave.schemas.policy import PERIODS, Policy
 
 _DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
 
@@ -23,7 +23,8 @@ def account_body(account: Account) -> dict[str, Any]:
     """The facts of an account as the body of its OPENED event."""
     facts = {**cap_body(account.epsilon, account.delta), "unit": account.unit, "neighbors": account.neighbors}
     purse = {"purse": cap_body(account.purse.epsilon, account.purse.delta)} if account.purse else {}
-    return {**facts, **purse}
+    policy = {"policy": policy_body(account.policy)} if account.policy else {}
+    return {**facts, **purse, **policy}
 
 
 def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]:
@@ -31,9 +32,39 @@ def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]
     return {"epsilon": str(stated(epsilon)), "delta": str(stated(delta))}
 
 
-def release_body(plan: BudgetPlan, *, run: str, plan_digest: str, source_digest: str, unit: str) -> dict[str, Any]:
+def policy_of(body: Mapping[str, Any]) -> Policy | None:
+    """The policy in the body of a row, or None."""
+    found = body.get("policy")
+    if found is None:
+        return None
+    if found["per"] not in PERIODS:
+        raise ValueError(f"per ({found['per']}) must be one of {', '.join(PERIODS)}")
+    return Policy(per=found["per"], epsilon=Decimal(found["epsilon"]), delta=Decimal(found["delta"]))
+
+
+def policy_body(policy: Policy | None) -> dict[str, str] | None:
+    """A policy as `policy_of` reads it."""
+    if policy is None:
+        return None
+    return {"per": policy.per, "epsilon": str(policy.epsilon), "delta": str(policy.delta)}
+
+
+def release_body(
+    plan: BudgetPlan,
+    *,
+    run: str,
+    plan_digest: str,
+    source_digest: str,
+    unit: str,
+    needs_approval: bool = False,
+    supersedes: str | None = None,
+) -> dict[str, Any]:
     """The public facts of a release, its whole plan included, as the body of its first event."""
+    ties = {"approval": "required"} if needs_approval else {}
+    if supersedes is not None:
+        ties["supersedes"] = supersedes
     return {
+        **ties,
         **cap_body(plan.epsilon, plan.delta),
         "run": run,
         "plan_digest": plan_digest,
@@ -63,10 +94,13 @@ def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = N
                 unit=event.body["unit"],
                 neighbors=event.body["neighbors"],
                 purse=_purse(event.body),
+                policy=policy_of(event.body),
             )
         elif event.kind == EventKind.CAP_CHANGED:
             epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
-            accounts[event.account] = replace(accounts[event.account], epsilon=epsilon, delta=delta)
+            account = accounts[event.account]
+            policy = policy_of(event.body) if "policy" in event.body else account.policy
+            accounts[event.account] = replace(account, epsilon=epsilon, delta=delta, policy=policy)
         elif event.kind == EventKind.ALIASED:
             account = accounts[event.account]
             accounts[event.account] = replace(account, aliases=account.aliases | {event.body["other"]})
@@ -93,14 +127,6 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
     first = next((event for event in events if event.kind == EventKind.RESERVED and event.draw is None), None)
     if first is None or first.release is None or first.account is None:
         return None
-    outputs: dict[str, str] = {}
-    lease: str | None = None
-    published: datetime | None = None
-    for event in events:
-        if event.kind == EventKind.PUBLISHED:
-            outputs, published = dict(event.body["outputs"]), event.created
-        elif event.kind == EventKind.LEASED:
-            lease = event.lease
     return ReleaseRecord(
         release=first.release,
         dataset=first.account,
@@ -112,11 +138,38 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
         draws=_draws(events),
         actor=first.actor,
         created=first.created,
-        outputs=outputs,
-        lease=lease,
         unit=first.body["unit"],
         neighbors=first.body["neighbors"],
-        published=published,
+        needs_approval=first.body.get("approval") == "required",
+        supersedes=first.body.get("supersedes"),
+        **_course(events),
+    )
+
+
+def _course(events: Iterable[Event]) -> dict[str, Any]:
+    """What has become of a release since it was reserved, its draws apart: fields of its record."""
+    found: dict[str, Any] = {}
+    for event in events:
+        if event.kind == EventKind.PUBLISHED:
+            found.update(outputs=dict(event.body["outputs"]), published=event.created)
+        elif event.kind == EventKind.LEASED:
+            found["lease"] = event.lease
+        elif event.kind == EventKind.SUBMITTED:
+            found["proposed"] = dict(event.body["outputs"])
+        elif event.kind in {EventKind.APPROVED, EventKind.REJECTED}:
+            found["decision"] = decision_of(event)
+        elif event.kind == EventKind.SUPERSEDED:
+            found["superseded_by"] = str(event.body["by"])
+    return found
+
+
+def decision_of(event: Event) -> Decision:
+    """What an APPROVED or REJECTED row says."""
+    return Decision(
+        approved=event.kind == EventKind.APPROVED,
+        by=event.actor,
+        reason=str(event.body["reason"]),
+        created=event.created,
     )
 
 

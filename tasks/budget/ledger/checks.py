@@ -11,9 +11,11 @@ from marginweave.schemas.budget import BudgetPlan, Plain
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, ReleaseRecord
+from marginweave.schemas.policy import Policy
 from marginweave.tasks.budget.ledger.books import release_of, stated
 from marginweave.tasks.budget.ledger.journal import Journal
 from marginweave.tasks.budget.ledger.plans import draws_fault, stated_fault
+from marginweave.tasks.budget.ledger.policies import policy_fault
 
 
 def check_dataset(dataset: str) -> None:
@@ -47,6 +49,7 @@ def as_stored(account: Account) -> Account:
         InputError: an amount that is too small for a double, and would be stored as 0.
     """
     purse = account.purse
+    policy = None if account.policy is None else policy_as_stored(account.policy)
     for name, value in (
         ("epsilon", account.epsilon),
         ("delta", account.delta),
@@ -60,7 +63,24 @@ def as_stored(account: Account) -> Account:
         epsilon=stated(account.epsilon),
         delta=stated(account.delta),
         purse=Plain(epsilon=stated(purse.epsilon), delta=stated(purse.delta)),
+        policy=policy,
     )
+
+
+def policy_as_stored(policy: Policy) -> Policy:
+    """`policy` with the amounts that its row will hold."""
+    return replace(policy, epsilon=stated(policy.epsilon), delta=stated(policy.delta))
+
+
+def check_policy(policy: Policy | None, epsilon: Decimal, delta: Decimal) -> None:
+    """Refuse a policy for a period that is no part of the cap (epsilon, delta); none at all is always possible.
+
+    Raises:
+        InputError: one of its amounts is not positive, or larger than the cap's.
+    """
+    fault = None if policy is None else policy_fault(policy, epsilon, delta)
+    if fault is not None:
+        raise InputError(fault)
 
 
 def check_purse(purse: Plain, epsilon: Decimal, delta: Decimal) -> None:

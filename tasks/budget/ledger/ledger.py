@@ -9,6 +9,7 @@ from pathlib import Path
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import Event, EventKind
 from marginweave.tasks.budget.ledger.accounts import Accounts
+from marginweave.tasks.budget.ledger.approvals import Approvals
 from marginweave.tasks.budget.ledger.core import now
 from marginweave.tasks.budget.ledger.creation import create_ledger
 from marginweave.tasks.budget.ledger.decisions import Decisions
@@ -26,7 +27,7 @@ from marginweave.tasks.budget.ledger.schema import check_schema
 _FORMAT = 1
 
 
-class Ledger(Accounts, Releases, Drawing, Evaluations, Decisions):
+class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions):
     """The ledger at `location`, sealed with `key`; made by `open` or `create`. Every method is one transaction."""
 
     @classmethod

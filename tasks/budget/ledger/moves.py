@@ -17,11 +17,12 @@ def take_lease(journal: Journal, release_id: str, lease: str, *, now: datetime) 
     """Append the row that makes `lease` the current one of the release.
 
     Raises:
-        BudgetError: no such release, one that is published, or a lease that was used before.
+        BudgetError: no such release, one that is published or was submitted for approval, or a lease that was used before.
     """
     record = release_in(journal, release_id)
-    if record.outputs:
-        raise BudgetError(f"release {release_id} is published; there is nothing left to draw or to finish")
+    if record.outputs or record.proposed:
+        state = "is published" if record.outputs else "was submitted for approval"
+        raise BudgetError(f"release {release_id} {state}; there is nothing left to draw or to finish")
     if any(event.kind == EventKind.LEASED and event.lease == lease for event in journal.release_events(release_id)):
         raise BudgetError(f"the lease of an attempt at release {release_id} must be new")
     journal.append(

@@ -7,6 +7,11 @@ from marginweave.tasks.budget.ledger.books import stated
 from marginweave.tasks.budget.ledger.location import opening_command
 
 
+def planned_statement(plan: BudgetPlan) -> Plain:
+    """The plain (epsilon, delta) of a release whose spares, if it has any, were given back."""
+    return Plain(epsilon=stated(plan.epsilon), delta=stated(plan.delta))
+
+
 def reserved_statement(plan: BudgetPlan) -> Plain:
     """The plain (epsilon, delta) of what is reserved for a release: once for its draws and once for each spare.
 
@@ -25,7 +30,7 @@ def least_account(plan: BudgetPlan) -> tuple[Plain, Plain]:
     """Cap and purse of an account in which a release of `plan` fits alone; without plain charges the plan's own statement."""
     purse = plan.reserved_cost.plain
     if not purse:
-        return Plain(epsilon=stated(plan.epsilon), delta=stated(plan.delta)), purse
+        return planned_statement(plan), purse
     return cap_around(reserved_statement(plan), purse), purse
 
 

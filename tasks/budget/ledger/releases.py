@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import SPARE_PREFIX, Event, EventKind, ReleaseRecord, State
+from marginweave.schemas.ledger import SPARE_PREFIX, Event, EventKind, ReleaseRecord
 from marginweave.tasks.budget.ledger.admission import Request, check_identity, refusal
 from marginweave.tasks.budget.ledger.books import release_body, release_of
 from marginweave.tasks.budget.ledger.checks import account_in, check_plan, release_in
@@ -16,6 +17,7 @@ from marginweave.tasks.budget.ledger.core import LedgerCore, now
 from marginweave.tasks.budget.ledger.location import opening_command
 from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR, check_lease
 from marginweave.tasks.budget.ledger.openings import opening_for, reserved_statement
+from marginweave.tasks.budget.ledger.publishing import check_correction, check_settled, publication
 
 
 class Releases(LedgerCore):
@@ -36,7 +38,7 @@ class Releases(LedgerCore):
         with self._reading() as journal:
             return release_of(journal.release_events(release_id))
 
-    def reserve(
+    def reserve(  # noqa: PLR0913 - each one a fact of the release
         self,
         *,
         dataset: str,
@@ -47,15 +49,20 @@ class Releases(LedgerCore):
         source_digest: str,
         unit: str,
         actor: str,
+        needs_approval: bool = False,
+        supersedes: str | None = None,
     ) -> ReleaseRecord:
         """Charge the whole plan before anything is drawn, or return the release that this id already stands for.
 
         One RESERVED row for the release and one for each draw and spare. A refusal is written down, too, and depends on
-        the plan, the ledger and the keyed digest of the source only.
+        the plan, the ledger, the clock and the keyed digest of the source only. A release that `needs_approval` is published
+        by `approve` alone; `supersedes` is a published release of the same account that this one corrects.
 
         Raises:
-            BudgetError: no account; another unit or neighbors; the source has another account; over the cap.
-            InputError: the id was reserved with another dataset, plan or source; a plan that does not fit its own statement.
+            BudgetError: no account; another unit or neighbors; the source has another account; over the cap, or over the
+                policy of this period.
+            InputError: the id was reserved with another dataset, plan or source; a plan that does not fit its own statement;
+                a release to correct that is not published in this account, or is corrected already.
         """
         check_plan(plan)
         request = Request(
@@ -68,7 +75,15 @@ class Releases(LedgerCore):
             plan_digest=plan_digest,
             source_digest=source_digest,
         )
-        body = release_body(plan, run=run, plan_digest=plan_digest, source_digest=source_digest, unit=unit)
+        body = release_body(
+            plan,
+            run=run,
+            plan_digest=plan_digest,
+            source_digest=source_digest,
+            unit=unit,
+            needs_approval=needs_approval,
+            supersedes=supersedes,
+        )
         with self._writing() as journal:
             view = self._view(journal)
             account = account_in(view.accounts, dataset, opening_for(dataset, plan))
@@ -76,15 +91,17 @@ class Releases(LedgerCore):
             if release_id in releases:
                 check_identity(request, releases[release_id])
                 return releases[release_id]
-            refused = refusal(request, account, view.spent_of(dataset), releases.values())
+            check_correction(dataset, supersedes, releases)
+            moment = now()
+            refused = refusal(request, account, view.spent_of(dataset), releases.values(), moment)
             if refused is None:
-                journal.append_all(_bookings(request, plan, body, actor))
+                journal.append_all(_bookings(request, plan, body, actor, moment))
                 return release_in(journal, release_id)
             journal.append(
                 Event(
                     kind=EventKind.REFUSED,
                     actor=actor,
-                    created=now(),
+                    created=moment,
                     account=dataset,
                     release=release_id,
                     body={**body, "reason": refused.reason},
@@ -96,37 +113,25 @@ class Releases(LedgerCore):
         """Book the publication of `outputs` (released file → SHA-256); the same outputs again are booked once.
 
         Raises:
-            BudgetError: no such release, a lease that is not the current one, or a draw that is neither committed, returned
-                nor lost.
+            BudgetError: no such release, a lease that is not the current one, a draw that is neither committed, returned
+                nor lost, or a release that needs an approval.
         """
         with self._writing() as journal:
             record = release_in(journal, release_id)
             check_lease(record, lease)
-            pending = [draw.name for draw in record.draws if draw.state in {State.RESERVED, State.DRAWN}]
-            if pending:
-                raise BudgetError(
-                    f"release {release_id} is not finished: {', '.join(pending)} must be committed or given back"
-                )
+            check_settled(record)
+            if record.needs_approval:
+                raise BudgetError(f"release {release_id} is published by an approval, not by its run")
             if dict(outputs) != record.outputs:
-                body = {"outputs": dict(outputs)}
-                journal.append(
-                    Event(
-                        kind=EventKind.PUBLISHED,
-                        actor=actor,
-                        created=now(),
-                        account=record.dataset,
-                        release=release_id,
-                        body=body,
-                    )
-                )
+                journal.append_all(publication(record, outputs, actor, now()))
 
 
-def _bookings(request: Request, plan: BudgetPlan, body: Mapping[str, Any], actor: str) -> list[Event]:
+def _bookings(request: Request, plan: BudgetPlan, body: Mapping[str, Any], actor: str, moment: datetime) -> list[Event]:
     """The RESERVED rows of a release: its own, and one for each draw and spare."""
     first = Event(
         kind=EventKind.RESERVED,
         actor=actor,
-        created=now(),
+        created=moment,
         account=request.dataset,
         release=request.release,
         body=body,

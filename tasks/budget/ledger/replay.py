@@ -22,8 +22,9 @@ from marginweave.schemas.ledger import (
     State,
 )
 from marginweave.tasks.budget.composition import account_epsilon
-from marginweave.tasks.budget.ledger.books import accounts_of, release_of
+from marginweave.tasks.budget.ledger.books import accounts_of, decision_of, release_of
 from marginweave.tasks.budget.ledger.plans import draws_fault, stated_fault
+from marginweave.tasks.budget.ledger.policies import period_epsilon, period_spent, policy_fault
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PENDING = frozenset({State.RESERVED, State.DRAWN})
@@ -55,13 +56,17 @@ class Replay:
             raise AuditError(f"row {seq} of the ledger: {event.kind} with a body that no ledger writes") from None
 
     def finish(self) -> None:
-        """Refuse an end in the middle of a reservation.
+        """Refuse an end in the middle of a reservation, or of the publication of a correction.
 
         Raises:
-            AuditError: rows of the newest reservation are missing.
+            AuditError: rows of the newest reservation or publication are missing.
         """
         for release, names in self._expected.items():
             raise AuditError(f"the ledger ends before release {release} is reserved whole: {', '.join(sorted(names))}")
+        for record in self.releases.values():
+            old = self.releases[record.supersedes] if record.supersedes and record.outputs else None
+            if old is not None and old.superseded_by is None:
+                raise AuditError(f"release {record.release} corrects {old.release}, and no row says so of that one")
 
     def _take(self, seq: int, event: Event) -> None:
         _expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
@@ -86,6 +91,10 @@ class Replay:
             EventKind.CHARGED_LOST: self._move,
             EventKind.LEASED: self._lease,
             EventKind.PUBLISHED: self._publish,
+            EventKind.SUBMITTED: self._submit,
+            EventKind.APPROVED: self._decide,
+            EventKind.REJECTED: self._decide,
+            EventKind.SUPERSEDED: self._supersede,
             EventKind.EVALUATED_INTERNALLY: self._evaluate,
         }
 
@@ -100,12 +109,14 @@ class Replay:
         purse = account.purse
         fits = 0 < purse.epsilon <= account.epsilon and 0 <= purse.delta < account.delta
         _expect(fits or not purse, "the purse is no part of the cap")
+        _expect_policy(account)
 
     def _cap(self, event: Event) -> None:
-        epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
-        _expect_cap(epsilon, delta)
-        account = self._account(event)
-        self.accounts[account.dataset] = replace(account, epsilon=epsilon, delta=delta)
+        before = self._account(event)
+        account = accounts_of([event], {before.dataset: before})[before.dataset]
+        _expect_cap(account.epsilon, account.delta)
+        _expect_policy(account)
+        self.accounts[account.dataset] = account
 
     def _alias(self, event: Event) -> None:
         account, other = self._account(event), event.body["other"]
@@ -131,6 +142,15 @@ class Replay:
             same = other.source_digest == record.source_digest
             allowed = {account.dataset, *account.aliases}
             _expect(not same or other.dataset in allowed, f"its source was released under account {other.dataset}")
+        if record.supersedes is not None:
+            old = self.releases.get(record.supersedes)
+            fits = (
+                old is not None and old.dataset == account.dataset and bool(old.outputs) and old.superseded_by is None
+            )
+            _expect(
+                fits,
+                f"it supersedes {record.supersedes}, which is no published release of its account, or is superseded",
+            )
         spares, planned = event.body.get("spares", 0), [draw["name"] for draw in event.body["draws"]]
         _expect_none(stated_fault(Plain(epsilon=record.epsilon, delta=record.delta), planned, spares))
         self._expected[record.release] = {draw["name"]: draw for draw in event.body["draws"]} | {
@@ -165,6 +185,7 @@ class Replay:
         planned = [draw for draw in record.draws if not draw.is_spare]
         _expect_none(draws_fault(statement, planned, (draw.cost for draw in record.draws if draw.is_spare)))
         account = self.accounts[record.dataset]
+        self._expect_within_policy(account, record)
         spent = self._spent.get(account.dataset, Spent()).with_release(record)
         self._spent[account.dataset] = spent
         total, _ = account_epsilon([spent.cost], [spent.statement], account.delta, account.purse)
@@ -212,19 +233,54 @@ class Replay:
             spent = self._spent[record.dataset]
             self._spent[record.dataset] = spent.with_release(self.releases[record.release], record)
 
+    def _expect_within_policy(self, account: Account, record: ReleaseRecord) -> None:
+        """What the account's releases of one period cost together, the new one among them, against its policy then."""
+        policy = account.policy
+        if policy is not None:
+            spent = period_spent(policy, account.dataset, self.releases.values(), record.created)
+            fits = period_epsilon(policy, spent) <= float(policy.epsilon)
+            _expect(fits, f"with release {record.release}, account {account.dataset} is over its policy of {policy}")
+
     def _lease(self, event: Event) -> None:
         record, lease = self._release(event), event.lease or ""
         _expect(not record.outputs, f"release {record.release} is published; it takes no lease")
+        _expect(not record.proposed, f"release {record.release} was submitted for approval; it takes no lease")
         _expect(lease != "" and (record.release, lease) not in self._leases, "a lease is taken twice")
         self._leases.add((record.release, lease))
         self.releases[record.release] = replace(record, lease=lease)
 
     def _publish(self, event: Event) -> None:
+        record, outputs = self._settled(event)
+        approved = record.decision is not None and record.decision.approved and outputs == record.proposed
+        _expect(approved or not record.needs_approval, f"release {record.release} is published without an approval")
+        self.releases[record.release] = replace(record, outputs=outputs, published=event.created)
+
+    def _submit(self, event: Event) -> None:
+        record, outputs = self._settled(event)
+        _expect(record.needs_approval, f"release {record.release} is submitted, and needs no approval")
+        _expect(bool(outputs) and not record.proposed, f"release {record.release} is submitted twice, or with no files")
+        self.releases[record.release] = replace(record, proposed=outputs)
+
+    def _settled(self, event: Event) -> tuple[ReleaseRecord, dict[str, str]]:
+        """A release whose draws are settled, and the files that a row says it consists of."""
         record, outputs = self._release(event), dict(event.body["outputs"])
         pending = [draw.name for draw in record.draws if draw.state in _PENDING]
         _expect(not pending, f"release {record.release} is published with draws unsettled: {', '.join(pending)}")
         _expect(all(_DIGEST.fullmatch(digest) for digest in outputs.values()), "a released file has no digest")
-        self.releases[record.release] = replace(record, outputs=outputs, published=event.created)
+        return record, outputs
+
+    def _decide(self, event: Event) -> None:
+        record, decision = self._release(event), decision_of(event)
+        _expect(bool(record.proposed), f"release {record.release} was never submitted for approval")
+        _expect(record.decision is None, f"release {record.release} is decided on twice")
+        _expect(bool(decision.by.strip() and decision.reason.strip()), "a decision has no name or no reason")
+        self.releases[record.release] = replace(record, decision=decision)
+
+    def _supersede(self, event: Event) -> None:
+        record, by = self._release(event), self.releases.get(event.body["by"])
+        fits = by is not None and bool(by.outputs) and by.supersedes == record.release
+        _expect(fits, f"release {record.release} is superseded by what is not its published correction")
+        self.releases[record.release] = replace(record, superseded_by=event.body["by"])
 
     def _evaluate(self, event: Event) -> None:
         self._release(event)
@@ -252,3 +308,8 @@ def _expect_none(fault: str | None) -> None:
 
 def _expect_cap(epsilon: Decimal, delta: Decimal) -> None:
     _expect(epsilon.is_finite() and epsilon > 0 and 0 < delta < 1, "the cap is no (epsilon, delta)")
+
+
+def _expect_policy(account: Account) -> None:
+    if account.policy is not None:
+        _expect_none(policy_fault(account.policy, account.epsilon, account.delta))

@@ -13,7 +13,7 @@ from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, Table, Text
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.ledger import Event, EventKind
 
-SCHEMA_VERSION = "0002"  # the newest migration
+SCHEMA_VERSION = "0003"  # the newest migration
 METADATA = MetaData()
 _AMOUNTS = tuple(Cost().texts)
 _PURSE = frozenset({"plain_epsilon", "plain_delta"})

@@ -1,0 +1,49 @@
+"""A release that somebody has to approve: where it waits, what can be done with it, and the decision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from marginweave.flows.bookkeeping import run_lock
+from marginweave.flows.continuity import as_booked
+from marginweave.flows.existing import existing_run
+from marginweave.flows.request import ledger_of
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger import Decision
+from marginweave.schemas.manifest import RunState
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger.approvals import check_words
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+
+
+def place_of_files(folder: RunFolder) -> Path:
+    """Where what may leave stands: `proposed/` as long as the run awaits approval, `release/` otherwise."""
+    manifest = folder.read_manifest()
+    awaiting = manifest is not None and manifest.state == RunState.AWAITING
+    return folder.proposed if awaiting else folder.release
+
+
+def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tuple[RunFolder, Decision]:
+    """Approve or reject a run that awaits it, and bring folder and manifest to where the ledger then is.
+
+    Nothing is read but the proposed files, and of these the digests, which were booked when they were submitted. The first
+    decision stands; it is returned whoever made it.
+
+    Raises:
+        InputError: no such run, one that does not await approval, no name, or no reason.
+        StageError: the run is in progress, or a proposed file is missing, was changed or was added.
+    """
+    check_words("by", by)
+    check_words("reason", reason)
+    folder, manifest = existing_run(home, run)
+    with run_lock(folder):
+        ledger = Ledger.open(ledger_of(folder, home))
+        manifest = folder.read_manifest() or manifest
+        if approved:
+            manifest = as_booked(folder, manifest, ledger)  # a proposal that was changed can still be rejected
+        record = ledger.release(manifest.release)
+        if record is None or not record.proposed:
+            raise InputError(f"run {run} does not await approval; it is {manifest.state.value}")
+        decision = ledger.decide(manifest.release, approved=approved, by=by, reason=reason)
+        as_booked(folder, manifest, ledger)
+    return folder, decision

@@ -1,0 +1,126 @@
+"""What an auditor gets of one published release: plan, privacy.json, its rows of the ledger, the anchor, and how to verify."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from marginweave.flows import handover_check
+from marginweave.flows.copies import check_target, write_folder
+from marginweave.flows.existing import finished_run
+from marginweave.flows.request import ledger_of
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import AuditError, InputError, StageError
+from marginweave.schemas.ledger import EventKind, ReleaseRecord
+from marginweave.schemas.manifest import Manifest
+from marginweave.tasks.budget.ledger import opening_command
+from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.budget.ledger.export import json_lines
+from marginweave.tasks.budget.ledger.key import load_key
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.checkpoint.files import PUBLIC_MODE, read_file, staged_file
+from marginweave.tasks.publish.templates import render
+
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
+# Rows that say how the ledger and its keys came to be belong to every account.
+_COMMON = frozenset({EventKind.LEDGER_CREATED.value, EventKind.KEY_ROTATED.value})
+
+
+def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
+    """Write the bundle of a published release to `to`, a new .zip file or a new or empty folder; the names of its files.
+
+    The whole ledger is audited first, and the released files are compared with it. Of the run's folder privacy.json alone is
+    read into the bundle. DP: what was published, and public facts of the ledger.
+
+    Raises:
+        InputError: no published run, or a target that is taken or lies among the runs.
+        AuditError: a fault in the ledger.
+        BudgetError: no ledger or key.
+        StageError: a released file was changed.
+    """
+    folder, manifest = finished_run(home, run)
+    location = ledger_of(folder, home)
+    audited = audit_ledger(location, load_key(location, os.environ, opening_command()))
+    record = audited.releases.get(manifest.release)
+    if record is None or dict(record.outputs) != manifest.outputs:
+        raise AuditError(f"the ledger does not know the release of run {run} as it is")
+    statement = read_file(folder.release / "privacy.json")
+    if statement is None:
+        raise StageError(f"{folder.release / 'privacy.json'} is missing")
+    contents = _contents(manifest, record, audited, statement)
+    place = check_target(home, to)
+    if to.suffix.lower() == ".zip":
+        _write_archive(place, contents)
+    else:
+        write_folder(place, contents)
+    return tuple(contents)
+
+
+def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger, statement: bytes) -> dict[str, bytes]:
+    chain = "".join(json.dumps({"seq": row["seq"], "row_hash": row["row_hash"]}) + "\n" for row in audited.rows)
+    own = [row for row in audited.rows if _belongs(row, record)]
+    check = read_file(Path(handover_check.__file__))
+    if check is None:
+        raise StageError("the program is not installed whole: handover_check.py is missing")
+    return {
+        "README.md": render("handover.md", run=record.run, dataset=record.dataset).encode(),
+        "plan.json": _plan(manifest),
+        "privacy.json": statement,
+        "ledger.jsonl": json_lines(own),
+        "chain.jsonl": chain.encode(),
+        "anchor.json": audited.anchor.to_json().encode(),
+        "verify.py": check,
+    }
+
+
+def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
+    """Rows of the release, that it corrects another, and those on its account or the whole ledger; no other release's."""
+    if row["release"] is not None:
+        corrects = row["kind"] == EventKind.SUPERSEDED and row["release"] == record.supersedes
+        return corrects or bool(row["release"] == record.release)
+    return row["account"] == record.dataset or row["kind"] in _COMMON
+
+
+def _plan(manifest: Manifest) -> bytes:
+    """The configuration, its digest as the ledger has it, and the split of the budget that follows from it."""
+    configuration = Configuration.from_canonical(manifest.configuration)
+    plan = plan_budget(configuration)
+    content = {
+        "configuration_sha256": manifest.configuration_digest,
+        "configuration": manifest.configuration,
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "unit": plan.unit,
+        "neighbors": plan.neighbors,
+        "accountant": plan.accountant,
+        "draws": [
+            {
+                "name": draw.name,
+                "mechanism": draw.mechanism,
+                "length": draw.length,
+                "parameter": draw.parameter,
+                **draw.cost.texts,
+            }
+            for draw in plan.draws
+        ],
+        "spares": plan.spares,
+    }
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _write_archive(place: Path, contents: Mapping[str, bytes]) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            entry = zipfile.ZipInfo(f"{place.stem}/{name}", _LONG_AGO)
+            entry.external_attr = PUBLIC_MODE << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    data = buffer.getvalue()
+    with staged_file(place, len(data), PUBLIC_MODE) as staged:
+        if not staged.keep(data):
+            raise InputError(f"{place} exists already and is not overwritten")

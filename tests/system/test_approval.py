@@ -1,0 +1,220 @@
+"""A release that has to be approved: killed anywhere, decided once, and published as it was submitted or not at all."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marginweave.flows.audit import audit_files
+from marginweave.schemas.ledger import EventKind, State
+from marginweave.schemas.manifest import RunState
+from marginweave.tasks.budget.ledger.audit import audit_ledger
+from marginweave.tasks.budget.ledger.key import load_key
+from tests.support.kills import Victim, WarmParent
+from tests.system.conftest import CommandLine
+from tests.system.test_release import RELEASED, contents, opened, people
+
+pytestmark = pytest.mark.system
+YES: dict[str, Any] = {"approved": True, "by": "A. Meier", "reason": "checked"}
+NO: dict[str, Any] = {"approved": False, "by": "B. Huber", "reason": "wrong date"}
+DECIDED = {EventKind.APPROVED, EventKind.REJECTED}
+# Where a run ends, and where a decision does: every step after the last draw, on either side.
+ENDING = ["submit", "proposed", "manifest", "purge", "folder removed"]
+DECIDING = ["decide", "published", "manifest", "file replaced"]
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Victim:
+    return Victim(
+        home=tmp_path, config=people(tmp_path, 40, aggregate__reporting_length=2, publish__approval="required")
+    )
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
+    home = tmp_path_factory.mktemp("warm")
+    made = WarmParent(Victim(home=home, config=people(home, 40, aggregate__reporting_length=2)), _environment())
+    yield made
+    made.close()
+
+
+def _environment() -> dict[str, str]:
+    return CommandLine(Path.cwd(), {}).variables
+
+
+def _audit(victim: Victim) -> None:
+    """`ledger verify` finds no fault, whatever was killed."""
+    keys = load_key(victim.location, {}, "")
+    audit_files(victim.home, audit_ledger(victim.location, keys), keys, example=False)
+
+
+def _check_awaiting(victim: Victim) -> dict[str, bytes]:
+    """Nothing is in `release/`; what was booked stands in `proposed/`, and nothing private is left."""
+    victim.check()
+    _audit(victim)
+    record, manifest = victim.record(), victim.folder.read_manifest()
+    assert record is not None
+    assert manifest is not None
+    assert manifest.state == RunState.AWAITING
+    assert not manifest.outputs
+    assert not record.outputs
+    assert record.decision is None
+    assert list(victim.folder.release.iterdir()) == []
+    assert {file.name for file in victim.folder.proposed.iterdir()} == RELEASED
+    assert not victim.folder.private.exists()
+    assert victim.folder.staged_releases() == ()
+    return contents(victim.folder.proposed)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("point", ENDING)
+def test_a_run_killed_at_its_end_awaits_approval_in_the_end(
+    parent: WarmParent, victim: Victim, point: str, side: str
+) -> None:
+    """Nothing gets into `release/`, no row is written twice, and resuming brings the run to where the ledger is."""
+    number = {"manifest": parent.calls["manifest"]}.get(point, 1)
+    assert parent.ask(victim.order(point=[point, side, number]))["code"] == -signal.SIGKILL
+    victim.check()
+    _audit(victim)
+    assert list(victim.folder.release.iterdir()) == []
+    for _ in range(2):
+        assert parent.ask(victim.order())["code"] == 0
+        _check_awaiting(victim)
+    kinds = [event.kind for event in victim.events]
+    assert kinds.count(EventKind.SUBMITTED) == 1
+    assert EventKind.PUBLISHED not in kinds
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("point", DECIDING)
+def test_an_approval_killed_anywhere_ends_in_one_publication(
+    parent: WarmParent, victim: Victim, point: str, side: str
+) -> None:
+    """The same command again, or the run's, completes it: the submitted bytes, one APPROVED row, one PUBLISHED row."""
+    assert parent.ask(victim.order())["code"] == 0
+    before = _check_awaiting(victim)
+    killed = parent.ask(victim.order(decision=YES, point=[point, side, 1]))
+    assert killed["code"] == -signal.SIGKILL, killed
+    victim.check()
+    _audit(victim)
+    again = victim.order(decision=YES) if side == "before" else victim.order()
+    assert parent.ask(again)["code"] == 0
+    if point == "decide" and side == "after":  # the run's own command publishes what is approved already
+        assert victim.folder.read_manifest().state == RunState.FINISHED  # type: ignore[union-attr]
+    assert parent.ask(victim.order(decision=YES))["code"] == 0
+    victim.check_finished()
+    _audit(victim)
+    assert contents(victim.folder.release) == before
+    assert not victim.folder.proposed.exists()
+    kinds = [event.kind for event in victim.events]
+    assert (kinds.count(EventKind.APPROVED), kinds.count(EventKind.PUBLISHED)) == (1, 1)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_rejection_killed_anywhere_publishes_nothing(parent: WarmParent, victim: Victim, side: str) -> None:
+    """Its charge stays, the run goes nowhere, and no later approval changes that."""
+    assert parent.ask(victim.order())["code"] == 0
+    assert parent.ask(victim.order(decision=NO, point=["decide", side, 1]))["code"] == -signal.SIGKILL
+    assert parent.ask(victim.order(decision=NO))["code"] == 96
+    assert parent.ask(victim.order(decision=YES))["code"] == 96  # the first decision stands
+    victim.check()
+    _audit(victim)
+    assert list(victim.folder.release.iterdir()) == []
+    record = victim.record()
+    assert record is not None
+    assert {draw.state for draw in record.draws} <= {State.COMMITTED, State.RETURNED}
+    assert record.charged.mu2 > 0
+    assert [event.kind for event in victim.events if event.kind in DECIDED] == [EventKind.REJECTED]
+    resumed = parent.ask(victim.order())
+    assert (resumed["code"], "was rejected, and its charge stays" in resumed["message"]) == (2, True)
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing", "added", "replaced by a link"])
+def test_tampered_files_are_not_approved(parent: WarmParent, victim: Victim, damage: str) -> None:
+    """The digests were booked before: nothing is published and nothing written; a rejection is still possible."""
+    assert parent.ask(victim.order())["code"] == 0
+    _check_awaiting(victim)
+    file = victim.folder.proposed / "synthetic.csv"
+    content = file.read_bytes()
+    if damage == "added":
+        (victim.folder.proposed / "more.csv").write_text("1\n")
+    elif damage == "changed":
+        file.write_bytes(content.replace(b"f", b"m", 1))
+    else:
+        file.unlink()
+    if damage == "replaced by a link":
+        (victim.home / "elsewhere.csv").write_bytes(content)
+        file.symlink_to(victim.home / "elsewhere.csv")
+    answer = parent.ask(victim.order(decision=YES))
+    assert answer["code"] == 1, answer
+    assert str(victim.folder.proposed) in answer["message"]
+    victim.check()
+    assert DECIDED.isdisjoint(event.kind for event in victim.events)
+    assert list(victim.folder.release.iterdir()) == []
+    assert parent.ask(victim.order(decision=NO))["code"] == 96
+    assert list(victim.folder.release.iterdir()) == []
+
+
+def test_of_two_who_decide_at_once_one_wins(marginweave: CommandLine, tmp_path: Path) -> None:
+    """However many approve and reject together: one row, and everybody else is told whose it is, or that the run is busy."""
+    cli = opened(marginweave)
+    path = people(tmp_path, 40, aggregate__reporting_length=2, publish__approval="required")
+    first = cli("run", path, "--run", "r")
+    assert first.returncode == 0, first.stderr
+    said = json.loads(first.stdout.splitlines()[-1])
+    assert (said["event"], said["charged_now"]) == ("awaiting approval", True)
+    assert "marginweave approve r --by NAME" in said["next"]
+    assert "awaiting approval" in cli("runs").stdout
+    words = [("approve", "A. Meier"), ("reject", "B. Huber"), ("approve", "C. Kern")]
+    with ThreadPoolExecutor() as pool:
+        decide = lambda word: cli(word[0], "r", "--by", word[1], "--reason", "at once")  # noqa: E731
+        ended = list(pool.map(decide, words))
+    rows = _events(cli, tmp_path / "exported")
+    decided = [row for row in rows if row["kind"] in {"APPROVED", "REJECTED"}]
+    assert len(decided) == 1
+    winner = decided[0]["actor"]
+    for (_, name), end in zip(words, ended, strict=True):
+        assert name != winner or end.returncode == 0
+        assert end.returncode == 0 or "in progress in another process" in end.stderr or winner in end.stderr
+    published = decided[0]["kind"] == "APPROVED"
+    assert (cli("publish", "r", "--to", tmp_path / "out").returncode == 0) == published
+
+
+def _events(cli: CommandLine, to: Path) -> list[dict[str, Any]]:
+    assert cli("ledger", "export", "--to", to).returncode == 0
+    return [json.loads(line) for line in (to / "events.jsonl").read_text().splitlines()]
+
+
+def test_whoever_approves_has_seen_nothing_but_what_may_leave(marginweave: CommandLine, tmp_path: Path) -> None:
+    """No internal evaluation before the decision, asked for or configured; after it the configured one is made."""
+    cli = opened(marginweave)
+    path = people(tmp_path, 40, aggregate__reporting_length=2, publish__approval="required", evaluate__internal=True)
+    assert cli("run", path, "--run", "r").returncode == 0
+    run = cli.home / "runs" / "r"
+    assert not (run / "internal" / "evaluation.json").exists()
+    for command in (
+        ["evaluate", "r", "--internal"],
+        ["evaluate", "r"],
+        ["synthesize", "r"],
+        ["publish", "r", "--to", "x"],
+    ):
+        refused = cli(*command)
+        assert refused.returncode == 2, command
+        assert "run r awaits approval: marginweave approve r" in refused.stderr
+    assert cli("report", "r").stdout.strip() == str(run / "proposed" / "report.html")
+    for bad in (["--by", " ", "--reason", "x"], ["--by", "x", "--reason", ""], ["--by", "a\nb", "--reason", "x"]):
+        assert cli("approve", "r", *bad).returncode == 2
+    assert cli("approve", "nothing", "--by", "x", "--reason", "y").returncode == 2
+    approved = cli("approve", "r", "--by", "A. Meier", "--reason", "fine")
+    assert approved.returncode == 0, approved.stderr
+    statement = json.loads((run / "release" / "privacy.json").read_text())
+    assert any("decided by somebody who had seen it" in words for words in statement["assumptions"])
+    assert cli("run", path, "--run", "r").returncode == 0
+    assert (run / "internal" / "report.html").exists()
+    assert cli("ledger", "verify").returncode == 0

@@ -1,0 +1,145 @@
+"""How long an account lasts on a schedule: the same runs as are admitted one after the other, and the right amount to blame."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginweave.flows.timetable import MOST_RUNS, Outlook, Schedule, outlook
+from marginweave.schemas.budget import BudgetPlan, Cost, Plain
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger import Account, Spent
+from marginweave.schemas.policy import Policy
+from marginweave.tasks.budget.ledger.admission import total_with
+from marginweave.tasks.budget.ledger.openings import planned_statement, reserved_statement
+from marginweave.tasks.budget.ledger.policies import period_epsilon
+from tests.support.releases import gaussian, small_plan
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+ACCOUNT = Account(dataset="affairs", epsilon=Decimal(4), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+
+
+def daily(start: datetime = NOW):
+    return (start + timedelta(days=number) for number in itertools.count(1))
+
+
+def kept(plan: BudgetPlan) -> tuple[Cost, Plain]:
+    """What a release of the plan costs when its spares are given back."""
+    return plan.cost, planned_statement(plan)
+
+
+def one_by_one(account: Account, plan: BudgetPlan, times) -> tuple[list[datetime], datetime]:
+    """The runs that a ledger would admit, reserved and settled one after the other, and the first over the cap."""
+    spent, admitted, periods = Spent(), [], {}
+    reserved = plan.reserved_cost, reserved_statement(plan)
+    for time in times:
+        policy = account.policy
+        if policy is not None:
+            in_period = periods.get(policy.start(time), Spent())
+            if period_epsilon(policy, in_period.with_charge(*reserved)) > float(policy.epsilon):
+                continue
+            periods[policy.start(time)] = in_period.with_charge(*kept(plan))
+        if not total_with(account, spent, *reserved)[1]:
+            return admitted, time
+        spent = spent.with_charge(*kept(plan))
+        admitted.append(time)
+    raise AssertionError
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    epsilon=st.floats(0.5, 3),
+    mu2=st.floats(0.001, 0.02),
+    additive=st.sampled_from([0.0, 3e-7]),
+    spares=st.integers(0, 2),
+    per=st.sampled_from([None, "week", "month"]),
+)
+def test_the_outlook_is_what_a_ledger_would_admit(epsilon, mu2, additive, spares, per) -> None:
+    """Galloping over totals and counting in periods give the runs that admission by admission gives."""
+    policy = None if per is None else Policy(per=per, epsilon=Decimal("1.5"), delta=Decimal("2e-6"))
+    account = replace(ACCOUNT, epsilon=Decimal(repr(epsilon)), policy=policy)
+    plan = replace(small_plan(cost=gaussian(mu2, additive)), spares=spares)
+    found = outlook(account, Spent(), Spent(), plan, itertools.islice(daily(), 3000), NOW)
+    try:
+        admitted, refused = one_by_one(account, plan, itertools.islice(daily(), 3000))
+    except AssertionError:
+        assert found.refused is None
+        return
+    assert (found.runs, found.refused) == (len(admitted), refused)
+    assert found.last == (admitted[-1] if admitted else None)
+
+
+def _amount(account: Account, plan: BudgetPlan, spent: Spent = Spent()) -> Outlook:  # noqa: B008 - frozen
+    return outlook(account, spent, Spent(), plan, daily(), NOW)
+
+
+def test_delta_is_blamed_where_the_deltas_that_add_up_are_what_is_missing() -> None:
+    """Without them the run would fit; where it would not, epsilon is; a purse that is too small is named first."""
+    assert _amount(ACCOUNT, small_plan(cost=gaussian(0.001, 3e-7))).amount == "delta"
+    assert _amount(ACCOUNT, small_plan(cost=gaussian(0.05))).amount == "epsilon"
+    plain = replace(gaussian(0), plain=Plain(epsilon=Decimal("0.1")))
+    purse = Plain(epsilon=Decimal("0.5"), delta=Decimal(0))
+    in_plain = replace(
+        small_plan(("one-way",), cost=gaussian(0.01)),
+        draws=(replace(small_plan(("one-way",)).draws[0], cost=plain),),
+    )
+    found = _amount(replace(ACCOUNT, purse=purse), in_plain)
+    assert (found.amount, found.runs) == ("purse", 5)
+
+
+def test_an_account_that_lasts_and_one_that_takes_nothing() -> None:
+    large = _amount(replace(ACCOUNT, epsilon=Decimal(10**6)), small_plan(cost=gaussian(1e-6)))
+    assert (large.runs, large.amount, large.refused) == (MOST_RUNS, None, None)
+    nothing = _amount(replace(ACCOUNT, epsilon=Decimal("0.1")), small_plan())
+    assert (nothing.runs, nothing.last, nothing.refused, nothing.amount) == (0, None, nothing.next, "epsilon")
+
+
+def test_a_policy_holds_runs_back_without_charging_them() -> None:
+    """Two runs a month of thirty: the account lasts fifteen times as long, and the first that is held back is named."""
+    plan = small_plan(cost=gaussian(0.01))
+    two = Policy(per="month", epsilon=Decimal(2), delta=Decimal("2e-6"))
+    pair = Spent().with_charge(*kept(plan)).with_charge(*kept(plan))
+    two = replace(two, epsilon=Decimal(repr(period_epsilon(two, pair))))
+    free, held = _amount(ACCOUNT, plan), outlook(replace(ACCOUNT, policy=two), Spent(), Spent(), plan, daily(), NOW)
+    assert free.runs == held.runs > 10
+    assert free.held is None
+    assert held.held == NOW + timedelta(days=3)
+    assert (held.last - NOW).days > 10 * (free.last - NOW).days
+
+
+@pytest.mark.parametrize(
+    ("cron", "timezone", "times"),
+    [
+        ("0 3 1 */3 *", "UTC", ["2027-01-01 03:00 UTC", "2027-04-01 03:00 UTC", "2027-07-01 03:00 UTC"]),
+        ("0 3 1 */3 *", "Europe/Berlin", ["2027-01-01 03:00 CET", "2027-04-01 03:00 CEST", "2027-07-01 03:00 CEST"]),
+        ("30 23 * * 5", "America/New_York", ["2026-11-27 23:30 EST", "2026-12-04 23:30 EST", "2026-12-11 23:30 EST"]),
+    ],
+)
+def test_times_are_those_of_the_wall_clock(cron, timezone, times) -> None:
+    """Local time stays what it is when the clock is changed, as in a Prefect deployment."""
+    found = itertools.islice(Schedule(cron, timezone).after(NOW), 3)
+    assert [f"{time:%Y-%m-%d %H:%M %Z}" for time in found] == times
+
+
+def test_times_go_on_where_prefect_stops_to_compute() -> None:
+    """Its thousand dates a call are no end."""
+    times = list(itertools.islice(Schedule("0 3 * * *", "UTC").after(NOW), 2500))
+    assert times == [NOW.replace(hour=3) + timedelta(days=number) for number in range(1, 2501)]
+
+
+@pytest.mark.parametrize("cron", ["", "daily", "0 3 * *", "0 3 * * * *", "61 3 * * *", "0 3 31 2 *", "@hourly"])
+def test_what_never_comes_is_no_schedule(cron) -> None:
+    with pytest.raises(InputError, match=r"must be a cron expression of five fields"):
+        Schedule(cron, "UTC")
+
+
+@pytest.mark.parametrize("timezone", ["", "Mars", "../etc/passwd", "Europe/Berlin "])
+def test_a_time_zone_is_one_that_the_system_knows(timezone) -> None:
+    with pytest.raises(InputError, match="must be the name of a time zone"):
+        Schedule("0 3 * * *", timezone)

@@ -1,0 +1,174 @@
+"""Releases that need an approval, and corrections: what the ledger admits, refuses, and finds again as an auditor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from marginweave.schemas.errors import AuditError, BudgetError, InputError
+from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger.audit import audit_ledger
+from marginweave.tasks.budget.ledger.core import now
+from marginweave.tasks.budget.ledger.key import load_key
+from marginweave.tasks.budget.ledger.publishing import publication
+from tests.support.databases import on_both
+from tests.support.releases import ACCOUNT, DRAWS
+
+CAP = {"kind": EventKind.CAP_CHANGED, "release": None}
+FILES = {"release/a.csv": "cd" * 32}
+
+
+def _cap(per: str, epsilon: str) -> dict[str, object]:
+    return {"epsilon": "1", "delta": "1e-6", "policy": {"per": per, "epsilon": epsilon, "delta": "1e-6"}}
+
+
+Finished = Callable[..., ReleaseRecord]
+
+
+@pytest.fixture
+def account() -> Account:
+    return replace(ACCOUNT, epsilon=Decimal(9))
+
+
+@pytest.fixture
+def drawn(ledger, reserve) -> Finished:
+    """A release with everything drawn that may be submitted or finished."""
+
+    def call(release: str = "first", **changes: object) -> None:
+        reserve(release, run=release, **changes)
+        ledger.take_lease(release, f"lease of {release}")
+        for name in DRAWS:
+            ledger.begin_draw(release, name, f"lease of {release}")
+            ledger.commit_draw(release, name, f"lease of {release}", "ab" * 32, tainted=False)
+
+    return call
+
+
+@pytest.fixture
+def audit(location):
+    return lambda: audit_ledger(location, load_key(location, {}, ""))
+
+
+@on_both
+def test_a_release_that_needs_an_approval_is_published_by_it_alone(ledger, drawn, audit) -> None:
+    """Submitted once, with fixed digests; then no lease, no finish; the first decision stands and publishes what was booked."""
+    drawn(needs_approval=True)
+    with pytest.raises(BudgetError, match="does not await approval"):
+        ledger.decide("first", approved=True, by="A", reason="early")
+    with pytest.raises(BudgetError, match="published by an approval"):
+        ledger.finish("first", "lease of first", FILES)
+    for _ in range(2):
+        ledger.submit("first", "lease of first", FILES)
+    with pytest.raises(BudgetError, match="has submitted other files"):
+        ledger.submit("first", "lease of first", {"release/a.csv": "ef" * 32})
+    with pytest.raises(BudgetError, match="was submitted for approval; there is nothing left to draw"):
+        ledger.take_lease("first", "another")
+    audit()
+    with pytest.raises(BudgetError, match="published by an approval"):
+        ledger.finish("first", "lease of first", FILES)
+    for bad in ({"by": " "}, {"reason": ""}, {"by": "two\nlines"}, {"reason": "x" * 1001}):
+        with pytest.raises(InputError, match=next(iter(bad))):
+            ledger.decide("first", **{"approved": True, "by": "A", "reason": "ok", **bad})
+    first = ledger.decide("first", approved=True, by="A", reason="ok")
+    assert ledger.decide("first", approved=False, by="B", reason="late") == first
+    record = audit().releases["first"]
+    assert record == ledger.release("first")
+    assert (dict(record.outputs), record.decision.by, record.decision.approved) == (FILES, "A", True)
+    kinds = [event.kind for event in ledger._all_events()][-3:]
+    assert kinds == [EventKind.SUBMITTED, EventKind.APPROVED, EventKind.PUBLISHED]
+
+
+@on_both
+def test_a_rejected_release_stays_charged(ledger, drawn, audit) -> None:
+    drawn(needs_approval=True)
+    before = ledger.account_total("affairs")
+    ledger.submit("first", "lease of first", FILES)
+    assert not ledger.decide("first", approved=False, by="B", reason="no").approved
+    assert ledger.decide("first", approved=True, by="A", reason="yes").by == "B"
+    assert ledger.account_total("affairs") == before
+    record = audit().releases["first"]
+    assert not record.outputs
+    with pytest.raises(BudgetError, match="nothing left to draw"):
+        ledger.take_lease("first", "another")
+
+
+def test_only_settled_releases_that_ask_for_it_are_submitted(ledger, drawn, reserve) -> None:
+    drawn()
+    with pytest.raises(BudgetError, match="needs no approval"):
+        ledger.submit("first", "lease of first", FILES)
+    reserve("second", needs_approval=True)
+    ledger.take_lease("second", "lease")
+    with pytest.raises(BudgetError, match="must be committed or given back"):
+        ledger.submit("second", "lease", FILES)
+    ledger.give_back("second", DRAWS)
+    with pytest.raises(BudgetError, match="another attempt has taken over"):
+        ledger.submit("second", "lease of another", FILES)
+
+
+@on_both
+def test_a_correction_and_what_it_corrects_name_each_other(ledger, drawn, audit) -> None:
+    """Booked with the publication of the correction, in one transaction; it is charged, and corrected once."""
+    drawn("old")
+    for absent in ("old", "nothing"):
+        with pytest.raises(InputError, match=f"release {absent} is not a published release of account affairs"):
+            drawn("new", supersedes=absent)
+    ledger.finish("old", "lease of old", FILES)
+    before = ledger.account_total("affairs").epsilon
+    drawn("new", supersedes="old", needs_approval=True)
+    assert ledger.account_total("affairs").epsilon > before
+    assert ledger.release("old").superseded_by is None
+    ledger.submit("new", "lease of new", FILES)
+    assert ledger.release("old").superseded_by is None
+    ledger.decide("new", approved=True, by="A", reason="ok")
+    found = audit().releases
+    assert (found["old"].superseded_by, found["new"].supersedes) == ("new", "old")
+    assert found["old"] == ledger.release("old")
+    with pytest.raises(InputError, match="run old is superseded already, by run new"):
+        drawn("newer", supersedes="old")
+    drawn("newer", supersedes="new")
+    ledger.finish("newer", "lease of newer", FILES)
+    audit()
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"kind": EventKind.PUBLISHED, "body": {"outputs": FILES}}, "is published without an approval"),
+        ({"kind": EventKind.APPROVED, "body": {"reason": "x"}, "release": "free"}, "was never submitted for approval"),
+        ({"kind": EventKind.APPROVED, "body": {}}, "a body that no ledger writes"),
+        ({"kind": EventKind.REJECTED, "body": {"reason": " "}}, "a decision has no name or no reason"),
+        ({"kind": EventKind.SUBMITTED, "body": {"outputs": FILES}}, "is submitted twice"),
+        ({"kind": EventKind.SUBMITTED, "body": {"outputs": FILES}, "release": "free"}, "needs no approval"),
+        ({"kind": EventKind.LEASED, "lease": "another"}, "was submitted for approval; it takes no lease"),
+        ({"kind": EventKind.SUPERSEDED, "body": {"by": "free"}}, "what is not its published correction"),
+        ({**CAP, "body": _cap("age", "1")}, "a body that no ledger writes"),
+        ({**CAP, "body": _cap("day", "2")}, "per day .* must have"),
+    ],
+)
+def test_sealed_rows_that_break_a_rule_are_found(ledger, drawn, audit, changes, fault) -> None:
+    """A row that somebody with the key writes past the rules is named with the rule."""
+    drawn("free")
+    drawn("first", needs_approval=True)
+    ledger.submit("first", "lease of first", FILES)
+    audit()
+    facts = {"account": "affairs", "release": "first", "actor": "steward", "created": now(), **changes}
+    with ledger._writing() as journal:
+        journal.append(Event(**facts))
+    with pytest.raises(AuditError, match=f"row {len(ledger._all_events())} of the ledger.*{fault}"):
+        audit()
+
+
+def test_a_correction_that_does_not_say_so_of_the_old_release_is_found(
+    ledger: Ledger, drawn, audit, monkeypatch
+) -> None:
+    drawn("old")
+    ledger.finish("old", "lease of old", FILES)
+    drawn("new", supersedes="old")
+    monkeypatch.setattr("marginweave.tasks.budget.ledger.releases.publication", lambda *a: publication(*a)[:1])
+    ledger.finish("new", "lease of new", FILES)
+    with pytest.raises(AuditError, match="release new corrects old, and no row says so of that one"):
+        audit()
