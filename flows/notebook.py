@@ -50,9 +50,11 @@ class Synthesizer:
         DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
 
         Raises:
-            InputError: the frame lacks a declared column, or breaks a declared rule.
+            InputError: the frame lacks a declared column, or breaks a declared rule; or a release has to be approved first.
             BudgetError: there is no ledger or account, or not enough budget.
         """
+        if self.configuration.publish.approval is not None:
+            raise InputError("publish.approval (required) keeps a release from a notebook; use marginweave run and approve")
         content = _parquet(frame, self.configuration)
         folder = RunFolder.at(self._home, run or f"{self.configuration.default_run}-frame")
         folder.create()
