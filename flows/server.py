@@ -25,8 +25,10 @@ _DATABASE_ROOM = 8 << 20  # bytes; a new database of Prefect takes 5 MB with its
 
 
 @contextmanager
-def prefect_server(log: Path) -> Iterator[str]:
+def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
     """URL of the Prefect API: the server that PREFECT_API_URL names, or one started here and stopped at the end.
+
+    With a `port` the one started here has Prefect's pages as well, there; without one it has none, on any free port.
 
     Prefect's own ephemeral server survives `kill -9` of its run; this one is tied to us by the kernel (PR_SET_PDEATHSIG).
 
@@ -40,7 +42,7 @@ def prefect_server(log: Path) -> Iterator[str]:
         return
     place = Path(os.environ["PREFECT_HOME"])
     with _alone_at_start(place):
-        server, url = _started(place, log)
+        server, url = _started(place, log, port)
     try:
         os.environ["PREFECT_API_URL"] = url
         yield url
@@ -66,12 +68,12 @@ def _alone_at_start(place: Path) -> Iterator[None]:
         yield
 
 
-def _started(place: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:
+def _started(place: Path, log: Path, named: int | None) -> tuple[subprocess.Popen[bytes], str]:
     """A server that answers, and its URL."""
-    port = _free_port()
+    port = named or _free_port()
     url = f"http://127.0.0.1:{port}/api"
     with at_place(log, "written"), log.open("ab") as output:
-        server = _start(port, output.fileno())
+        server = _start(port, output.fileno(), pages=named is not None)
     try:
         _wait(server, f"{url}/health")
     except BaseException as error:
@@ -99,7 +101,7 @@ def _free_port() -> int:
         return port
 
 
-def _start(port: int, output: int) -> subprocess.Popen[bytes]:
+def _start(port: int, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
     parent = os.getpid()
@@ -118,7 +120,7 @@ def _start(port: int, output: int) -> subprocess.Popen[bytes]:
         stdout=output,
         stderr=output,
         preexec_fn=die_with_parent,  # noqa: PLW1509 - see above; no thread of ours runs yet
-        env={**os.environ, "PREFECT_SERVER_UI_ENABLED": "false"},
+        env={**os.environ, "PREFECT_SERVER_UI_ENABLED": str(pages).lower()},
     )
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import typer
 
-from marginweave.flows.cli import after, audit, budget, init, ledger, run
+from marginweave.flows.cli import after, audit, budget, init, ledger, run, serve
 
 app = typer.Typer(
     name="marginweave",
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command()(run.run)
 app.command()(run.resume)
+app.command()(serve.serve)
 app.command()(init.init)
 app.command()(budget.plan)
 app.command()(after.synthesize)

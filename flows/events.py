@@ -1,0 +1,74 @@
+"""What a release tells those who watch it: one Prefect event each for finished, failed, refused and nearly exhausted.
+
+An event names dataset and run, the class of an error (never its text) and the account's public totals; no value of the table
+and no count of its rows. That a release is late, or that its process has vanished, is told by Prefect's own events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from prefect.events import emit_event
+
+from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.ledger import AccountTotal
+
+
+class ReleaseEvent(StrEnum):
+    """Names of the events."""
+
+    FINISHED = "marginweave.release.finished"
+    FAILED = "marginweave.release.failed"
+    REFUSED = "marginweave.release.refused"
+    NEARLY_EXHAUSTED = "marginweave.budget.nearly-exhausted"
+
+
+@contextmanager
+def announced(run: str) -> Iterator[None]:
+    """Tell how the attempt at `run` ends: finished (again, where it was), refused by the ledger, or failed.
+
+    DP: post-processing; whether a release fails may depend on the data, as privacy.json says of every stop.
+    """
+    try:
+        yield
+    except BudgetError as error:
+        _emit(ReleaseEvent.REFUSED, run, {"error": type(error).__name__})
+        raise
+    except Exception as error:
+        _emit(ReleaseEvent.FAILED, run, {"error": type(error).__name__})
+        raise
+    _emit(ReleaseEvent.FINISHED, run, {})
+
+
+def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
+    """Tell that the account, or its purse, has spent `threshold` of its cap or more; threshold and totals are public."""
+    share = spent_share(total)
+    if share >= threshold:
+        account = total.account
+        payload: dict[str, str | float] = {
+            "dataset": account.dataset,
+            "share": round(share, 4),
+            "threshold": threshold,
+            "epsilon": float(total.epsilon),
+            "cap_epsilon": float(account.epsilon),
+        }
+        _emit(ReleaseEvent.NEARLY_EXHAUSTED, run, payload)
+
+
+def spent_share(total: AccountTotal) -> float:
+    """Epsilon spent (at the cap's delta) over the cap's or, where it is larger, what of a purse's epsilon or delta is."""
+    account, purse = total.account, total.account.purse
+    pairs = [
+        (total.epsilon, account.epsilon),
+        (total.purse.epsilon, purse.epsilon),
+        (total.purse.delta, purse.delta),
+    ]
+    return max(float(spent) / float(cap) for spent, cap in pairs if cap > 0)
+
+
+def _emit(event: ReleaseEvent, run: str, payload: dict[str, str | float]) -> None:
+    """One event about the run; Prefect adds the flow run, its deployment and its tags as related resources."""
+    resource = {"prefect.resource.id": f"marginweave.run.{run}", "prefect.resource.name": run}
+    emit_event(event.value, resource=resource, payload={"run": run, **payload})
