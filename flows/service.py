@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,12 +83,29 @@ def serve_releases(datasets: dict[str, Path], timetable: Timetable, home: Path, 
         held_alone(place / "serve.lock", f"{home} is served by another process"),
         prefect_session(home, place, port),
     ):
-        from prefect import serve
-
         deployments = [_deployment(dataset, path, timetable, home) for dataset, path in datasets.items()]
         _resume_interrupted(list(datasets))
-        # The schedules stay when the service stops: what was due meanwhile is late, and made up for at its next start.
-        serve(*deployments, pause_on_shutdown=False, print_starting_message=False)
+        _run_until_stopped(deployments)
+
+
+def _run_until_stopped(deployments: list[RunnerDeployment]) -> None:
+    """Run what is due until SIGINT or SIGTERM, then end what is under way.
+
+    The schedules stay: what falls due meanwhile is late, and made up for at the next start.
+    """
+    from prefect.runner import Runner
+
+    class Service(Runner):
+        """Ends at SIGTERM as at SIGINT: Prefect 3.8's own handler never waits for what it starts."""
+
+        def handle_sigterm(self, *_: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    runner = Service(pause_on_shutdown=False)
+    for deployment in deployments:
+        runner.add_deployment(deployment)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(runner.start())
 
 
 def _deployment(dataset: str, path: Path, timetable: Timetable, home: Path) -> RunnerDeployment:

@@ -1,0 +1,185 @@
+"""A site in production: real Prefect server and workers, PostgreSQL for both databases, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.tasks.budget.ledger import Ledger, ledger_location
+from tests.support.postgres import installed_postgres
+from tests.support.production import REPOSITORY, Site, site, until
+from tests.system.test_release import RELEASED, contents, people
+
+pytestmark = pytest.mark.system
+SHIPPED = REPOSITORY / "deployments" / "prefect.yaml"
+ZONE = "Pacific/Kiritimati"  # UTC+14: the date there is not that of UTC for most of the day
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with installed_postgres() as databases, site(tmp_path_factory.mktemp("site"), databases) as made:
+        yield made
+
+
+def deploy(place: Site, file: str, datasets: dict[str, Path], due: datetime.datetime, zone: str = ZONE) -> None:
+    """Deploy the shipped nightly release for each dataset, due at `due` and once a day from then on."""
+    shipped = yaml.safe_load(SHIPPED.read_text())
+    nightly = shipped["deployments"][0]
+    deployments = []
+    for dataset, configuration in datasets.items():
+        parameters = {**nightly["parameters"], "configuration": str(configuration.relative_to(place.home))}
+        parameters["source"] = str(configuration.with_suffix(".csv").relative_to(place.home))
+        schedule = {"interval": 86400, "anchor_date": due.isoformat(), "timezone": zone}
+        changes = {"name": dataset, "tags": ["marginweave", dataset], "parameters": parameters, "schedules": [schedule]}
+        deployments.append({**nightly, **changes})
+    (place.home / file).write_text(yaml.safe_dump({**shipped, "deployments": deployments}))
+    place.run("prefect", "--no-prompt", "deploy", "--prefect-file", file, "--all")
+
+
+def dataset(place: Site, name: str, rows: int = 400, epsilon: float = 1.0) -> Path:
+    """A configuration, its table and an account."""
+    folder = place.home / "tables" / name
+    folder.mkdir(parents=True)
+    path = people(folder, rows, dataset=name)
+    place.run("marginweave", "ledger", "open", name, "--epsilon", str(epsilon), "--delta", "1e-6")
+    return path
+
+
+def soon(seconds: float) -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(seconds=seconds)
+
+
+def dated(name: str, due: datetime.datetime, zone: str = ZONE) -> str:
+    import zoneinfo
+
+    return f"{name}-{due.astimezone(zoneinfo.ZoneInfo(zone)).date()}"
+
+
+def releases(place: Site, name: str) -> list[ReleaseRecord]:
+    location = ledger_location(place.environment)
+    return list(Ledger.open(location, environment=place.environment).releases(name))
+
+
+def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
+    """Send SIGKILL to the worker and its flow when something is charged, and nothing is between charge and commit."""
+    manifest = place.home / "runs" / run / "manifest.json"
+    until(lambda: manifest.exists() and "count records" in json.loads(manifest.read_text())["stages"], pause=0.005)
+    while True:
+        stopped = place.flow_processes()
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
+        (record,) = releases(place, name)
+        if all(draw.state != State.DRAWN for draw in record.draws):
+            break
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)
+        time.sleep(0.02)
+    states = {draw.state for draw in record.draws}
+    assert states == {State.COMMITTED, State.RESERVED}, states  # in the middle
+    assert stopped
+    for process in (worker, *stopped):
+        os.kill(process, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def resumed(place: Site) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Late for want of a worker, begun, killed with its worker, and gone on with by another: run and flow run."""
+    path, due = dataset(place, "people"), soon(30)
+    run = dated("people", due)
+    deploy(place, "people.yaml", {"people": path}, due)
+    until(lambda: [body for body in place.heard if body["event"] == "prefect.flow-run.Late"])
+    with place.worker() as first:
+        kill_in_the_middle(place, first.pid, "people", run)
+        first.wait()
+        until(lambda: not place.processes(), pause=0.1)
+    with place.worker():
+        flow_run = until(lambda: place.ended("people"))
+        yield run, flow_run
+
+
+def test_a_killed_worker_costs_nothing(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """One complete release with one charge, by the same flow run in its second attempt, named by the schedule's own date."""
+    run, flow_run = resumed
+    assert flow_run["state_type"] == "COMPLETED", flow_run["state"]
+    assert (flow_run["name"], flow_run["run_count"]) == (run, 2)
+    assert [folder.name for folder in (place.home / "runs").iterdir()] == [run]
+    assert {file.name for file in (place.home / "runs" / run / "release").iterdir()} == RELEASED
+    assert not (place.home / "runs" / run / "private").exists()
+    (record,) = releases(place, "people")
+    assert record.run == run
+    assert {draw.state for draw in record.draws} == {State.COMMITTED}
+    assert len({draw.name for draw in record.draws}) == len(record.draws)
+    assert "people" in place.run("marginweave", "ledger", "show", "people")
+    place.run("marginweave", "ledger", "verify")
+
+
+def test_what_happened_was_told_to_the_listener(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """Late, finished and nearly exhausted, each by an event of its own, with dataset, run and public totals."""
+    run, _ = resumed
+    (late,) = [body for body in place.heard if body["event"] == "prefect.flow-run.Late"]
+    assert late["deployment"] == "people"
+    (finished,) = until(lambda: place.told("marginweave.release.finished", run))
+    assert finished["details"] == {"run": run}
+    (nearly,) = until(lambda: place.told("marginweave.budget.nearly-exhausted", run))
+    assert nearly["details"]["cap_epsilon"] == 1.0
+    assert set(nearly["details"]) == {"run", "dataset", "share", "threshold", "epsilon", "cap_epsilon"}
+
+
+def test_retry_of_a_finished_release_is_free(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """What the button of Prefect's pages does: the same flow run again, the same release, no event in the ledger."""
+    run, flow_run = resumed
+    before = contents(place.home / "runs" / run / "release"), releases(place, "people")
+    state = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from the UI"}
+    place.ask(f"/flow_runs/{flow_run['id']}/set_state", {"state": state, "force": True})
+    until(lambda: (again := place.ended("people")) and again["run_count"] == 3)
+    again = place.ended("people")
+    assert again is not None
+    assert (again["state_type"], again["name"]) == ("COMPLETED", run)
+    assert (contents(place.home / "runs" / run / "release"), releases(place, "people")) == before
+
+
+def test_refusals_and_failures_are_told_apart(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """Started by hand under a name of its own: a second release exceeds the cap; a configuration that is not there fails."""
+    (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["people"]}}})
+    started = {
+        "second": {"run": "second"},
+        "broken": {"run": "broken", "configuration": "absent.yaml", "source": None},
+    }
+    for changes in started.values():
+        place.ask(
+            f"/deployments/{deployment['id']}/create_flow_run",
+            {"parameters": {**deployment["parameters"], **changes}, "state": {"type": "SCHEDULED"}},
+        )
+    (refused,) = until(lambda: place.told("marginweave.release.refused", "second"))
+    (failed,) = until(lambda: place.told("marginweave.release.failed", "broken"))
+    assert refused["details"] == {"run": "second", "error": "BudgetError"}
+    assert failed["details"] == {"run": "broken", "error": "InputError"}
+    place.run("marginweave", "ledger", "verify")
+
+
+def test_ten_at_once(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """Ten datasets due in the same second, one worker: all complete, and the ledger is exact."""
+    names = [f"d{number}" for number in range(10)]
+    datasets = {name: dataset(place, name, 200 + 40 * number, 2.0) for number, name in enumerate(names)}
+    due = soon(60)
+    deploy(place, "ten.yaml", datasets, due, "UTC")
+    for name in names:
+        flow_run = until(lambda name=name: place.ended(name))
+        assert (flow_run["state_type"], flow_run["name"]) == ("COMPLETED", dated(name, due, "UTC")), flow_run["state"]
+    ledger = Ledger.open(ledger_location(place.environment), environment=place.environment)
+    for name in names:
+        (record,) = ledger.releases(name)
+        assert {draw.state for draw in record.draws} == {State.COMMITTED}
+        assert ledger.account_total(name).epsilon == pytest.approx(1.0, abs=1e-3)
+        assert {file.name for file in (place.home / "runs" / record.run / "release").iterdir()} == RELEASED
+    place.run("marginweave", "ledger", "verify")
