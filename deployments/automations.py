@@ -11,13 +11,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import timedelta
+from uuid import UUID
 
 from prefect.automations import Automation, EventTrigger, Posture
+from prefect.blocks.core import Block
 from prefect.blocks.notifications import SlackWebhook
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 from prefect.events.actions import CallWebhook, ChangeFlowRunState, SendNotification
+from prefect.types import SecretDict
+from pydantic import SecretStr
 
 from marginweave.flows.events import ReleaseEvent
 from marginweave.flows.parameters import FLOW
@@ -27,8 +31,11 @@ BLOCK = "marginweave"
 SILENCE = timedelta(seconds=75)
 HEARTBEAT = "prefect.flow-run.heartbeat"
 LATE, CRASHED = "prefect.flow-run.Late", "prefect.flow-run.Crashed"
-ENDS = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
-OF_RELEASES = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
+FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
+# Both tell the end: Prefect's triggers may see the events of states late (flows/events.py), its server knows of a crash first.
+ENDS = {ReleaseEvent.FINISHED.value, ReleaseEvent.FAILED.value, ReleaseEvent.REFUSED.value}
+ENDS |= {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
+OF_RELEASES: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
 
 # Prefect's own events are told by name only: their payload holds the message of a state.
 OWN = '{"event": "{{ event.event }}", "run": "{{ event.resource.name }}", "details": {{ event.payload | tojson }}}'
@@ -39,7 +46,7 @@ def own_events(*events: ReleaseEvent) -> EventTrigger:
     """Fires at each of the events that a release emits."""
     return EventTrigger(
         expect={event.value for event in events},
-        match={"prefect.resource.id": "marginweave.run.*"},
+        match=FLOW_RUNS,
         posture=Posture.Reactive,
         threshold=1,
     )
@@ -49,7 +56,7 @@ def state_events(*events: str) -> EventTrigger:
     """Fires at each of Prefect's own events about a flow run of ours."""
     return EventTrigger(
         expect=set(events),
-        match={"prefect.resource.id": "prefect.flow-run.*"},
+        match=FLOW_RUNS,
         match_related=OF_RELEASES,
         posture=Posture.Reactive,
         threshold=1,
@@ -61,7 +68,7 @@ def vanished() -> Automation:
     silent = EventTrigger(
         after={HEARTBEAT},
         expect={HEARTBEAT, *ENDS},
-        match={"prefect.resource.id": "prefect.flow-run.*"},
+        match=FLOW_RUNS,
         match_related=OF_RELEASES,
         for_each={"prefect.resource.id"},
         posture=Posture.Proactive,
@@ -76,9 +83,17 @@ def vanished() -> Automation:
     return Automation(name="marginweave: resume what has vanished", trigger=silent, actions=[again])
 
 
+def saved(block: Block) -> UUID:
+    """Id of the block, in the place of the one of its name."""
+    identity = block.save(BLOCK, overwrite=True)
+    if not isinstance(identity, UUID):
+        raise TypeError("a block is saved by a coroutine only where an event loop runs")
+    return identity
+
+
 def by_webhook(url: str) -> Iterator[Automation]:
     """POSTs one line of JSON for every event."""
-    block = Webhook(url=url, method="POST", headers={"Content-Type": "application/json"}).save(BLOCK, overwrite=True)
+    block = saved(Webhook(url=SecretStr(url), method="POST", headers=SecretDict({"Content-Type": "application/json"})))
     yield Automation(
         name="marginweave: webhook, releases",
         trigger=own_events(*ReleaseEvent),
@@ -96,7 +111,7 @@ def by_mail(url: str) -> Iterator[Automation]:
 
     Prefect has no block for SMTP. That for Slack hands what is no address of Slack's to Apprise as it is, mail included.
     """
-    block = SlackWebhook(url=url).save(BLOCK, overwrite=True)
+    block = saved(SlackWebhook(url=SecretStr(url)))
     subject = "{{ event.event }}: {{ event.resource.name }}"
     yield Automation(
         name="marginweave: mail, releases",

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 
 from prefect.events import emit_event
+from prefect.runtime import flow_run
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import AccountTotal
@@ -36,7 +37,7 @@ def announced(run: str) -> Iterator[None]:
     except BudgetError as error:
         _emit(ReleaseEvent.REFUSED, run, {"error": type(error).__name__})
         raise
-    except Exception as error:
+    except BaseException as error:  # a signal that ends the process too
         _emit(ReleaseEvent.FAILED, run, {"error": type(error).__name__})
         raise
     _emit(ReleaseEvent.FINISHED, run, {})
@@ -69,6 +70,10 @@ def spent_share(total: AccountTotal) -> float:
 
 
 def _emit(event: ReleaseEvent, run: str, payload: dict[str, str | float]) -> None:
-    """One event about the run; Prefect adds the flow run, its deployment and its tags as related resources."""
-    resource = {"prefect.resource.id": f"marginweave.run.{run}", "prefect.resource.name": run}
+    """One event about this flow run, whose deployment and tags Prefect adds as related resources.
+
+    Told by the process itself, it waits for nothing: Prefect's triggers see the event of a state only after those of the states
+    before, and a schedule tells nothing of the first one.
+    """
+    resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": run}
     emit_event(event.value, resource=resource, payload={"run": run, **payload})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from marginweave.flows.bookkeeping import (
     settle,
     told_to_operator,
 )
-from marginweave.flows.environment import ANALYTICS_OFF, home_directory
+from marginweave.flows.environment import ANALYTICS_OFF, SERVICE, home_directory
 from marginweave.flows.events import announced, warn_of_exhaustion
 from marginweave.flows.mirror import shown_in_prefect
 from marginweave.flows.parameters import FLOW, ConfigurationPath, HomeFolder, RunName, SourcePath, WarnAt
@@ -31,6 +32,7 @@ from marginweave.flows.preparation import internal_evaluation_due, prepare_run
 from marginweave.flows.progress import reporter
 from marginweave.flows.reconcile import end_dead_attempts
 from marginweave.flows.request import read_request
+from marginweave.flows.server import end_with
 from marginweave.schemas.errors import InputError, MarginweaveError
 from marginweave.schemas.manifest import RunState
 from marginweave.tasks.aggregate.marginals_task import (
@@ -91,7 +93,7 @@ def release(
     Raises:
         InputError, BudgetError, StageError: see `schemas.errors`; no message holds a value of the table.
     """
-    os.environ.update(ANALYTICS_OFF)  # in a worker nobody else has done it
+    _settle_in()
     path = Path(configuration)
     with announced(flow_run.name or path.stem):
         request = read_request(path, run=run_name(path, run), source=source, home=_home_of(home))
@@ -107,6 +109,13 @@ def release(
                 report_internally(private)
         warn_of_exhaustion(request.folder.run, private.ledger.account_total(request.configuration.dataset), warn_at)
     return str(request.folder.release)
+
+
+def _settle_in() -> None:
+    """What the command line has done for a run of its own, and a process that Prefect has started has to do itself."""
+    os.environ.update(ANALYTICS_OFF)
+    if service := os.environ.get(SERVICE):
+        end_with(int(service), signal.SIGKILL)()
 
 
 def _home_of(home: str | None) -> Path:

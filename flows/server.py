@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, staged_fi
 _PR_SET_PDEATHSIG = 1
 _START_SECONDS = 120.0
 _DATABASE_ROOM = 8 << 20  # bytes; a new database of Prefect takes 5 MB with its write-ahead log
+
+_NO_PAGES = {"PREFECT_SERVER_UI_ENABLED": "false"}
 
 
 @contextmanager
@@ -101,26 +103,36 @@ def _free_port() -> int:
         return port
 
 
-def _start(port: int, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
-    parent = os.getpid()
-    # Loaded before the fork: between fork and exec nothing may be imported.
+def end_with(parent: int, sent: signal.Signals) -> Callable[[], None]:
+    """What a child of `parent` calls so that the kernel sends it `sent` when the parent ends, killed or not."""
+    # Loaded here: between fork and exec nothing may be imported.
     prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 
-    def die_with_parent() -> None:
+    def tie() -> None:
         if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            prctl(_PR_SET_PDEATHSIG, sent)
             if os.getppid() != parent:
                 os._exit(1)  # the parent died before the tie was made
 
+    return tie
+
+
+def _pages_at(port: int) -> dict[str, str]:
+    """Settings for Prefect's pages: without the first they ask the server of another port."""
+    url = f"http://127.0.0.1:{port}/api"
+    return {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
+
+
+def _start(port: int, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
     return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
         command,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - see above; no thread of ours runs yet
-        env={**os.environ, "PREFECT_SERVER_UI_ENABLED": str(pages).lower()},
+        preexec_fn=end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
+        env={**os.environ, **(_pages_at(port) if pages else _NO_PAGES)},
     )
 
 

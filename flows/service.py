@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import warnings
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marginweave.flows.bookkeeping import held_alone
-from marginweave.flows.environment import service_directory
+from marginweave.flows.environment import SERVICE, service_directory
 from marginweave.flows.parameters import FLOW
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.load import load_configuration
@@ -101,6 +102,7 @@ def _run_until_stopped(deployments: list[RunnerDeployment]) -> None:
         def handle_sigterm(self, *_: object) -> None:
             signal.raise_signal(signal.SIGINT)
 
+    os.environ[SERVICE] = str(os.getpid())
     runner = Service(pause_on_shutdown=False)
     for deployment in deployments:
         runner.add_deployment(deployment)

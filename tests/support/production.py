@@ -21,6 +21,7 @@ from typing import Any
 
 from sqlalchemy import make_url
 
+from tests.support.mail import mail_server
 from tests.support.postgres import Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -47,6 +48,7 @@ class Site:
     home: Path
     environment: dict[str, str]
     heard: list[dict[str, Any]]
+    mails: list[str]
 
     @property
     def api(self) -> str:
@@ -142,6 +144,7 @@ def _read(pid: int, what: str) -> bytes:
 def site(home: Path, databases: Server) -> Iterator[Site]:
     """A site in `home`: ledger with two roles, Prefect's server, process pool, automations that call a listener here."""
     heard: list[dict[str, Any]] = []
+    mails: list[str] = []
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
     port = _free_port()
     environment = {
@@ -153,12 +156,17 @@ def site(home: Path, databases: Server) -> Iterator[Site]:
         "PREFECT_WORKER_QUERY_SECONDS": "2",
         "PWD": str(home),
     }
-    with _server(port, databases.database(), environment, home), _listener(heard) as url:
+    server = _server(port, databases.database(), environment, home)
+    with server, _listener(heard) as url, mail_server(mails) as mail:
         ledger = _ledger(home, databases, environment)
         environment |= {**ledger, "MARGINWEAVE_HOME": str(home)}
-        made = Site(home, environment, heard)
+        made = Site(home, environment, heard, mails)
         made.run("prefect", "work-pool", "create", POOL, "--type", "process")
-        made.run("python", REPOSITORY / "deployments" / "automations.py", MARGINWEAVE_WEBHOOK_URL=url)
+        addresses = {
+            "MARGINWEAVE_WEBHOOK_URL": url,
+            "MARGINWEAVE_MAIL_URL": f"mailto://127.0.0.1:{mail}?from=site@example.org&to=steward@example.org",
+        }
+        made.run("python", REPOSITORY / "deployments" / "automations.py", **addresses)
         try:
             yield made
         finally:
@@ -170,7 +178,7 @@ def _ledger(home: Path, databases: Server, environment: dict[str, str]) -> dict[
     owner = databases.database()
     writer = databases.role(owner)
     declared = {"MARGINWEAVE_LEDGER": writer, "MARGINWEAVE_LEDGER_KEY_FILE": str(home / "keys" / "ledger.key")}
-    as_owner = Site(home, {**environment, **declared, "MARGINWEAVE_LEDGER_OWNER": owner}, [])
+    as_owner = Site(home, {**environment, **declared, "MARGINWEAVE_LEDGER_OWNER": owner}, [], [])
     as_owner.run("marginweave", "ledger", "upgrade", "--writer", make_url(writer).username or "")
     return declared
 

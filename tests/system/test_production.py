@@ -91,13 +91,26 @@ def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
         os.kill(process, signal.SIGKILL)
 
 
+def test_a_late_release_is_told(place: Site) -> None:
+    """Nobody is there to run it when its time comes."""
+    path = dataset(place, "waiting")
+    deploy(place, "waiting.yaml", {"waiting": path}, soon(3600))
+    (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["waiting"]}}})
+    # Made through the API: of the first state of a run that a schedule makes, Prefect tells nothing, and its triggers wait for
+    # that for a quarter of an hour where the run was made less than five minutes before its time.
+    state = {"type": "SCHEDULED", "state_details": {"scheduled_time": soon(0).isoformat()}}
+    made = place.ask(f"/deployments/{deployment['id']}/create_flow_run", {"state": state})
+    (late,) = until(lambda: [body for body in place.heard if body["event"] == "prefect.flow-run.Late"])
+    assert late["deployment"] == "waiting"
+    place.ask(f"/flow_runs/{made['id']}/set_state", {"state": {"type": "CANCELLED"}, "force": True})
+
+
 @pytest.fixture(scope="module")
 def resumed(place: Site) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Late for want of a worker, begun, killed with its worker, and gone on with by another: run and flow run."""
+    """Begun by its schedule, killed with its worker, and gone on with by another: run and flow run."""
     path, due = dataset(place, "people"), soon(30)
     run = dated("people", due)
     deploy(place, "people.yaml", {"people": path}, due)
-    until(lambda: [body for body in place.heard if body["event"] == "prefect.flow-run.Late"])
     with place.worker() as first:
         kill_in_the_middle(place, first.pid, "people", run)
         first.wait()
@@ -124,10 +137,8 @@ def test_a_killed_worker_costs_nothing(place: Site, resumed: tuple[str, dict[str
 
 
 def test_what_happened_was_told_to_the_listener(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
-    """Late, finished and nearly exhausted, each by an event of its own, with dataset, run and public totals."""
+    """Finished and nearly exhausted, each by an event of its own, with dataset, run and public totals."""
     run, _ = resumed
-    (late,) = [body for body in place.heard if body["event"] == "prefect.flow-run.Late"]
-    assert late["deployment"] == "people"
     (finished,) = until(lambda: place.told("marginweave.release.finished", run))
     assert finished["details"] == {"run": run}
     (nearly,) = until(lambda: place.told("marginweave.budget.nearly-exhausted", run))
@@ -164,6 +175,8 @@ def test_refusals_and_failures_are_told_apart(place: Site, resumed: tuple[str, d
     (failed,) = until(lambda: place.told("marginweave.release.failed", "broken"))
     assert refused["details"] == {"run": "second", "error": "BudgetError"}
     assert failed["details"] == {"run": "broken", "error": "InputError"}
+    for subject in ("marginweave.release.refused: second", "marginweave.release.failed: broken"):
+        until(lambda subject=subject: [mail for mail in place.mails if subject in mail])
     place.run("marginweave", "ledger", "verify")
 
 
