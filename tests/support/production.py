@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import make_url
 
-from tests.support.mail import mail_server
+from tests.support.listeners import listener, mail_server
 from tests.support.postgres import Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 PATIENCE = 240.0  # seconds, on a machine that does other work as well
-POOL = "marginweave"
 
 
 def until(what: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.5) -> Any:
@@ -39,6 +37,18 @@ def until(what: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.5
             return answer
         time.sleep(pause)
     raise AssertionError(f"nothing after {seconds:.0f} s")
+
+
+def documented(beginning: str) -> list[str]:
+    """The one command of deployments/production.md that begins so, as a list of words."""
+    lines = (REPOSITORY / "deployments" / "production.md").read_text().splitlines()
+    (command,) = [line for line in lines if line.startswith(beginning)]
+    return shlex.split(command)
+
+
+def in_environment(program: str, *arguments: str) -> list[str]:
+    """A command with its program in the virtual environment."""
+    return [str(BIN / program), *arguments]
 
 
 @dataclass(frozen=True)
@@ -55,13 +65,13 @@ class Site:
         """URL of the Prefect API."""
         return self.environment["PREFECT_API_URL"]
 
-    def run(self, *command: str | Path, **more: str) -> str:
-        """Run a command of the virtual environment in the home to its end; its output."""
-        program, *arguments = map(str, command)
+    def run(self, *command: str | Path, folder: Path | None = None, **more: str) -> str:
+        """Run a command of the virtual environment to its end, in the home or another folder; its output."""
+        place = folder or self.home
         done = subprocess.run(
-            [str(BIN / program), *arguments],
-            cwd=self.home,
-            env={**self.environment, **more},
+            in_environment(*map(str, command)),
+            cwd=place,
+            env={**self.environment, "PWD": str(place), **more},
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -98,7 +108,7 @@ class Site:
         """A worker of the pool; it and what it has started end with the block, if they did not before."""
         with (self.home / "worker.log").open("ab") as log:
             process = subprocess.Popen(
-                [str(BIN / "prefect"), "worker", "start", "--pool", POOL, "--type", "process"],
+                in_environment(*documented("prefect worker start")),
                 cwd=self.home,
                 env=self.environment,
                 stdout=log,
@@ -154,19 +164,18 @@ def site(home: Path, databases: Server) -> Iterator[Site]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_WORKER_QUERY_SECONDS": "2",
-        "PWD": str(home),
     }
     server = _server(port, databases.database(), environment, home)
-    with server, _listener(heard) as url, mail_server(mails) as mail:
+    with server, listener(heard) as url, mail_server(mails) as mail:
         ledger = _ledger(home, databases, environment)
         environment |= {**ledger, "MARGINWEAVE_HOME": str(home)}
         made = Site(home, environment, heard, mails)
-        made.run("prefect", "work-pool", "create", POOL, "--type", "process")
+        made.run(*documented("prefect work-pool create"))
         addresses = {
             "MARGINWEAVE_WEBHOOK_URL": url,
             "MARGINWEAVE_MAIL_URL": f"mailto://127.0.0.1:{mail}?from=site@example.org&to=steward@example.org",
         }
-        made.run("python", REPOSITORY / "deployments" / "automations.py", **addresses)
+        made.run(*documented("python deployments/automations.py"), folder=REPOSITORY, **addresses)
         try:
             yield made
         finally:
@@ -188,7 +197,7 @@ def _server(port: int, database: str, environment: dict[str, str], home: Path) -
     url = make_url(database).set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
     with (home / "server.log").open("ab") as log:
         process = subprocess.Popen(
-            [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)],
+            in_environment(*documented("prefect server start"), "--port", str(port)),
             cwd=home,
             env={**environment, "PREFECT_API_DATABASE_CONNECTION_URL": url},
             stdout=log,
@@ -221,26 +230,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-@contextmanager
-def _listener(heard: list[dict[str, Any]]) -> Iterator[str]:
-    """URL of an HTTP server on loopback that keeps what is POSTed to it."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()

@@ -8,19 +8,22 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
 
-from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.schemas.ledger import Account, ReleaseRecord, State
 from marginweave.tasks.budget.ledger import Ledger, ledger_location
 from tests.support.postgres import installed_postgres
-from tests.support.production import REPOSITORY, Site, site, until
+from tests.support.production import REPOSITORY, Site, documented, site, until
 from tests.system.test_release import RELEASED, contents, people
 
 pytestmark = pytest.mark.system
+DEPLOY = "prefect --no-prompt deploy"
 SHIPPED = REPOSITORY / "deployments" / "prefect.yaml"
 ZONE = "Pacific/Kiritimati"  # UTC+14: the date there is not that of UTC for most of the day
 
@@ -43,7 +46,7 @@ def deploy(place: Site, file: str, datasets: dict[str, Path], due: datetime.date
         changes = {"name": dataset, "tags": ["marginweave", dataset], "parameters": parameters, "schedules": [schedule]}
         deployments.append({**nightly, **changes})
     (place.home / file).write_text(yaml.safe_dump({**shipped, "deployments": deployments}))
-    place.run("prefect", "--no-prompt", "deploy", "--prefect-file", file, "--all")
+    place.run(*[file if word == "deployments/prefect.yaml" else word for word in documented(DEPLOY)])
 
 
 def dataset(place: Site, name: str, rows: int = 400, epsilon: float = 1.0) -> Path:
@@ -51,7 +54,16 @@ def dataset(place: Site, name: str, rows: int = 400, epsilon: float = 1.0) -> Pa
     folder = place.home / "tables" / name
     folder.mkdir(parents=True)
     path = people(folder, rows, dataset=name)
-    place.run("marginweave", "ledger", "open", name, "--epsilon", str(epsilon), "--delta", "1e-6")
+    Ledger.create(ledger_location(place.environment), environment=place.environment).open_account(
+        Account(
+            dataset=name,
+            epsilon=Decimal(str(epsilon)),
+            delta=Decimal("1e-6"),
+            unit="row",
+            neighbors="add-remove",
+        ),
+        actor="test",
+    )
     return path
 
 
@@ -60,14 +72,15 @@ def soon(seconds: float) -> datetime.datetime:
 
 
 def dated(name: str, due: datetime.datetime, zone: str = ZONE) -> str:
-    import zoneinfo
+    return f"{name}-{due.astimezone(ZoneInfo(zone)).date()}"
 
-    return f"{name}-{due.astimezone(zoneinfo.ZoneInfo(zone)).date()}"
+
+def ledger_of(place: Site) -> Ledger:
+    return Ledger.open(ledger_location(place.environment), environment=place.environment)
 
 
 def releases(place: Site, name: str) -> list[ReleaseRecord]:
-    location = ledger_location(place.environment)
-    return list(Ledger.open(location, environment=place.environment).releases(name))
+    return list(ledger_of(place).releases(name))
 
 
 def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
@@ -180,16 +193,40 @@ def test_refusals_and_failures_are_told_apart(place: Site, resumed: tuple[str, d
     place.run("marginweave", "ledger", "verify")
 
 
+def test_the_shipped_deployments(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """From the root of the repository, as they are: schedules in their zones, one at a time, a described form; and one run."""
+    place.run(*documented(DEPLOY), folder=REPOSITORY)
+    found = place.ask(
+        "/deployments/filter", {"deployments": {"name": {"any_": ["affairs-nightly", "ma2019-quarterly"]}}}
+    )
+    nightly, quarterly = sorted(found, key=lambda one: str(one["name"]))
+    for one, zone in ((nightly, "Europe/Oslo"), (quarterly, "America/New_York")):
+        (schedule,) = one["schedules"]
+        assert schedule["schedule"]["timezone"] == zone
+        assert one["global_concurrency_limit"]["limit"] == 1
+        assert one["pull_steps"] is None
+        assert one["entrypoint"] == "marginweave.flows.release.release"
+        form = one["parameter_openapi_schema"]["properties"]
+        assert all(field["description"] and field["examples"] for field in form.values())
+    place.ask(f"/deployments/{nightly['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
+    flow_run = until(lambda: place.ended("affairs-nightly"))
+    assert flow_run["state_type"] == "COMPLETED", flow_run["state"]
+    assert flow_run["name"].startswith("affairs-")  # started by hand: the configuration's own run
+    made = place.ask("/artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run["id"]]}}})
+    kinds = {artifact["key"].rsplit("-", 5)[0] for artifact in made if artifact["key"]}
+    assert kinds == {"budget-of", "evaluation-of", "release", "report-of"}
+
+
 def test_ten_at_once(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
     """Ten datasets due in the same second, one worker: all complete, and the ledger is exact."""
     names = [f"d{number}" for number in range(10)]
-    datasets = {name: dataset(place, name, 200 + 40 * number, 2.0) for number, name in enumerate(names)}
+    datasets = {name: dataset(place, name, 210 + 40 * number, 2.0) for number, name in enumerate(names)}
     due = soon(60)
     deploy(place, "ten.yaml", datasets, due, "UTC")
     for name in names:
         flow_run = until(lambda name=name: place.ended(name))
         assert (flow_run["state_type"], flow_run["name"]) == ("COMPLETED", dated(name, due, "UTC")), flow_run["state"]
-    ledger = Ledger.open(ledger_location(place.environment), environment=place.environment)
+    ledger = ledger_of(place)
     for name in names:
         (record,) = ledger.releases(name)
         assert {draw.state for draw in record.draws} == {State.COMMITTED}

@@ -1,11 +1,14 @@
-"""A mail server on loopback that keeps what it is sent."""
+"""Who is told on loopback: a web server and a mail server that keep what they are sent."""
 
 from __future__ import annotations
 
+import json
 import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 @contextmanager
@@ -39,6 +42,29 @@ def mail_server(received: list[str]) -> Iterator[int]:
         thread.start()
         try:
             yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def listener(heard: list[dict[str, Any]]) -> Iterator[str]:
+    """URL of an HTTP server on loopback that keeps what is POSTed to it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
         finally:
             server.shutdown()
             thread.join()
