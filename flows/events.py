@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from enum import StrEnum
 
 from prefect.events import emit_event
@@ -61,7 +62,7 @@ def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
 def spent_share(total: AccountTotal) -> float:
     """Epsilon spent (at the cap's delta) over the cap's or, where it is larger, what of a purse's epsilon or delta is."""
     account, purse = total.account, total.account.purse
-    pairs = [
+    pairs: list[tuple[float | Decimal, Decimal]] = [
         (total.epsilon, account.epsilon),
         (total.purse.epsilon, purse.epsilon),
         (total.purse.delta, purse.delta),

@@ -111,8 +111,9 @@ def _run_until_stopped(deployments: list[RunnerDeployment]) -> None:
 
 
 def _deployment(dataset: str, path: Path, timetable: Timetable, home: Path) -> RunnerDeployment:
-    from prefect.deployments.runner import EntrypointType, RunnerDeployment
+    from prefect.deployments.runner import RunnerDeployment
     from prefect.schedules import Cron
+    from prefect.types.entrypoint import EntrypointType
 
     from marginweave.flows import release
 
