@@ -80,11 +80,10 @@ class Site:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """POST to the Prefect API."""
-        request = urllib.request.Request(
-            f"{self.api}{path}", json.dumps(body or {}).encode(), {"Content-Type": "application/json"}
-        )
+    def ask(self, path: str, body: dict[str, Any], method: str = "POST") -> Any:
+        """Call the Prefect API."""
+        content, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.api}{path}", content, kind, method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read() or "null")
 

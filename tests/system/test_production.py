@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,19 +34,30 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield made
 
 
-def deploy(place: Site, file: str, datasets: dict[str, Path], due: datetime.datetime, zone: str = ZONE) -> None:
-    """Deploy the shipped nightly release for each dataset, due at `due` and once a day from then on."""
+def deploy(place: Site, file: str, datasets: dict[str, Path], zone: str = ZONE) -> None:
+    """Deploy the shipped nightly release for each dataset, its schedule in `zone`."""
     shipped = yaml.safe_load(SHIPPED.read_text())
     nightly = shipped["deployments"][0]
     deployments = []
     for dataset, configuration in datasets.items():
         parameters = {**nightly["parameters"], "configuration": str(configuration.relative_to(place.home))}
         parameters["source"] = str(configuration.with_suffix(".csv").relative_to(place.home))
-        schedule = {"interval": 86400, "anchor_date": due.isoformat(), "timezone": zone}
+        schedule = {**nightly["schedules"][0], "timezone": zone}
         changes = {"name": dataset, "tags": ["marginweave", dataset], "parameters": parameters, "schedules": [schedule]}
         deployments.append({**nightly, **changes})
     (place.home / file).write_text(yaml.safe_dump({**shipped, "deployments": deployments}))
     place.run(*[file if word == "deployments/prefect.yaml" else word for word in documented(DEPLOY)])
+
+
+def due_soon(place: Site, datasets: Iterable[str], zone: str = ZONE) -> datetime.datetime:
+    """Change the schedules of the deployments to a day's interval from some seconds on; when that is."""
+    due = soon(20)
+    for deployment in place.ask("/deployments/filter", {"deployments": {"name": {"any_": list(datasets)}}}):
+        (schedule,) = deployment["schedules"]
+        interval = {"interval": 86400, "anchor_date": due.isoformat(), "timezone": zone}
+        path = f"/deployments/{deployment['id']}/schedules/{schedule['id']}"
+        place.ask(path, {"schedule": interval}, method="PATCH")
+    return due
 
 
 def dataset(place: Site, name: str, rows: int = 400, epsilon: float = 1.0) -> Path:
@@ -106,8 +117,7 @@ def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
 
 def test_a_late_release_is_told(place: Site) -> None:
     """Nobody is there to run it when its time comes."""
-    path = dataset(place, "waiting")
-    deploy(place, "waiting.yaml", {"waiting": path}, soon(3600))
+    deploy(place, "waiting.yaml", {"waiting": dataset(place, "waiting")})
     (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["waiting"]}}})
     # Made through the API: of the first state of a run that a schedule makes, Prefect tells nothing, and its triggers wait for
     # that for a quarter of an hour where the run was made less than five minutes before its time.
@@ -121,10 +131,9 @@ def test_a_late_release_is_told(place: Site) -> None:
 @pytest.fixture(scope="module")
 def resumed(place: Site) -> Iterator[tuple[str, dict[str, Any]]]:
     """Begun by its schedule, killed with its worker, and gone on with by another: run and flow run."""
-    path, due = dataset(place, "people"), soon(30)
-    run = dated("people", due)
-    deploy(place, "people.yaml", {"people": path}, due)
+    deploy(place, "people.yaml", {"people": dataset(place, "people")})
     with place.worker() as first:
+        run = dated("people", due_soon(place, ["people"]))
         kill_in_the_middle(place, first.pid, "people", run)
         first.wait()
         until(lambda: not place.processes(), pause=0.1)
@@ -204,7 +213,7 @@ def test_the_shipped_deployments(place: Site, resumed: tuple[str, dict[str, Any]
         (schedule,) = one["schedules"]
         assert schedule["schedule"]["timezone"] == zone
         assert one["global_concurrency_limit"]["limit"] == 1
-        assert one["pull_steps"] is None
+        assert one["pull_steps"] == []
         assert one["entrypoint"] == "marginweave.flows.release.release"
         form = one["parameter_openapi_schema"]["properties"]
         assert all(field["description"] and field["examples"] for field in form.values())
@@ -221,8 +230,8 @@ def test_ten_at_once(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
     """Ten datasets due in the same second, one worker: all complete, and the ledger is exact."""
     names = [f"d{number}" for number in range(10)]
     datasets = {name: dataset(place, name, 210 + 40 * number, 2.0) for number, name in enumerate(names)}
-    due = soon(60)
-    deploy(place, "ten.yaml", datasets, due, "UTC")
+    deploy(place, "ten.yaml", datasets, "UTC")
+    due = due_soon(place, names, "UTC")
     for name in names:
         flow_run = until(lambda name=name: place.ended(name))
         assert (flow_run["state_type"], flow_run["name"]) == ("COMPLETED", dated(name, due, "UTC")), flow_run["state"]
