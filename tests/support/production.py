@@ -25,7 +25,7 @@ from tests.support.postgres import Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-PATIENCE = 240.0  # seconds, on a machine that does other work as well
+PATIENCE = 400.0  # seconds, on a machine that does other work as well
 
 
 def until(what: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.5) -> Any:
