@@ -25,6 +25,8 @@ from tests.support.postgres import Server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
+# Prefect looks for schedules that were changed once a minute.
+_PROMPT = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5"}
 PATIENCE = 400.0  # seconds, on a machine that does other work as well
 
 
@@ -198,7 +200,7 @@ def _server(port: int, database: str, environment: dict[str, str], home: Path) -
         process = subprocess.Popen(
             in_environment(*documented("prefect server start"), "--port", str(port)),
             cwd=home,
-            env={**environment, "PREFECT_API_DATABASE_CONNECTION_URL": url},
+            env={**environment, "PREFECT_API_DATABASE_CONNECTION_URL": url, **_PROMPT},
             stdout=log,
             stderr=log,
             start_new_session=True,

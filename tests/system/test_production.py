@@ -51,7 +51,7 @@ def deploy(place: Site, file: str, datasets: dict[str, Path], zone: str = ZONE) 
 
 def due_soon(place: Site, datasets: Iterable[str], zone: str = ZONE) -> datetime.datetime:
     """Change the schedules of the deployments to a day's interval from some seconds on; when that is."""
-    due = soon(20)
+    due = soon(25)
     for deployment in place.ask("/deployments/filter", {"deployments": {"name": {"any_": list(datasets)}}}):
         (schedule,) = deployment["schedules"]
         interval = {"interval": 86400, "anchor_date": due.isoformat(), "timezone": zone}
