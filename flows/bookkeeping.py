@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from marginweave.flows.continuity import as_booked
@@ -32,14 +33,25 @@ def run_lock(folder: RunFolder) -> Iterator[None]:
         StageError: another process has the run.
     """
     folder.check_links()
-    with at_place(folder.path, "created"):
-        folder.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+    with held_alone(folder.path / ".lock", f"run {folder.run} is in progress in another process"):
+        yield
+
+
+@contextmanager
+def held_alone(place: Path, refusal: str) -> Iterator[None]:
+    """Hold the lock file at `place` alone, in a folder that is made where it is missing.
+
+    Raises:
+        StageError: another process holds it; says `refusal`.
+    """
+    with at_place(place.parent, "created"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
     with os.fdopen(descriptor) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise StageError(f"run {folder.run} is in progress in another process") from None
+            raise StageError(refusal) from None
         yield
 
 

@@ -22,6 +22,9 @@ QUIET = {
     "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
 }
 
+# Process id of `marginweave serve`, for the releases that it starts: they end with it, and go on at its next start.
+SERVICE = "MARGINWEAVE_SERVICE"
+
 
 def home_directory(option: Path | None, environment: Mapping[str, str]) -> Path:
     """Where `runs/` lives: `--home`, else MARGINWEAVE_HOME, else the working directory."""

@@ -54,7 +54,9 @@ class Synthesizer:
             BudgetError: there is no ledger or account, or not enough budget.
         """
         if self.configuration.publish.approval is not None:
-            raise InputError("publish.approval (required) keeps a release from a notebook; use marginweave run and approve")
+            raise InputError(
+                "publish.approval (required) keeps a release from a notebook; use marginweave run and approve"
+            )
         content = _parquet(frame, self.configuration)
         folder = RunFolder.at(self._home, run or f"{self.configuration.default_run}-frame")
         folder.create()

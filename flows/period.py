@@ -1,0 +1,67 @@
+"""The run that a flow run stands for: named by hand, by its configuration, or by the date that a schedule made it for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from prefect.context import FlowRunContext
+
+from marginweave.schemas.load import load_configuration
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
+
+_TAG = "marginweave-run:"
+
+
+def run_name(configuration: Path, run: str | None) -> str:
+    """`run` if it is given, `<dataset>-<date>` where a schedule made the flow run, `<dataset>-<hash>` otherwise.
+
+    The date is that of the scheduled time in the schedule's own time zone. From the first attempt on the name is a tag of the
+    flow run: a retry goes on with the same release, by whatever worker, and also where the schedule was changed meanwhile.
+
+    Raises:
+        InputError: the configuration breaks a rule.
+    """
+    if run is not None:
+        return run
+    context = FlowRunContext.get()
+    scheduled = context.flow_run if context is not None else None
+    if scheduled is None or not scheduled.auto_scheduled:
+        return load_configuration(configuration).default_run
+    kept = next((tag for tag in scheduled.tags if tag.startswith(_TAG)), None)
+    return kept.removeprefix(_TAG) if kept else _dated(load_configuration(configuration).dataset, scheduled)
+
+
+def is_deployed() -> bool:
+    """Whether the flow runs for a deployment: in a worker, or below `marginweave serve`."""
+    context = FlowRunContext.get()
+    return context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None
+
+
+def _dated(dataset: str, scheduled: FlowRun) -> str:
+    """The name by the date, kept in Prefect before anything is charged under it."""
+    from prefect.client.orchestration import get_client
+
+    if scheduled.expected_start_time is None:  # Prefect sets it with the first state
+        raise RuntimeError("the flow run has no scheduled time")
+    with get_client(sync_client=True) as client:
+        date = scheduled.expected_start_time.astimezone(_zone(client, scheduled)).date()
+        name = f"{dataset}-{date}"
+        scheduled.tags.append(f"{_TAG}{name}")
+        client.update_flow_run(scheduled.id, tags=scheduled.tags)
+    return name
+
+
+def _zone(client: SyncPrefectClient, scheduled: FlowRun) -> ZoneInfo:
+    """Time zone of the schedule that made the flow run; of the deployment's first one, where that was replaced by now."""
+    if scheduled.deployment_id is None:
+        return ZoneInfo("UTC")
+    schedules = client.read_deployment_schedules(scheduled.deployment_id)
+    maker = scheduled.created_by.id if scheduled.created_by is not None else None
+    schedules.sort(key=lambda schedule: schedule.id != maker)
+    zone = getattr(schedules[0].schedule, "timezone", None) if schedules else None
+    return ZoneInfo(zone or "UTC")

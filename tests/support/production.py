@@ -1,0 +1,233 @@
+"""A site as it runs in production: Prefect's server and workers as processes, both databases in PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import make_url
+
+from tests.support.listeners import listener, mail_server
+from tests.support.postgres import Server
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+# Prefect looks for schedules that were changed once a minute.
+_PROMPT = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5"}
+PATIENCE = 400.0  # seconds, on a machine that does other work as well
+
+
+def until(what: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.5) -> Any:
+    """The first true answer of `what`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        answer = what()
+        if answer:
+            return answer
+        time.sleep(pause)
+    raise AssertionError(f"nothing after {seconds:.0f} s")
+
+
+def documented(beginning: str) -> list[str]:
+    """The one command of deployments/production.md that begins so, as a list of words."""
+    lines = (REPOSITORY / "deployments" / "production.md").read_text().splitlines()
+    (command,) = [line for line in lines if line.startswith(beginning)]
+    return shlex.split(command)
+
+
+def in_environment(program: str, *arguments: str) -> list[str]:
+    """A command with its program in the virtual environment."""
+    return [str(BIN / program), *arguments]
+
+
+@dataclass(frozen=True)
+class Site:
+    """Folder, environment of workers and commands, and URL of the Prefect server."""
+
+    home: Path
+    environment: dict[str, str]
+    heard: list[dict[str, Any]]
+    mails: list[str]
+
+    @property
+    def api(self) -> str:
+        """URL of the Prefect API."""
+        return self.environment["PREFECT_API_URL"]
+
+    def run(self, *command: str | Path, folder: Path | None = None, **more: str) -> str:
+        """Run a command of the virtual environment to its end, in the home or another folder; its output."""
+        place = folder or self.home
+        done = subprocess.run(
+            in_environment(*map(str, command)),
+            cwd=place,
+            env={**self.environment, "PWD": str(place), **more},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def ask(self, path: str, body: dict[str, Any], method: str = "POST") -> Any:
+        """Call the Prefect API."""
+        content, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.api}{path}", content, kind, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or "null")
+
+    def flow_runs(self, deployment: str) -> list[dict[str, Any]]:
+        """Flow runs of a deployment whose time has come."""
+        found = self.ask("/flow_runs/filter", {"deployments": {"name": {"any_": [deployment]}}})
+        return [run for run in found if run["state_name"] != "Scheduled"]
+
+    def ended(self, deployment: str) -> dict[str, Any] | None:
+        """The one flow run of a deployment, once it has come to an end."""
+        runs = self.flow_runs(deployment)
+        over = runs and runs[0]["state_type"] in {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+        return runs[0] if over else None
+
+    def told(self, event: str, run: str) -> list[dict[str, Any]]:
+        """What the listener heard of an event about a run."""
+        return [body for body in list(self.heard) if body["event"] == event and body["run"] == run]
+
+    @contextmanager
+    def worker(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A worker of the pool; it and what it has started end with the block, if they did not before."""
+        with (self.home / "worker.log").open("ab") as log:
+            process = subprocess.Popen(
+                in_environment(*documented("prefect worker start")),
+                cwd=self.home,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for left in self.processes():
+                with suppress(ProcessLookupError):
+                    os.kill(left, signal.SIGKILL)
+
+    def processes(self) -> list[int]:
+        """Living processes of this site: its workers, and the flows that they run."""
+        mark = f"MARGINWEAVE_HOME={self.home}\0".encode()
+        return [pid for pid in _processes() if mark in _read(pid, "environ") and _read(pid, "cmdline")]
+
+    def flow_processes(self) -> list[int]:
+        """Those of them that run a flow."""
+        return [pid for pid in self.processes() if b"prefect worker" not in _read(pid, "cmdline").replace(b"\0", b" ")]
+
+
+def _processes() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _read(pid: int, what: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    except OSError:
+        return b""
+
+
+@contextmanager
+def site(home: Path, databases: Server) -> Iterator[Site]:
+    """A site in `home`: ledger with two roles, Prefect's server, process pool, automations that call a listener here."""
+    heard: list[dict[str, Any]] = []
+    mails: list[str] = []
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
+    port = _free_port()
+    environment = {
+        **kept,
+        "PREFECT_HOME": str(home / "prefect"),
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_WORKER_QUERY_SECONDS": "2",
+    }
+    server = _server(port, databases.database(), environment, home)
+    with server, listener(heard) as url, mail_server(mails) as mail:
+        ledger = _ledger(home, databases, environment)
+        environment |= {**ledger, "MARGINWEAVE_HOME": str(home)}
+        made = Site(home, environment, heard, mails)
+        made.run(*documented("prefect work-pool create"))
+        addresses = {
+            "MARGINWEAVE_WEBHOOK_URL": url,
+            "MARGINWEAVE_MAIL_URL": f"mailto://127.0.0.1:{mail}?from=site@example.org&to=steward@example.org",
+        }
+        made.run(*documented("python deployments/automations.py"), folder=REPOSITORY, **addresses)
+        try:
+            yield made
+        finally:
+            assert made.processes() == []
+
+
+def _ledger(home: Path, databases: Server, environment: dict[str, str]) -> dict[str, str]:
+    """Variables of a role that may only read and append, in a ledger that another role has made."""
+    owner = databases.database()
+    writer = databases.role(owner)
+    declared = {"MARGINWEAVE_LEDGER": writer, "MARGINWEAVE_LEDGER_KEY_FILE": str(home / "keys" / "ledger.key")}
+    as_owner = Site(home, {**environment, **declared, "MARGINWEAVE_LEDGER_OWNER": owner}, [], [])
+    as_owner.run("marginweave", "ledger", "upgrade", "--writer", make_url(writer).username or "")
+    return declared
+
+
+@contextmanager
+def _server(port: int, database: str, environment: dict[str, str], home: Path) -> Iterator[None]:
+    url = make_url(database).set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
+    with (home / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            in_environment(*documented("prefect server start"), "--port", str(port)),
+            cwd=home,
+            env={**environment, "PREFECT_API_DATABASE_CONNECTION_URL": url, **_PROMPT},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        until(lambda: process.poll() is not None or _answers(port))
+        assert process.poll() is None, (home / "server.log").read_text()
+        yield
+    finally:
+        for sent in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, sent)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+
+
+def _answers(port: int) -> bool:
+    with (
+        suppress(urllib.error.URLError, OSError),
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=2),
+    ):
+        return True
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,244 @@
+"""A site in production: real Prefect server and workers, PostgreSQL for both databases, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import yaml
+
+from marginweave.schemas.ledger import Account, ReleaseRecord, State
+from marginweave.tasks.budget.ledger import Ledger, ledger_location
+from tests.support.postgres import installed_postgres
+from tests.support.production import REPOSITORY, Site, documented, site, until
+from tests.system.test_release import RELEASED, contents, people
+
+pytestmark = pytest.mark.system
+DEPLOY = "prefect --no-prompt deploy"
+SHIPPED = REPOSITORY / "deployments" / "prefect.yaml"
+ZONE = "Pacific/Kiritimati"  # UTC+14: the date there is not that of UTC for most of the day
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with installed_postgres() as databases, site(tmp_path_factory.mktemp("site"), databases) as made:
+        yield made
+
+
+def deploy(place: Site, file: str, datasets: dict[str, Path], zone: str = ZONE) -> None:
+    """Deploy the shipped nightly release for each dataset, its schedule in `zone`."""
+    shipped = yaml.safe_load(SHIPPED.read_text())
+    nightly = shipped["deployments"][0]
+    deployments = []
+    for dataset, configuration in datasets.items():
+        parameters = {**nightly["parameters"], "configuration": str(configuration.relative_to(place.home))}
+        parameters["source"] = str(configuration.with_suffix(".csv").relative_to(place.home))
+        schedule = {**nightly["schedules"][0], "timezone": zone}
+        changes = {"name": dataset, "tags": ["marginweave", dataset], "parameters": parameters, "schedules": [schedule]}
+        deployments.append({**nightly, **changes})
+    (place.home / file).write_text(yaml.safe_dump({**shipped, "deployments": deployments}))
+    place.run(*[file if word == "deployments/prefect.yaml" else word for word in documented(DEPLOY)])
+
+
+def due_soon(place: Site, datasets: Iterable[str], zone: str = ZONE) -> datetime.datetime:
+    """Change the schedules of the deployments to a day's interval from some seconds on; when that is."""
+    due = soon(25)
+    for deployment in place.ask("/deployments/filter", {"deployments": {"name": {"any_": list(datasets)}}}):
+        (schedule,) = deployment["schedules"]
+        interval = {"interval": 86400, "anchor_date": due.isoformat(), "timezone": zone}
+        path = f"/deployments/{deployment['id']}/schedules/{schedule['id']}"
+        place.ask(path, {"schedule": interval}, method="PATCH")
+    return due
+
+
+def dataset(place: Site, name: str, rows: int = 400, epsilon: float = 1.0) -> Path:
+    """A configuration, its table and an account."""
+    folder = place.home / "tables" / name
+    folder.mkdir(parents=True)
+    path = people(folder, rows, dataset=name)
+    Ledger.create(ledger_location(place.environment), environment=place.environment).open_account(
+        Account(
+            dataset=name,
+            epsilon=Decimal(str(epsilon)),
+            delta=Decimal("1e-6"),
+            unit="row",
+            neighbors="add-remove",
+        ),
+        actor="test",
+    )
+    return path
+
+
+def soon(seconds: float) -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(seconds=seconds)
+
+
+def dated(name: str, due: datetime.datetime, zone: str = ZONE) -> str:
+    return f"{name}-{due.astimezone(ZoneInfo(zone)).date()}"
+
+
+def ledger_of(place: Site) -> Ledger:
+    return Ledger.open(ledger_location(place.environment), environment=place.environment)
+
+
+def releases(place: Site, name: str) -> list[ReleaseRecord]:
+    return list(ledger_of(place).releases(name))
+
+
+def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
+    """Send SIGKILL to the worker and its flow when something is charged, and nothing is between charge and commit."""
+    manifest = place.home / "runs" / run / "manifest.json"
+    until(lambda: manifest.exists() and "count records" in json.loads(manifest.read_text())["stages"], pause=0.005)
+    while True:
+        stopped = place.flow_processes()
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
+        (record,) = releases(place, name)
+        if all(draw.state != State.DRAWN for draw in record.draws):
+            break
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)
+        time.sleep(0.02)
+    states = {draw.state for draw in record.draws}
+    assert states == {State.COMMITTED, State.RESERVED}, states  # in the middle
+    assert stopped
+    for process in (worker, *stopped):
+        os.kill(process, signal.SIGKILL)
+
+
+def test_a_late_release_is_told(place: Site) -> None:
+    """Nobody is there to run it when its time comes."""
+    deploy(place, "waiting.yaml", {"waiting": dataset(place, "waiting")})
+    (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["waiting"]}}})
+    # Made through the API: of the first state of a run that a schedule makes, Prefect tells nothing, and its triggers wait for
+    # that for a quarter of an hour where the run was made less than five minutes before its time.
+    state = {"type": "SCHEDULED", "state_details": {"scheduled_time": soon(0).isoformat()}}
+    made = place.ask(f"/deployments/{deployment['id']}/create_flow_run", {"state": state})
+    (late,) = until(lambda: [body for body in place.heard if body["event"] == "prefect.flow-run.Late"])
+    assert late["deployment"] == "waiting"
+    place.ask(f"/flow_runs/{made['id']}/set_state", {"state": {"type": "CANCELLED"}, "force": True})
+
+
+@pytest.fixture(scope="module")
+def resumed(place: Site) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Begun by its schedule, killed with its worker, and gone on with by another: run and flow run."""
+    deploy(place, "people.yaml", {"people": dataset(place, "people")})
+    with place.worker() as first:
+        run = dated("people", due_soon(place, ["people"]))
+        kill_in_the_middle(place, first.pid, "people", run)
+        first.wait()
+        until(lambda: not place.processes(), pause=0.1)
+    with place.worker():
+        flow_run = until(lambda: place.ended("people"))
+        yield run, flow_run
+
+
+def test_a_killed_worker_costs_nothing(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """One complete release with one charge, by the same flow run in its second attempt, named by the schedule's own date."""
+    run, flow_run = resumed
+    assert flow_run["state_type"] == "COMPLETED", flow_run["state"]
+    assert (flow_run["name"], flow_run["run_count"]) == (run, 2)
+    assert [folder.name for folder in (place.home / "runs").iterdir()] == [run]
+    assert {file.name for file in (place.home / "runs" / run / "release").iterdir()} == RELEASED
+    assert not (place.home / "runs" / run / "private").exists()
+    (record,) = releases(place, "people")
+    assert record.run == run
+    assert {draw.state for draw in record.draws} == {State.COMMITTED}
+    assert len({draw.name for draw in record.draws}) == len(record.draws)
+    assert "people" in place.run("marginweave", "ledger", "show", "people")
+    place.run("marginweave", "ledger", "verify")
+
+
+def test_what_happened_was_told_to_the_listener(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """Finished and nearly exhausted, each by an event of its own, with dataset, run and public totals."""
+    run, _ = resumed
+    (finished,) = until(lambda: place.told("marginweave.release.finished", run))
+    assert finished["details"] == {"run": run}
+    (nearly,) = until(lambda: place.told("marginweave.budget.nearly-exhausted", run))
+    assert nearly["details"]["cap_epsilon"] == 1.0
+    assert set(nearly["details"]) == {"run", "dataset", "share", "threshold", "epsilon", "cap_epsilon"}
+
+
+def test_retry_of_a_finished_release_is_free(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """What the button of Prefect's pages does: the same flow run again, the same release, no event in the ledger."""
+    run, flow_run = resumed
+    before = contents(place.home / "runs" / run / "release"), releases(place, "people")
+    state = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from the UI"}
+    place.ask(f"/flow_runs/{flow_run['id']}/set_state", {"state": state, "force": True})
+    until(lambda: (again := place.ended("people")) and again["run_count"] == 3)
+    again = place.ended("people")
+    assert again is not None
+    assert (again["state_type"], again["name"]) == ("COMPLETED", run)
+    assert (contents(place.home / "runs" / run / "release"), releases(place, "people")) == before
+
+
+def test_refusals_and_failures_are_told_apart(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """Started by hand under a name of its own: a second release exceeds the cap; a configuration that is not there fails."""
+    (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["people"]}}})
+    started = {
+        "second": {"run": "second"},
+        "broken": {"run": "broken", "configuration": "absent.yaml", "source": None},
+    }
+    for changes in started.values():
+        place.ask(
+            f"/deployments/{deployment['id']}/create_flow_run",
+            {"parameters": {**deployment["parameters"], **changes}, "state": {"type": "SCHEDULED"}},
+        )
+    (refused,) = until(lambda: place.told("marginweave.release.refused", "second"))
+    (failed,) = until(lambda: place.told("marginweave.release.failed", "broken"))
+    assert refused["details"] == {"run": "second", "error": "BudgetError"}
+    assert failed["details"] == {"run": "broken", "error": "InputError"}
+    for subject in ("marginweave.release.refused: second", "marginweave.release.failed: broken"):
+        until(lambda subject=subject: [mail for mail in place.mails if subject in mail])
+    place.run("marginweave", "ledger", "verify")
+
+
+def test_the_shipped_deployments(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """From the root of the repository, as they are: schedules in their zones, one at a time, a described form; and one run."""
+    place.run(*documented(DEPLOY), folder=REPOSITORY)
+    found = place.ask(
+        "/deployments/filter", {"deployments": {"name": {"any_": ["affairs-nightly", "ma2019-quarterly"]}}}
+    )
+    nightly, quarterly = sorted(found, key=lambda one: str(one["name"]))
+    for one, zone in ((nightly, "Europe/Oslo"), (quarterly, "America/New_York")):
+        (schedule,) = one["schedules"]
+        assert schedule["schedule"]["timezone"] == zone
+        assert one["global_concurrency_limit"]["limit"] == 1
+        assert one["pull_steps"] == []
+        assert one["entrypoint"] == "marginweave.flows.release.release"
+        form = one["parameter_openapi_schema"]["properties"]
+        assert all(field["description"] and field["examples"] for field in form.values())
+    place.ask(f"/deployments/{nightly['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
+    flow_run = until(lambda: place.ended("affairs-nightly"))
+    assert flow_run["state_type"] == "COMPLETED", flow_run["state"]
+    assert flow_run["name"].startswith("affairs-")  # started by hand: the configuration's own run
+    made = place.ask("/artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run["id"]]}}})
+    kinds = {artifact["key"].rsplit("-", 5)[0] for artifact in made if artifact["key"]}
+    assert kinds == {"budget-of", "evaluation-of", "release", "report-of"}
+
+
+def test_ten_at_once(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
+    """Ten datasets due in the same second, one worker: all complete, and the ledger is exact."""
+    names = [f"d{number}" for number in range(10)]
+    datasets = {name: dataset(place, name, 210 + 40 * number, 2.0) for number, name in enumerate(names)}
+    deploy(place, "ten.yaml", datasets, "UTC")
+    due = due_soon(place, names, "UTC")
+    for name in names:
+        flow_run = until(lambda name=name: place.ended(name))
+        assert (flow_run["state_type"], flow_run["name"]) == ("COMPLETED", dated(name, due, "UTC")), flow_run["state"]
+    ledger = ledger_of(place)
+    for name in names:
+        (record,) = ledger.releases(name)
+        assert {draw.state for draw in record.draws} == {State.COMMITTED}
+        assert ledger.account_total(name).epsilon == pytest.approx(1.0, abs=1e-3)
+        assert {file.name for file in (place.home / "runs" / record.run / "release").iterdir()} == RELEASED
+    place.run("marginweave", "ledger", "verify")

@@ -1,0 +1,81 @@
+"""`marginweave serve`: released by its schedule, killed in the middle, gone on with at the next start, nothing left behind."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.production import until
+from tests.system.conftest import CommandLine
+from tests.system.test_release import RELEASED, opened, people, processes_of
+
+pytestmark = pytest.mark.system
+
+
+def started(cli: CommandLine, path: Path, due: datetime.datetime) -> subprocess.Popen[bytes]:
+    command = cli.command("serve", path, "--cron", f"{due.minute} {due.hour} * * *", "--timezone", "Asia/Kathmandu")
+    with (cli.home / "serve.log").open("ab") as log:
+        return subprocess.Popen(command, cwd=cli.home, env=cli.variables, stdout=log, stderr=log)
+
+
+def test_a_service_that_was_killed_goes_on_at_its_next_start(alone: CommandLine, tmp_path: Path) -> None:
+    """SIGKILL takes server and release with it; the next start finishes the same run; SIGTERM ends that with code 0."""
+    # With room for a draw that the kill may hit: then, too, the release is finished.
+    cli, path = opened(alone, 3.0), people(tmp_path, privacy__redraws=1)
+    zone = datetime.timezone(datetime.timedelta(hours=5, minutes=45))
+    now = datetime.datetime.now(zone)
+    due = (now + datetime.timedelta(seconds=90)).replace(second=0)  # a server takes its time
+    manifest = cli.home / "runs" / f"people-{due.date()}" / "manifest.json"
+
+    service = started(cli, path, due)
+    until(lambda: manifest.exists() and "encode" in json.loads(manifest.read_text())["stages"], pause=0.005)
+    os.kill(service.pid, signal.SIGKILL)
+    service.wait()
+    until(lambda: not processes_of(cli), 20)
+    assert json.loads(manifest.read_text())["state"] == "running"
+
+    service = started(cli, path, due)
+    until(lambda: json.loads(manifest.read_text())["state"] == "finished")
+    second = cli("serve", path, "--cron", "0 0 1 1 *")
+    assert second.returncode == 1
+    assert "is served by another process" in second.stderr
+    until(lambda: "Completed()" in (cli.home / "serve.log").read_text().splitlines()[-1])
+    service.terminate()
+    assert service.wait(60) == 0
+    time.sleep(0.5)
+    assert processes_of(cli) == []
+    assert {file.name for file in (manifest.parent / "release").iterdir()} == RELEASED
+    assert "Traceback" not in (cli.home / "serve.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--cron", "every night"], "--cron (every night) must be a cron expression"),
+        (
+            ["--cron", "0 1 * * *", "--timezone", "Mars/Olympus"],
+            "--timezone (Mars/Olympus) must be the name of a time zone",
+        ),
+    ],
+)
+def test_a_timetable_that_cannot_be_read_is_refused(
+    alone: CommandLine, tmp_path: Path, options: list[str], said: str
+) -> None:
+    refused = alone("serve", people(tmp_path), *options)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"marginweave: {said}")
+    assert list(alone.home.iterdir()) == []
+
+
+def test_one_service_releases_a_dataset_once(alone: CommandLine, tmp_path: Path) -> None:
+    path = people(tmp_path)
+    refused = alone("serve", path, path, "--cron", "0 1 * * *")
+    assert refused.returncode == 2
+    assert "are both for dataset people" in refused.stderr

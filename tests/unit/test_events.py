@@ -1,0 +1,89 @@
+"""What a release tells: which event, and nothing but names, classes of errors and public totals."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from marginweave.flows import events
+from marginweave.flows.events import announced, spent_share, warn_of_exhaustion
+from marginweave.schemas.budget import Plain
+from marginweave.schemas.errors import BudgetError, InputError, OperatorError
+from marginweave.schemas.ledger import Account, AccountTotal
+
+SECRET = "a value of the table"
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    heard: list[dict[str, Any]] = []
+    monkeypatch.setattr(events, "emit_event", lambda event, **rest: heard.append({"event": event, **rest}))
+    return heard
+
+
+def plain(amounts: tuple[str, str]) -> Plain:
+    epsilon, delta = amounts
+    return Plain(epsilon=Decimal(epsilon), delta=Decimal(delta))
+
+
+def total(epsilon: float, purse: tuple[str, str] = ("0", "0"), spent: tuple[str, str] = ("0", "0")) -> AccountTotal:
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(4),
+        delta=Decimal("1e-6"),
+        unit="row",
+        neighbors="add-remove",
+        purse=plain(purse),
+    )
+    return AccountTotal(account=account, epsilon=epsilon, delta=1e-6, composition="gdp", releases=3, purse=plain(spent))
+
+
+def end_with(error: BaseException | None) -> None:
+    with announced("people-2026-11-20"):
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [
+        (None, "marginweave.release.finished"),
+        (BudgetError(SECRET), "marginweave.release.refused"),
+        (InputError(SECRET), "marginweave.release.failed"),
+        (OperatorError(SECRET), "marginweave.release.failed"),
+        (ZeroDivisionError(SECRET), "marginweave.release.failed"),
+        (KeyboardInterrupt(), "marginweave.release.failed"),
+    ],
+)
+def test_every_end_is_one_event_without_the_text_of_the_error(
+    told: list[dict[str, Any]], error: BaseException | None, event: str
+) -> None:
+    with pytest.raises(type(error)) if error else nullcontext():
+        end_with(error)
+    (one,) = told
+    assert one["event"] == event
+    assert one["resource"]["prefect.resource.name"] == "people-2026-11-20"
+    assert one["payload"] == {"run": "people-2026-11-20", **({} if error is None else {"error": type(error).__name__})}
+    assert SECRET not in repr(told)
+
+
+@pytest.mark.parametrize(
+    ("account", "share"),
+    [
+        (total(1.0), 0.25),
+        (total(1.0, ("2", "1e-7"), ("1", "0")), 0.5),
+        (total(1.0, ("2", "1e-7"), ("0.5", "9e-8")), 0.9),
+        (total(3.0, ("2", "0"), ("1", "0")), 0.75),
+    ],
+)
+def test_the_share_is_that_of_what_runs_out_first(account: AccountTotal, share: float) -> None:
+    assert spent_share(account) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("spent", "warned"), [(3.19, False), (3.2, True), (4.0, True)])
+def test_the_threshold_itself_warns(told: list[dict[str, Any]], spent: float, warned: bool) -> None:
+    warn_of_exhaustion("r", total(spent), 0.8)
+    assert [one["event"] for one in told] == ["marginweave.budget.nearly-exhausted"] * warned
