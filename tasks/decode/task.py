@@ -12,9 +12,9 @@ from marginweave.schemas.table import check_contract, output_schema
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.door import stage_task
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
-from marginweave.tasks.threads import in_order
 from marginweave.tasks.validate.expectations import Suite
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def decode(
                 unpack_codes(blocks[block]), domain, configuration, configuration.synthesize.seed, block
             )
 
-        for table in in_order(table_of, range(len(blocks))):
+        for table in LocalEngine().map(table_of, range(len(blocks))):
             check_contract(contract, table.to_pandas(), "decode")
             yield pack_table(table)
             if suite is not None:

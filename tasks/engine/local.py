@@ -40,9 +40,9 @@ class LocalEngine:
     cores: int = field(default_factory=available_cores)
 
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
-        """See `Engine`."""
+        """See `Engine`; at most one part a core is under way or waits to be taken, so that few results are in memory."""
         with ThreadPoolExecutor(self.cores) as pool:
-            yield from in_order(lambda part: pool.submit(function, part).result, parts, 2 * self.cores)
+            yield from in_order(lambda part: pool.submit(function, part).result, parts, self.cores)
 
 
 def in_order(submit: Callable[[T], Callable[[], R]], parts: Sequence[T], ahead: int) -> Iterator[R]:

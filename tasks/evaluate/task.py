@@ -10,6 +10,7 @@ from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.checkpoint.codecs import unpack_codes, unpack_table
 from marginweave.tasks.door import stage_task
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
 from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import LEVEL
@@ -18,7 +19,6 @@ from marginweave.tasks.evaluate.paid_task import bought
 from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
-from marginweave.tasks.threads import in_order
 
 _DISTANCE = (
     "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
@@ -75,7 +75,7 @@ def _broken_rules(reference: DerivedReference, decoded: StageResult) -> tuple[Br
         table = unpack_table(blocks[block])
         return broken_rules(table, configuration), table.num_rows
 
-    return add_rules(list(in_order(of_block, range(len(blocks)))))
+    return add_rules(list(LocalEngine().map(of_block, range(len(blocks)))))
 
 
 def _bounds(reference: DerivedReference, records: Records, collected: StageResult) -> dict[str, Any]:

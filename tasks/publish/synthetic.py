@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
@@ -12,8 +12,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from marginweave.tasks.checkpoint.files import DigestedStream, streamed_file
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.publish.tables import CSV_OPTIONS, PARQUET_OPTIONS, ROW_GROUP, as_written
-from marginweave.tasks.threads import in_order
 
 
 class TableWriter(Protocol):
@@ -95,7 +95,7 @@ def write_synthetic(place: Path, tables: Iterable[pa.Table]) -> dict[str, str]:
         return {name: stream.digest for name, stream in streams.items()}
 
 
-def _write(writers: Iterable[TableWriter], table: pa.Table) -> None:
+def _write(writers: Sequence[TableWriter], table: pa.Table) -> None:
     """Give the rows to every writer, all at once."""
-    for _ in in_order(lambda writer: writer.write(table), writers):
+    for _ in LocalEngine().map(lambda writer: writer.write(table), writers):
         pass

@@ -17,6 +17,7 @@ from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
 from marginweave.tasks.aggregate.cliques import domain_sizes, structural_masks
 from marginweave.tasks.aggregate.selection.compress import compress_mask
 from marginweave.tasks.encode.codes import code_type, value_slots
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.normalize.marginals import compression_of
 from marginweave.tasks.normalize.tuples import tuple_marginals
 from marginweave.tasks.synthesize.gum.expand import expand_records
@@ -25,7 +26,6 @@ from marginweave.tasks.synthesize.gum.synthesize import Gum, Records
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
 from marginweave.tasks.synthesize.shards import stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
-from marginweave.tasks.threads import in_order
 
 Codes = tuple[NDArray[np.integer], ...]
 Making = tuple[
@@ -73,7 +73,7 @@ def synthesize_blocks(
             raise StageError("synthesize: a record breaks the rule 'no forbidden combination'")
         return codes
 
-    return in_order(block, range(shards))
+    return LocalEngine().map(block, range(shards))
 
 
 def synthesize_codes(

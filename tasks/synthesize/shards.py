@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.synthesize.combinations import Numbers
-from marginweave.tasks.threads import in_order
 
 SHARD = 250_000
 """Records of a shard at most. Public, and the same for every release: which shard a record is in follows from it."""
@@ -73,4 +73,4 @@ class RecordMaker(Protocol):
 
 def every_record(maker: RecordMaker) -> NDArray[np.int32]:
     """All records, shard after shard, made on all cores. DP: post-processing."""
-    return np.concatenate(list(in_order(maker.records, range(maker.shards))))
+    return np.concatenate(list(LocalEngine().map(maker.records, range(maker.shards))))

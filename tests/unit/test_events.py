@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marginweave.flows import events
-from marginweave.flows.events import announced, spent_share, warn_of_exhaustion
+from marginweave.flows.events import ReleaseEvent, announced, spent_share, warn_of_exhaustion
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
 from marginweave.schemas.ledger import Account, AccountTotal
@@ -68,6 +68,12 @@ def test_every_end_is_one_event_without_the_text_of_the_error(
     assert one["resource"]["prefect.resource.name"] == "people-2026-11-20"
     assert one["payload"] == {"run": "people-2026-11-20", **({} if error is None else {"error": type(error).__name__})}
     assert SECRET not in repr(told)
+
+
+def test_a_release_that_waits_for_approval_is_not_told_as_finished(told: list[dict[str, Any]]) -> None:
+    with announced("people-2026-11-20") as ending:
+        ending.event = ReleaseEvent.AWAITING
+    assert [one["event"] for one in told] == ["marginweave.release.awaiting-approval"]
 
 
 @pytest.mark.parametrize(

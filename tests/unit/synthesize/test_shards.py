@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +12,6 @@ from marginweave.schemas.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize.shards import ShardPlan, every_record, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis, synthesize_records
-from marginweave.tasks.threads import in_order
 from tests.unit.normalize.released import SIZES, aggregates_of, counts_of, noisy_counts, tally
 
 STRICT = {"sample_missing": False, "relax": False}
@@ -48,23 +45,6 @@ def test_the_first_stream_is_the_seed_and_all_differ():
     """A table of one shard is what it was before there were shards."""
     assert stream([7, 1], 0).random() == np.random.default_rng([7, 1]).random()
     assert len({stream(seed, shard).random() for seed in (7, [7, 1], [7, 2]) for shard in range(50)}) == 150
-
-
-@pytest.mark.parametrize("workers", [1, 2, 7])
-def test_results_come_in_the_order_of_the_work(workers):
-    """However long each takes; at most one a worker is under way or waits; an error is raised."""
-    begun = []
-
-    def work(item):
-        begun.append(item)
-        time.sleep(0.002 * (item % 3))
-        return item**2
-
-    for item, result in enumerate(in_order(work, range(20), workers)):
-        assert result == item**2
-        assert len(begun) <= item + 1 + workers
-    with pytest.raises(ZeroDivisionError):
-        list(in_order(lambda item: 1 // item, [1, 0, 1], workers))
 
 
 @settings(max_examples=40, deadline=None)
