@@ -48,7 +48,7 @@ class State(NamedTuple):
     """Working memory: what is left of the counts, and the record being grown."""
 
     left: Numbers
-    """Weight of each node."""
+    """Weight of each node; below every other that of the empty combination, which stands for all that are not released."""
     available: Numbers
     """How often each attribute may still be used."""
     used: NDArray[np.bool_]
@@ -57,16 +57,14 @@ class State(NamedTuple):
     """Nodes inside the record that are shorter than the depth; the first one is the empty combination."""
     lengths: IntArray
     """Length of each member."""
-    hits: IntArray
-    """For each attribute, how many members it extends to a released combination."""
     direct: Numbers
     """For each attribute, the weight of the whole record with it, while the depth reaches that far."""
     blocked: NDArray[np.bool_]
     """For each attribute, whether a combination that it would complete is used up."""
     largest: Numbers
-    """For each attribute, the largest weights of the combinations it would complete, descending; (attributes, kept)."""
+    """For each candidate, the largest weights of the combinations it would complete, descending; (attributes, kept)."""
     candidates: IntArray
-    """Attributes that may still be released together with the record."""
+    """Attributes that extend every member to a released combination, ascending."""
     weights: Numbers
     """Weight of each candidate."""
     banned: IntArray
@@ -129,6 +127,7 @@ def grow_records(
 def _refill(combinations: Combinations, state: State) -> None:
     """Begin again with the released counts."""
     state.left[:] = combinations.counts
+    state.left[0] = _NONE
     for attribute in range(len(state.available)):
         state.available[attribute] = combinations.counts[combinations.children[attribute]]
 
@@ -151,9 +150,10 @@ def _grow_record(
         attribute = _draw(combinations, state, candidates, rng)
         if attribute >= 0:
             record[combinations.columns[attribute]] = combinations.values[attribute]
-            members = _add(combinations, rules, state, attribute, depth, members)
-            _ban(combinations, state, attribute, record)
             filled += 1
+            known, (members, whole) = members, _add(combinations, rules, state, attribute, depth, members)
+            candidates = _extend(combinations, state, known, members, whole, candidates, filled < depth)
+            _ban(combinations, state, attribute, record)
         elif depth > rules.shortest:
             depth -= 1
             candidates, members = _offer(combinations, state, depth, members, filled)
@@ -164,14 +164,12 @@ def _grow_record(
 @njit(cache=True)
 def _offer(combinations: Combinations, state: State, depth: int, members: int, filled: int) -> tuple[int, int]:
     """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members."""
-    state.hits[:] = 0
     state.without[:] = 0
-    state.blocked[:] = False
-    state.largest[:] = _NONE
     candidates = 0
     for attribute in range(len(state.available)):
         if state.available[attribute] > 0 and not state.used[combinations.columns[attribute]]:
             state.candidates[candidates] = attribute
+            state.blocked[attribute] = False
             candidates += 1
     kept, whole = 0, -1
     for i in range(members):
@@ -182,8 +180,7 @@ def _offer(combinations: Combinations, state: State, depth: int, members: int, f
             if state.lengths[i] == filled:
                 whole = kept
             kept += 1
-    _extend(combinations, state, 0, kept, whole)
-    return candidates, kept
+    return _extend(combinations, state, 0, kept, whole, candidates, filled < depth), kept
 
 
 @njit(cache=True)
@@ -193,16 +190,14 @@ def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: i
     for i in range(candidates):
         attribute = state.candidates[i]
         group = combinations.sets[attribute]
-        known = members if group < 0 else state.without[group]
-        if state.hits[attribute] < known or state.used[combinations.columns[attribute]]:
-            continue
-        if state.banned[attribute] == state.number[0]:
+        if state.used[combinations.columns[attribute]] or state.banned[attribute] == state.number[0]:
             continue
         if direct and state.whole[0] and (group < 0 or not state.held[group]):
             weight = state.direct[attribute]
         elif state.blocked[attribute]:
             continue
         else:
+            known = members if group < 0 else state.without[group]
             weight = int(np.floor(quantile(state.largest[attribute], known, rules.fraction) + 0.5))
         state.candidates[kept] = attribute
         state.weights[kept] = max(weight, 0)
@@ -236,8 +231,13 @@ def _draw(combinations: Combinations, state: State, candidates: int, rng: np.ran
 
 
 @njit(cache=True)
-def _add(combinations: Combinations, rules: Rules, state: State, attribute: int, depth: int, members: int) -> int:
-    """Put an attribute into the record: new members, their candidates, and one less of everything it completes."""
+def _add(
+    combinations: Combinations, rules: Rules, state: State, attribute: int, depth: int, members: int
+) -> tuple[int, int]:
+    """Put an attribute into the record: new members, and one less of everything it completes.
+
+    Returns how many members there are, and which of the new ones is the whole record, or -1.
+    """
     state.available[attribute] -= 1
     state.used[combinations.columns[attribute]] = True
     group = combinations.sets[attribute]
@@ -259,8 +259,7 @@ def _add(combinations: Combinations, rules: Rules, state: State, attribute: int,
             if state.whole[0] and i == members - 1:
                 whole = grown
             grown += 1
-    _extend(combinations, state, members, grown, whole)
-    return grown
+    return grown, whole
 
 
 @njit(cache=True)
@@ -280,44 +279,60 @@ def _ban(combinations: Combinations, state: State, attribute: int, record: NDArr
 
 @njit(cache=True)
 def _child(combinations: Combinations, node: int, attribute: int) -> int:
-    """Number of the combination node + attribute, which must exist."""
+    """Number of the combination node + attribute, or 0 if it is not released."""
+    if len(combinations.table):
+        return int(combinations.table[node * len(combinations.columns) + attribute])
     column = node * combinations.width + combinations.columns[attribute]
     low, high = np.int64(combinations.starts[column]), np.int64(combinations.starts[column + 1])
-    while high - low > 1:
+    last = high
+    while low < high:
         middle = (low + high) // 2
-        if combinations.extensions[middle] <= attribute:
-            low = middle
+        if combinations.extensions[middle] < attribute:
+            low = middle + 1
         else:
             high = middle
-    return int(combinations.children[low])
+    return int(combinations.children[low]) if low < last and combinations.extensions[low] == attribute else 0
 
 
 @njit(cache=True)
-def _extend(combinations: Combinations, state: State, first: int, last: int, whole: int) -> None:
-    """Tell each attribute of a free column that extends a member from `first` to `last`; `whole` is all of the record."""
-    kept = state.largest.shape[1]
+def _extend(
+    combinations: Combinations, state: State, first: int, last: int, whole: int, candidates: int, direct: bool
+) -> int:
+    """Drop the candidates that extend a member from `first` to `last` to nothing released; returns how many are left.
+
+    `whole` is the member that is all of the record, or -1. What is used up blocks a candidate, which keeps its direct weight.
+    """
     for number in range(first, last):
-        node = state.members[number] * combinations.width
-        for column in range(combinations.width):
-            if state.used[column]:
-                continue
-            for place in range(combinations.starts[node + column], combinations.starts[node + column + 1]):
-                attribute = combinations.extensions[place]
-                group = combinations.sets[attribute]
-                earlier = number if group < 0 else state.without[group]
-                # Half of them fail here, because what they make of an earlier member is not released: no branch foresees that.
-                joins = state.hits[attribute] == earlier
-                weight = state.left[combinations.children[place]]
-                state.hits[attribute] += joins
-                state.blocked[attribute] |= joins & (weight <= 0)
-                if number == whole and joins:
+        node, kept = state.members[number], 0
+        for i in range(candidates):
+            attribute = state.candidates[i]
+            group = combinations.sets[attribute]
+            if group < 0 or not state.holding[number, group]:
+                weight = state.left[_child(combinations, node, attribute)]
+                if weight <= 0:
+                    if not direct or weight == _NONE:
+                        continue
+                    state.blocked[attribute] = True
+                if number == whole:
                     state.direct[attribute] = weight
-                i = min(earlier, kept - 1)
-                if joins & (weight > state.largest[attribute, i]):
-                    while i > 0 and state.largest[attribute, i - 1] < weight:
-                        state.largest[attribute, i] = state.largest[attribute, i - 1]
-                        i -= 1
-                    state.largest[attribute, i] = weight
+                _rank(state.largest, attribute, weight, number if group < 0 else state.without[group])
+            state.candidates[kept] = attribute
+            kept += 1
+        candidates = kept
         for group in range(len(state.held)):
             if not state.holding[number, group]:
                 state.without[group] += 1
+    return candidates
+
+
+@njit(cache=True)
+def _rank(largest: Numbers, attribute: int, weight: int, earlier: int) -> None:
+    """Put a weight among the largest of an attribute, which has had `earlier` ones."""
+    kept = largest.shape[1]
+    i = min(earlier, kept - 1)
+    if earlier >= kept and weight <= largest[attribute, i]:
+        return
+    while i > 0 and largest[attribute, i - 1] < weight:
+        largest[attribute, i] = largest[attribute, i - 1]
+        i -= 1
+    largest[attribute, i] = weight
