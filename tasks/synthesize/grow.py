@@ -137,9 +137,8 @@ def _grow_record(
     combinations: Combinations, rules: Rules, state: State, record: NDArray[np.int32], rng: np.random.Generator
 ) -> int:
     """Fill one record in place; returns how many of its columns were drawn."""
-    state.used[:] = False
-    state.held[:] = False
-    state.holding[0, :] = False
+    state.used.fill(False)  # no slices here: for each of them compiled code counts the references to every array again
+    state.held.fill(False)
     state.whole[0] = True
     state.number[0] += 1
     state.members[0], state.lengths[0] = 0, 0
@@ -147,12 +146,12 @@ def _grow_record(
     candidates, members = _offer(combinations, state, depth, 1, filled)
     while True:
         candidates = _weigh(combinations, rules, state, candidates, members, filled < depth)
-        attribute = _draw(combinations, state, candidates, rng)
+        attribute = _draw(combinations, state, candidates, rng.random())
         if attribute >= 0:
             record[combinations.columns[attribute]] = combinations.values[attribute]
             filled += 1
             known, (members, whole) = members, _add(combinations, rules, state, attribute, depth, members)
-            candidates = _extend(combinations, state, known, members, whole, candidates, filled < depth)
+            candidates = _extend(combinations, state, known, members, whole, candidates)
             _ban(combinations, state, attribute, record)
         elif depth > rules.shortest:
             depth -= 1
@@ -164,7 +163,7 @@ def _grow_record(
 @njit(cache=True)
 def _offer(combinations: Combinations, state: State, depth: int, members: int, filled: int) -> tuple[int, int]:
     """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members."""
-    state.without[:] = 0
+    state.without.fill(0)
     candidates = 0
     for attribute in range(len(state.available)):
         if state.available[attribute] > 0 and not state.used[combinations.columns[attribute]]:
@@ -180,7 +179,7 @@ def _offer(combinations: Combinations, state: State, depth: int, members: int, f
             if state.lengths[i] == filled:
                 whole = kept
             kept += 1
-    return _extend(combinations, state, 0, kept, whole, candidates, filled < depth), kept
+    return _extend(combinations, state, 0, kept, whole, candidates), kept
 
 
 @njit(cache=True)
@@ -206,28 +205,30 @@ def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: i
 
 
 @njit(cache=True)
-def _draw(combinations: Combinations, state: State, candidates: int, rng: np.random.Generator) -> int:
-    """Draw a candidate by weight; -1 where none has weight.
+def _draw(combinations: Combinations, state: State, candidates: int, chance: float) -> int:
+    """Draw a candidate by weight, given a uniform number in [0, 1); -1 where none has weight.
 
     Another value of a set that the record has one of waits until nothing else is left: what was counted with the first
     one is drawn before, so that all values of a set meet the same company.
     """
-    total = 0
+    total, everything = 0, 0
     for i in range(candidates):
         group = combinations.sets[state.candidates[i]]
+        everything += state.weights[i]
         if group < 0 or not state.held[group]:
             total += state.weights[i]
-    everything = total == 0
-    if everything:
-        total = int(np.sum(state.weights[:candidates]))
-    point = int(rng.random() * total)
-    for i in range(candidates):
-        group = combinations.sets[state.candidates[i]]
-        if everything or group < 0 or not state.held[group]:
-            point -= state.weights[i]
+    none = total == 0
+    if none:
+        total = everything
+    point, drawn = int(chance * total), 0
+    while drawn < candidates:
+        group = combinations.sets[state.candidates[drawn]]
+        if none or group < 0 or not state.held[group]:
+            point -= state.weights[drawn]
             if point < 0:
-                return int(state.candidates[i])
-    return -1
+                break
+        drawn += 1
+    return int(state.candidates[drawn]) if drawn < candidates else -1
 
 
 @njit(cache=True)
@@ -295,34 +296,37 @@ def _child(combinations: Combinations, node: int, attribute: int) -> int:
 
 
 @njit(cache=True)
-def _extend(
-    combinations: Combinations, state: State, first: int, last: int, whole: int, candidates: int, direct: bool
-) -> int:
+def _extend(combinations: Combinations, state: State, first: int, last: int, whole: int, candidates: int) -> int:
     """Drop the candidates that extend a member from `first` to `last` to nothing released; returns how many are left.
 
-    `whole` is the member that is all of the record, or -1. What is used up blocks a candidate, which keeps its direct weight.
+    `whole` is the member that is all of the record, or -1 if there is none; then what is used up is dropped as well. Otherwise
+    it blocks a candidate, which keeps its direct weight.
     """
-    for number in range(first, last):
-        node, kept = state.members[number], 0
-        for i in range(candidates):
-            attribute = state.candidates[i]
-            group = combinations.sets[attribute]
-            if group < 0 or not state.holding[number, group]:
-                weight = state.left[_child(combinations, node, attribute)]
-                if weight <= 0:
-                    if not direct or weight == _NONE:
-                        continue
-                    state.blocked[attribute] = True
-                if number == whole:
-                    state.direct[attribute] = weight
-                _rank(state.largest, attribute, weight, number if group < 0 else state.without[group])
+    kept = 0
+    for i in range(candidates):
+        attribute = state.candidates[i]
+        group = combinations.sets[attribute]
+        earlier, alive = first if group < 0 else state.without[group], True
+        for number in range(first, last):
+            if group >= 0 and state.holding[number, group]:
+                continue
+            weight = state.left[_child(combinations, state.members[number], attribute)]
+            if weight <= 0:
+                alive = whole >= 0 and weight != _NONE
+                if not alive:
+                    break
+                state.blocked[attribute] = True
+            if number == whole:
+                state.direct[attribute] = weight
+            _rank(state.largest, attribute, weight, earlier)
+            earlier += 1
+        if alive:
             state.candidates[kept] = attribute
             kept += 1
-        candidates = kept
-        for group in range(len(state.held)):
-            if not state.holding[number, group]:
-                state.without[group] += 1
-    return candidates
+    for group in range(len(state.held)):
+        for number in range(first, last):
+            state.without[group] += not state.holding[number, group]
+    return kept
 
 
 @njit(cache=True)
