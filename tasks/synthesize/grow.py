@@ -204,7 +204,7 @@ def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: i
     return kept
 
 
-@njit(cache=True)
+@njit(inline="always")  # a call would count references to every array
 def _draw(combinations: Combinations, state: State, candidates: int, chance: float) -> int:
     """Draw a candidate by weight, given a uniform number in [0, 1); -1 where none has weight.
 
