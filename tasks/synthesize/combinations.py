@@ -9,12 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates
+from marginweave.schemas.aggregates import Aggregates, IntArray
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.normalize.normalize import combination_keys, find_rows, parts_of
 
 Numbers = NDArray[np.int32] | NDArray[np.int64]
 Index = NDArray[np.uint32]  # compiled code asks of no unsigned place whether it counts from the end
+
+_TABLE = 2**24
+"""Up to how many pairs of a node and an attribute all of them have a place in a table: 64 MB. Public sizes and counts."""
 
 
 class Combinations(NamedTuple):
@@ -22,7 +25,8 @@ class Combinations(NamedTuple):
 
     With i = t * width + c, the combinations that extend node t by a value of column c are `children[starts[i]:starts[i + 1]]`,
     in increasing order of the attribute, which is `extensions` at the same place; so those of all columns stand together as
-    well. `starts` ends with the nodes of length R - 1. Every attribute extends the empty combination.
+    well. `starts` ends with the nodes of length R - 1. Every attribute extends the empty combination, which extends none:
+    0 is no child's number.
     """
 
     counts: Numbers
@@ -41,6 +45,9 @@ class Combinations(NamedTuple):
     """The attribute by which each child extends its node, shape (children,)."""
     children: Index
     """Node number of each child, shape (children,)."""
+    table: Index
+    """The child of each node of length below R by each attribute, or 0, shape (inner nodes * attributes,); empty where that
+    is more than memory is good for."""
 
     def with_counts(self, counts: Numbers) -> Combinations:
         """The same combinations with other counts, shape (nodes,)."""
@@ -89,7 +96,15 @@ def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinat
         starts=np.concatenate([[0], np.cumsum(sizes_of_runs)]).astype(np.uint32),
         extensions=extensions[order].astype(np.uint32),
         children=children[order].astype(np.uint32),
+        table=_table(parents, extensions, children, (offset, len(first))),
     )
+
+
+def _table(parents: IntArray, extensions: IntArray, children: IntArray, shape: tuple[int, int]) -> Index:
+    table = np.zeros(shape[0] * shape[1] if shape[0] * shape[1] <= _TABLE else 0, np.uint32)
+    if len(table):
+        table[parents * shape[1] + extensions] = children
+    return table
 
 
 def _packed(counts: Numbers) -> Numbers:

@@ -48,7 +48,7 @@ class State(NamedTuple):
     """Working memory: what is left of the counts, and the record being grown."""
 
     left: Numbers
-    """Weight of each node."""
+    """Weight of each node; below every other that of the empty combination, which stands for all that are not released."""
     available: Numbers
     """How often each attribute may still be used."""
     used: NDArray[np.bool_]
@@ -57,16 +57,14 @@ class State(NamedTuple):
     """Nodes inside the record that are shorter than the depth; the first one is the empty combination."""
     lengths: IntArray
     """Length of each member."""
-    hits: IntArray
-    """For each attribute, how many members it extends to a released combination."""
     direct: Numbers
     """For each attribute, the weight of the whole record with it, while the depth reaches that far."""
     blocked: NDArray[np.bool_]
     """For each attribute, whether a combination that it would complete is used up."""
     largest: Numbers
-    """For each attribute, the largest weights of the combinations it would complete, descending; (attributes, kept)."""
+    """For each candidate, the largest weights of the combinations it would complete, descending; (attributes, kept)."""
     candidates: IntArray
-    """Attributes that may still be released together with the record."""
+    """Attributes that extend every member to a released combination, ascending."""
     weights: Numbers
     """Weight of each candidate."""
     banned: IntArray
@@ -129,6 +127,7 @@ def grow_records(
 def _refill(combinations: Combinations, state: State) -> None:
     """Begin again with the released counts."""
     state.left[:] = combinations.counts
+    state.left[0] = _NONE
     for attribute in range(len(state.available)):
         state.available[attribute] = combinations.counts[combinations.children[attribute]]
 
@@ -138,9 +137,8 @@ def _grow_record(
     combinations: Combinations, rules: Rules, state: State, record: NDArray[np.int32], rng: np.random.Generator
 ) -> int:
     """Fill one record in place; returns how many of its columns were drawn."""
-    state.used[:] = False
-    state.held[:] = False
-    state.holding[0, :] = False
+    state.used.fill(False)  # no slices here: for each of them compiled code counts the references to every array again
+    state.held.fill(False)
     state.whole[0] = True
     state.number[0] += 1
     state.members[0], state.lengths[0] = 0, 0
@@ -148,12 +146,13 @@ def _grow_record(
     candidates, members = _offer(combinations, state, depth, 1, filled)
     while True:
         candidates = _weigh(combinations, rules, state, candidates, members, filled < depth)
-        attribute = _draw(combinations, state, candidates, rng)
+        attribute = _draw(combinations, state, candidates, rng.random())
         if attribute >= 0:
             record[combinations.columns[attribute]] = combinations.values[attribute]
-            members = _add(combinations, rules, state, attribute, depth, members)
-            _ban(combinations, state, attribute, record)
             filled += 1
+            known, (members, whole) = members, _add(combinations, rules, state, attribute, depth, members)
+            candidates = _extend(combinations, state, known, members, whole, candidates)
+            _ban(combinations, state, attribute, record)
         elif depth > rules.shortest:
             depth -= 1
             candidates, members = _offer(combinations, state, depth, members, filled)
@@ -164,14 +163,12 @@ def _grow_record(
 @njit(cache=True)
 def _offer(combinations: Combinations, state: State, depth: int, members: int, filled: int) -> tuple[int, int]:
     """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members."""
-    state.hits[:] = 0
-    state.without[:] = 0
-    state.blocked[:] = False
-    state.largest[:] = _NONE
+    state.without.fill(0)
     candidates = 0
     for attribute in range(len(state.available)):
         if state.available[attribute] > 0 and not state.used[combinations.columns[attribute]]:
             state.candidates[candidates] = attribute
+            state.blocked[attribute] = False
             candidates += 1
     kept, whole = 0, -1
     for i in range(members):
@@ -182,8 +179,7 @@ def _offer(combinations: Combinations, state: State, depth: int, members: int, f
             if state.lengths[i] == filled:
                 whole = kept
             kept += 1
-    _extend(combinations, state, 0, kept, whole)
-    return candidates, kept
+    return _extend(combinations, state, 0, kept, whole, candidates), kept
 
 
 @njit(cache=True)
@@ -193,16 +189,14 @@ def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: i
     for i in range(candidates):
         attribute = state.candidates[i]
         group = combinations.sets[attribute]
-        known = members if group < 0 else state.without[group]
-        if state.hits[attribute] < known or state.used[combinations.columns[attribute]]:
-            continue
-        if state.banned[attribute] == state.number[0]:
+        if state.used[combinations.columns[attribute]] or state.banned[attribute] == state.number[0]:
             continue
         if direct and state.whole[0] and (group < 0 or not state.held[group]):
             weight = state.direct[attribute]
         elif state.blocked[attribute]:
             continue
         else:
+            known = members if group < 0 else state.without[group]
             weight = int(np.floor(quantile(state.largest[attribute], known, rules.fraction) + 0.5))
         state.candidates[kept] = attribute
         state.weights[kept] = max(weight, 0)
@@ -210,34 +204,41 @@ def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: i
     return kept
 
 
-@njit(cache=True)
-def _draw(combinations: Combinations, state: State, candidates: int, rng: np.random.Generator) -> int:
-    """Draw a candidate by weight; -1 where none has weight.
+@njit(inline="always")  # a call would count references to every array
+def _draw(combinations: Combinations, state: State, candidates: int, chance: float) -> int:
+    """Draw a candidate by weight, given a uniform number in [0, 1); -1 where none has weight.
 
     Another value of a set that the record has one of waits until nothing else is left: what was counted with the first
     one is drawn before, so that all values of a set meet the same company.
     """
-    total = 0
+    total, everything = 0, 0
     for i in range(candidates):
         group = combinations.sets[state.candidates[i]]
+        everything += state.weights[i]
         if group < 0 or not state.held[group]:
             total += state.weights[i]
-    everything = total == 0
-    if everything:
-        total = int(np.sum(state.weights[:candidates]))
-    point = int(rng.random() * total)
-    for i in range(candidates):
-        group = combinations.sets[state.candidates[i]]
-        if everything or group < 0 or not state.held[group]:
-            point -= state.weights[i]
+    none = total == 0
+    if none:
+        total = everything
+    point, drawn = int(chance * total), 0
+    while drawn < candidates:
+        group = combinations.sets[state.candidates[drawn]]
+        if none or group < 0 or not state.held[group]:
+            point -= state.weights[drawn]
             if point < 0:
-                return int(state.candidates[i])
-    return -1
+                break
+        drawn += 1
+    return int(state.candidates[drawn]) if drawn < candidates else -1
 
 
 @njit(cache=True)
-def _add(combinations: Combinations, rules: Rules, state: State, attribute: int, depth: int, members: int) -> int:
-    """Put an attribute into the record: new members, their candidates, and one less of everything it completes."""
+def _add(
+    combinations: Combinations, rules: Rules, state: State, attribute: int, depth: int, members: int
+) -> tuple[int, int]:
+    """Put an attribute into the record: new members, and one less of everything it completes.
+
+    Returns how many members there are, and which of the new ones is the whole record, or -1.
+    """
     state.available[attribute] -= 1
     state.used[combinations.columns[attribute]] = True
     group = combinations.sets[attribute]
@@ -259,8 +260,7 @@ def _add(combinations: Combinations, rules: Rules, state: State, attribute: int,
             if state.whole[0] and i == members - 1:
                 whole = grown
             grown += 1
-    _extend(combinations, state, members, grown, whole)
-    return grown
+    return grown, whole
 
 
 @njit(cache=True)
@@ -280,44 +280,63 @@ def _ban(combinations: Combinations, state: State, attribute: int, record: NDArr
 
 @njit(cache=True)
 def _child(combinations: Combinations, node: int, attribute: int) -> int:
-    """Number of the combination node + attribute, which must exist."""
+    """Number of the combination node + attribute, or 0 if it is not released."""
+    if len(combinations.table):
+        return int(combinations.table[node * len(combinations.columns) + attribute])
     column = node * combinations.width + combinations.columns[attribute]
     low, high = np.int64(combinations.starts[column]), np.int64(combinations.starts[column + 1])
-    while high - low > 1:
+    last = high
+    while low < high:
         middle = (low + high) // 2
-        if combinations.extensions[middle] <= attribute:
-            low = middle
+        if combinations.extensions[middle] < attribute:
+            low = middle + 1
         else:
             high = middle
-    return int(combinations.children[low])
+    return int(combinations.children[low]) if low < last and combinations.extensions[low] == attribute else 0
 
 
 @njit(cache=True)
-def _extend(combinations: Combinations, state: State, first: int, last: int, whole: int) -> None:
-    """Tell each attribute of a free column that extends a member from `first` to `last`; `whole` is all of the record."""
-    kept = state.largest.shape[1]
-    for number in range(first, last):
-        node = state.members[number] * combinations.width
-        for column in range(combinations.width):
-            if state.used[column]:
+def _extend(combinations: Combinations, state: State, first: int, last: int, whole: int, candidates: int) -> int:
+    """Drop the candidates that extend a member from `first` to `last` to nothing released; returns how many are left.
+
+    `whole` is the member that is all of the record, or -1 if there is none; then what is used up is dropped as well. Otherwise
+    it blocks a candidate, which keeps its direct weight.
+    """
+    kept = 0
+    for i in range(candidates):
+        attribute = state.candidates[i]
+        group = combinations.sets[attribute]
+        earlier, alive = first if group < 0 else state.without[group], True
+        for number in range(first, last):
+            if group >= 0 and state.holding[number, group]:
                 continue
-            for place in range(combinations.starts[node + column], combinations.starts[node + column + 1]):
-                attribute = combinations.extensions[place]
-                group = combinations.sets[attribute]
-                earlier = number if group < 0 else state.without[group]
-                # Half of them fail here, because what they make of an earlier member is not released: no branch foresees that.
-                joins = state.hits[attribute] == earlier
-                weight = state.left[combinations.children[place]]
-                state.hits[attribute] += joins
-                state.blocked[attribute] |= joins & (weight <= 0)
-                if number == whole and joins:
-                    state.direct[attribute] = weight
-                i = min(earlier, kept - 1)
-                if joins & (weight > state.largest[attribute, i]):
-                    while i > 0 and state.largest[attribute, i - 1] < weight:
-                        state.largest[attribute, i] = state.largest[attribute, i - 1]
-                        i -= 1
-                    state.largest[attribute, i] = weight
-        for group in range(len(state.held)):
-            if not state.holding[number, group]:
-                state.without[group] += 1
+            weight = state.left[_child(combinations, state.members[number], attribute)]
+            if weight <= 0:
+                alive = whole >= 0 and weight != _NONE
+                if not alive:
+                    break
+                state.blocked[attribute] = True
+            if number == whole:
+                state.direct[attribute] = weight
+            _rank(state.largest, attribute, weight, earlier)
+            earlier += 1
+        if alive:
+            state.candidates[kept] = attribute
+            kept += 1
+    for group in range(len(state.held)):
+        for number in range(first, last):
+            state.without[group] += not state.holding[number, group]
+    return kept
+
+
+@njit(cache=True)
+def _rank(largest: Numbers, attribute: int, weight: int, earlier: int) -> None:
+    """Put a weight among the largest of an attribute, which has had `earlier` ones."""
+    kept = largest.shape[1]
+    i = min(earlier, kept - 1)
+    if earlier >= kept and weight <= largest[attribute, i]:
+        return
+    while i > 0 and largest[attribute, i - 1] < weight:
+        largest[attribute, i] = largest[attribute, i - 1]
+        i -= 1
+    largest[attribute, i] = weight

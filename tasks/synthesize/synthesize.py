@@ -176,7 +176,6 @@ def _working_memory(
         used=np.zeros(len(sets), np.bool_),
         members=np.zeros(members, np.int64),
         lengths=np.zeros(members, np.int64),
-        hits=np.zeros(attributes, np.int64),
         direct=np.zeros(attributes, packed),
         blocked=np.zeros(attributes, np.bool_),
         largest=np.zeros((attributes, rules.kept), packed),

@@ -13,6 +13,7 @@ from scipy.stats import chi2
 
 from marginweave.schemas.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
+from marginweave.tasks.synthesize import combinations as lattice
 from marginweave.tasks.synthesize.synthesize import synthesize_records
 from tests.unit.normalize.released import SIZES, aggregates_of, counts_of, noisy_counts, tally
 
@@ -155,6 +156,17 @@ def test_nothing_released_makes_empty_records():
     aggregates = aggregates_of({}, record_count=4)
     assert (synthesize_records(aggregates, SynthesisSettings()) == SIZES).all()
     assert synthesize_records(aggregates, SynthesisSettings.model_validate(PRINTED)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("relax", [False, True])
+def test_the_table_changes_nothing(relax, monkeypatch):
+    """Candidates are looked up in a table where it fits into memory and searched for where not: the records are the same."""
+    table = np.random.default_rng(1).integers(0, SIZES, (60, 4))
+    aggregates = normalize(aggregates_of(tally(table, 3), record_count=60))
+    options = SynthesisSettings(records=200, relax=relax)
+    looked_up = synthesize_records(aggregates, options)
+    monkeypatch.setattr(lattice, "_TABLE", 0)
+    assert np.array_equal(looked_up, synthesize_records(aggregates, options))
 
 
 def test_a_seed_fixes_the_records():
