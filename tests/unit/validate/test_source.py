@@ -49,6 +49,7 @@ def write(path: Path, content: bytes) -> str:
         (b"a,b\n1,xq7marker\xff\n", "must be UTF-8"),
         (b"a,b\xff\n1,2\n", "must be UTF-8"),
         (b'a,b\n1,"xq7marker\n3,4\n5,6\n', "a quote that is never closed"),
+        (b'a,b\n1,"xq7marker\n3,4\n5,6" tube\n', "a quote that is closed inside a field"),
     ],
 )
 def test_faults_of_a_csv_file(tmp_path: Path, content: bytes, words: str) -> None:
@@ -78,6 +79,7 @@ def test_faults_of_a_path(tmp_path: Path) -> None:
         ("t.tsv", b"a\tb\n1,5\t\n", [("1,5", "")]),
         ("t.csv", b'a,b\n"x\ny","say ""hi"""\n', [("x\ny", 'say "hi"')]),
         ("t.csv", b'a,b\n5" pipe,1\n', [('5" pipe', "1")]),
+        ("t.csv", b'\xef\xbb\xbf"b","a"\n"1",2\n', [("2", "1")]),
         ("t.csv", b"a,b\n , 7 \n", [(" ", " 7 ")]),
         ("t.csv", b"a,b,c,c\n1,2,3,4\n", [("1", "2")]),
     ],
