@@ -53,6 +53,8 @@ def test_the_default_is_local() -> None:
         ({"dask": "10.0.0.7:8786"}, "beyond this machine it is encrypted"),
         ({"dask": "ws://127.0.0.1:8786"}, "beyond this machine it is encrypted"),
         ({"dask": "tls://10.0.0.7", **FILES}, "tls://host:port"),
+        ({"dask": "tcp://127.0.0.1:65536"}, r"port in \[1, 65535\]"),
+        ({"dask": "tls://10.0.0.7:0", **FILES}, r"port in \[1, 65535\]"),
         ({"dask": "tls://10.0.0.7:8786"}, "needs ca, cert and key"),
         ({"dask": "tls://10.0.0.7:8786", "ca": "ca.pem", "cert": "c.pem"}, "needs ca, cert and key"),
         ({"dask": "local", "ca": "ca.pem"}, "only a scheduler at tls://"),
