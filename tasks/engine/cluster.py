@@ -145,6 +145,8 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
             protocol="tls",
             security=Security.temporary(),
             dashboard_address=None,
+            # all the same the scheduler opens a port without a page, by default one that may be taken
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
             local_directory=scratch,
             silence_logs=logging.CRITICAL,
