@@ -22,7 +22,7 @@ from marginweave.tasks.validate.quotes import check_quotes
 
 _BY_ENDING = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 20
-_BLOCK = 1 << 23  # a row must fit a block
+_BLOCK = 1 << 23  # a row that fits is read wherever it stands: it lies in two blocks at most
 _CODECS = {"utf-8": "utf-8-sig", "latin-1": "latin-1", "windows-1252": "cp1252"}
 _ARROW = {"utf-8": "utf8", "latin-1": "latin-1", "windows-1252": "cp1252"}
 csv.field_size_limit(_BLOCK)
@@ -143,4 +143,6 @@ def _reason(message: str, source: str, form: SourceFile) -> str:
         return _not_encoded(source, form)
     if "Expected" in message and "columns" in message:
         return f"source ({source}) has a row with another number of fields than its header"
+    if "straddl" in message:
+        return f"source ({source}) has a row of more than {_BLOCK >> 20} MiB"
     return f"source ({source}) cannot be parsed"
