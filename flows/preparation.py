@@ -64,6 +64,9 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         )
     elif present.state in {RunState.RUNNING, RunState.AWAITING}:
         present = as_booked(request.folder, present, ledger)
+        if present.state == RunState.RUNNING and present.execution != request.configuration.execution:
+            present = present.with_execution(request.configuration.execution)
+            request.folder.write_manifest(present)
     if present.state == RunState.REJECTED:
         raise InputError(
             f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
@@ -138,6 +141,7 @@ def _new_manifest(request: Request, digest: str, supersedes: Correction | None) 
         release=str(uuid.uuid4()),
         configuration=configuration.canonical(),
         configuration_digest=configuration.digest,
+        execution=configuration.execution,
         source=configuration.source.file,
         source_digest=digest,
         code_version=code_version(),

@@ -50,6 +50,7 @@ from marginweave.tasks.checkpoint.publication import staged_release
 from marginweave.tasks.decode.task import decode
 from marginweave.tasks.door import quiet
 from marginweave.tasks.encode.task import encode
+from marginweave.tasks.engine.choice import prepare_engine
 from marginweave.tasks.evaluate.internal import compare_internally
 from marginweave.tasks.evaluate.paid_task import buy_evaluation
 from marginweave.tasks.evaluate.task import evaluate
@@ -105,6 +106,7 @@ def release(
             end_dead_attempts(private.manifest.release)
             if state == RunState.RUNNING:
                 reporter().attempt(private.lease)
+                quiet("engine")(prepare_engine)(private)  # a cluster that cannot be used is told before anything is charged
                 with shown_in_prefect(private):
                     _release(private)
             if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only

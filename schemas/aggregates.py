@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 
+MOST_COUNTED = 1 << 26  # candidates, or members of their superset, that are counted from length 3 on
+
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
@@ -70,9 +72,9 @@ class LevelNoise:
 
     A combination was kept when its noisy count was at least `threshold`; `private_threshold` is the larger integer T that
     values of private domains had to reach at length 1 (0 elsewhere). `candidates` is how many combinations were drawn for
-    (an upper bound from length 3 on, where they are too many to count), or None at length 1 when a private domain is among
-    them (their number is not public). `raised_from` is the threshold that was asked for, where more combinations than
-    `aggregate.max_combinations` would have been kept and it was raised; `stopped` says that the length was left out for it.
+    (an upper bound where it is not `exact`), or None at length 1 when a private domain is among them (their number is not
+    public). `raised_from` is the threshold that was asked for, where more combinations than `aggregate.max_combinations` might
+    have been kept, or too many drawn to choose them from, and it was raised; `stopped` says that the length was left out for it.
     """
 
     length: int
@@ -83,6 +85,11 @@ class LevelNoise:
     candidates: int | None
     raised_from: int | None = None
     stopped: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether `candidates` is their number: from length 3 on, more than MOST_COUNTED are not counted."""
+        return self.length <= 2 or self.candidates is None or self.candidates <= MOST_COUNTED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ByteSize, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
 from marginweave.schemas.aggregation import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.attributes import Attribute, most_combinations
@@ -25,9 +25,8 @@ from marginweave.schemas.columns import (
     SetColumn,
     Texts,
 )
-from marginweave.schemas.engine import Engine, EngineSettings
 from marginweave.schemas.evaluation import EvaluationSettings, check_evaluation, ordered_attributes
-from marginweave.schemas.execution import Memory, Partitions, block_rows
+from marginweave.schemas.execution import Execution, block_rows
 from marginweave.schemas.marginals import MarginalSettings
 from marginweave.schemas.marginals_rules import check_marginals
 from marginweave.schemas.methods import Aggregation, Synthesis, method_of
@@ -72,10 +71,9 @@ class PublishSettings(BaseModel):
     approval: Literal["required"] | None = None
 
 
-class Configuration(BaseModel):
+class Configuration(Execution):
     """One release. The order of `columns` is the order of everything that is written."""
 
-    model_config = FROZEN
     dataset: Annotated[str, AfterValidator(check_name)]
     source: Source
     privacy: PrivacySettings
@@ -88,9 +86,6 @@ class Configuration(BaseModel):
     expectations: ExpectationSettings = ExpectationSettings()
     evaluate: EvaluationSettings = EvaluationSettings()
     publish: PublishSettings = PublishSettings()
-    engine: Engine = EngineSettings()
-    memory: Memory = ByteSize(2_000_000_000)
-    partitions: Partitions = 16
 
     @model_validator(mode="before")
     @classmethod
@@ -326,17 +321,25 @@ class Configuration(BaseModel):
         """Name of the run that this configuration stands for."""
         return f"{self.dataset}-{self.digest[:8]}"
 
+    @property
+    def execution(self) -> Execution:
+        """How the release is computed, and nothing that it depends on."""
+        return Execution(**{name: getattr(self, name) for name in Execution.model_fields})
+
     def canonical(self) -> str:
-        """The whole configuration as canonical JSON: defaults filled in, keys sorted (except columns: their order counts)."""
-        dumped: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        """All that the release depends on as canonical JSON: without `execution`, defaults filled in.
+
+        Keys are sorted, except columns: their order counts.
+        """
+        dumped: dict[str, Any] = self.model_dump(mode="json", exclude_none=True, exclude=set(Execution.model_fields))
         dumped["columns"] = [[name, column] for name, column in dumped["columns"].items()]
         return json.dumps(dumped, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
-    def from_canonical(cls, text: str) -> Configuration:
-        """The configuration that `canonical` wrote."""
+    def from_canonical(cls, text: str, execution: Execution | None = None) -> Configuration:
+        """The configuration that `canonical` wrote, to be computed as `execution` says, or as by default."""
         dumped = json.loads(text)
-        return cls.model_validate({**dumped, "columns": dict(dumped["columns"])})
+        return cls.model_validate({**dumped, **dict(execution or Execution()), "columns": dict(dumped["columns"])})
 
     @cached_property
     def digest(self) -> str:

@@ -18,6 +18,7 @@ from marginweave.schemas.numbers import FROZEN
 
 LOCAL = "local"
 _PORT = r":[0-9]{1,5}"
+_LAST_PORT = 65535
 _TLS = re.compile(rf"tls://[A-Za-z0-9._-]+{_PORT}|tls://\[[0-9a-fA-F:]+\]{_PORT}")
 _LOOPBACK = re.compile(rf"tcp://(127\.0\.0\.1|\[::1\]){_PORT}")
 
@@ -43,6 +44,8 @@ class EngineSettings(BaseModel):
                 f"({value}) must be local, tls://host:port or tcp://127.0.0.1:port: "
                 "what workers are sent is private, so that beyond this machine it is encrypted"
             )
+        if value not in {None, LOCAL} and not 1 <= int(value.rpartition(":")[2]) <= _LAST_PORT:
+            raise ValueError(f"({value}) must have a port in [1, {_LAST_PORT}]")
         return value
 
     @model_validator(mode="after")
@@ -54,6 +57,11 @@ class EngineSettings(BaseModel):
         if not self.encrypted and any(self.files):
             raise ValueError("has ca, cert or key, which only a scheduler at tls://host:port needs")
         return self
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a cluster is named that has to be there already."""
+        return self.dask not in {None, LOCAL}
 
     @property
     def encrypted(self) -> bool:

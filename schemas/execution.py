@@ -1,12 +1,15 @@
-"""How a release is computed, and never what is released: the memory that stages may take, the partitions of subjects."""
+"""How a release is computed, and never what is released: the machines, the memory that stages may
+take, the partitions of subjects.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize
 
-from marginweave.schemas.numbers import to_whole
+from marginweave.schemas.engine import Engine, EngineSettings
+from marginweave.schemas.numbers import FROZEN, to_whole
 
 _LEAST_MEMORY = 256_000_000
 _MOST_PARTITIONS = 4096
@@ -30,6 +33,15 @@ def _some(value: int) -> int:
 
 Memory = Annotated[ByteSize, AfterValidator(_enough)]
 Partitions = Annotated[int, BeforeValidator(to_whole), AfterValidator(_some)]
+
+
+class Execution(BaseModel):
+    """What may change while a release is made: it is no part of what the release is, nor of its digest."""
+
+    model_config = FROZEN
+    engine: Engine = EngineSettings()
+    memory: Memory = ByteSize(2_000_000_000)
+    partitions: Partitions = 16
 
 
 def block_rows(memory: int, columns: int) -> int:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
 from marginweave.schemas.configuration import check_name
+from marginweave.schemas.execution import Execution
 from marginweave.schemas.numbers import FROZEN
 
 _PURGED = ("private/", "derived/")
@@ -63,7 +64,7 @@ class Manifest(BaseModel):
     """One run. `stages` are in order of completion; `outputs` are released files with their SHA-256.
 
     `configuration` is the canonical JSON of the configuration and `source` the source as it is named there;
-    `source_digest` is keyed.
+    `source_digest` is keyed. `execution` is how the last attempt computes, which its configuration's canonical form leaves open.
     """
 
     model_config = FROZEN
@@ -73,6 +74,7 @@ class Manifest(BaseModel):
     release: Annotated[str, Field(min_length=1)]
     configuration: str
     configuration_digest: Digest
+    execution: Execution = Execution()
     source: str
     source_digest: Digest
     code_version: str
@@ -91,6 +93,10 @@ class Manifest(BaseModel):
     def with_stage(self, name: str, entry: StageEntry) -> Manifest:
         """The manifest with a stage added at the end, or replaced where it stands."""
         return self.model_copy(update={"stages": {**self.stages, name: entry}})
+
+    def with_execution(self, execution: Execution) -> Manifest:
+        """The manifest of a run that goes on with other machines, memory or partitions."""
+        return self.model_copy(update={"execution": execution})
 
     def with_state(self, state: RunState) -> Manifest:
         """The manifest in another state."""

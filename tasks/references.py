@@ -135,12 +135,12 @@ class RunReference:
     @cached_property
     def configuration(self) -> Configuration:
         """The configuration of the release."""
-        return Configuration.from_canonical(self.manifest.configuration)
+        return Configuration.from_canonical(self.manifest.configuration, self.manifest.execution)
 
     @property
     def resolved(self) -> Configuration:
         """The configuration with the released bounds in the place of private ones (`DerivedReference.resolved`)."""
-        return self.derived.resolved
+        return self.configuration.with_bounds(self.derived.released_bounds)
 
     @cached_property
     def plan(self) -> BudgetPlan:

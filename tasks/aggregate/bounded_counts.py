@@ -4,9 +4,15 @@ Two passes over the records, tile by tile: how many candidates a record holds, a
 than the bound gives a uniform choice of exactly that many (selection sampling: Knuth, TAOCP 2, 3.4.2, Algorithm S). A record
 holds one combination of a set of columns, unless sets of values are among them: then one for every choice of a value of each.
 
-A record chooses by a secret word of its own number, in a public order of its candidates: what it gives does not depend on any
-other record, on how the table is cut into blocks and tiles, or on the cores and machines that count. Sums are of integers, so
-that neither do they.
+A record chooses by its secret word, in a public order of its candidates: what it gives is a function of that record and that
+word alone, whatever stands in the others, however the table is cut into blocks and tiles, whichever cores and machines count.
+Sums are of integers, so that neither do they depend on these.
+
+Coupling: a record's word is that of its number, so one more record in the middle gives all after it other numbers and other
+words. But words are secret, and uniform and independent of each other and of the table: which of them a record gets has no
+influence on the distribution. Two tables that differ in one record can be given the same word for each record that they share,
+the words being moved along with the records. Both then have the counts of independent choices, as each table has by itself,
+and differ in what the one record gives.
 """
 
 from __future__ import annotations
@@ -80,8 +86,9 @@ def bounded_counts(
     """Count candidates with at most `bound` a record.
 
     A record that holds more keeps a uniformly chosen subset of `bound` of them, by randomness of its own (word u of `words`
-    for record u), so that adding or removing one record changes at most `bound` counts by one each: L0 and squared L2
-    sensitivity `bound`, Linf 1 (twice the L0 under replace-one). Null or outside values hold nothing. Private.
+    for record u). Under the coupling above, adding or removing one record changes at most `bound` counts by one each: L0 and
+    squared L2 sensitivity `bound`, Linf 1 (twice the L0 under replace-one). What holds for any fixed words of coupled tables
+    holds on average over them. Null or outside values hold nothing. Private.
     """
     layout = lay_out(blocks, candidates)
     job = _BoundedCounts(blocks, candidates, layout, bound, words)

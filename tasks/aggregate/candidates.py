@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Level
+from marginweave.schemas.aggregates import MOST_COUNTED, Level
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.numbers import MAX_CELLS, MAX_KEY
 from marginweave.tasks.aggregate.universe import Integers, Universe
@@ -31,8 +31,6 @@ Columns = tuple[int, ...]
 
 # Sets of columns with at most so many cells are counted in dense arrays.
 _DENSE = 1 << 22
-# Cells that are looked at one after the other to count candidates; beyond it their number is bounded from above.
-_COUNTED = 1 << 26
 _CHUNK = 1 << 18
 _NONE = np.zeros(0, np.int64)
 
@@ -133,7 +131,7 @@ class CandidateSet:
 
         Beyond that, how many members its superset has, which is no less.
         """
-        if self.length > 2 and self.superset <= _COUNTED:
+        if self.length > 2 and self.superset <= MOST_COUNTED:
             return {columns: sum(map(len, self.cells(columns))) for columns in self.column_sets()}
         found = {columns: self.universe(columns).size for columns in self.column_sets()}
         if self.length == 2:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from marginweave.tasks.engine.local import Engine, LocalEngine
+from marginweave.tasks.engine.local import SCRATCH, Engine, LocalEngine
 from marginweave.tasks.references import RunReference
 
 
@@ -24,3 +25,19 @@ def open_engine(reference: RunReference) -> Iterator[Engine]:
 
     with dask_engine(settings, reference.certificates, reference.folder.private) as engine:
         yield engine
+
+
+def prepare_engine(reference: RunReference) -> None:
+    """Before anything is charged: whether a cluster that has to be there already can be used, and no rest of a killed attempt.
+
+    Raises:
+        StageError: there is no scheduler or worker, or a worker has another version.
+    """
+    for rest in reference.folder.private.glob(f"{SCRATCH}*"):
+        shutil.rmtree(rest, ignore_errors=True)
+    settings = reference.configuration.engine
+    if settings.elsewhere and reference.configuration.marginals is None:  # which are counted here
+        from marginweave.tasks.engine.cluster import check_workers, dask_engine
+
+        with dask_engine(settings, reference.certificates, reference.folder.private) as engine:
+            check_workers(engine)

@@ -23,7 +23,7 @@ from distributed import Client, KilledWorker, LocalCluster, Security
 
 from marginweave.schemas.engine import LOCAL, EngineSettings
 from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
-from marginweave.tasks.engine.local import available_cores, in_order
+from marginweave.tasks.engine.local import SCRATCH, available_cores, in_order
 from marginweave.tasks.references import code_version
 
 T = TypeVar("T")
@@ -112,6 +112,17 @@ def dask_engine(settings: EngineSettings, certificates: Sequence[Path], private:
             yield engine
 
 
+def check_workers(engine: DaskEngine) -> None:
+    """Refuse a cluster of which a worker runs another version, or none, before anything is counted.
+
+    Raises:
+        StageError: names the version that every worker must have.
+    """
+    expected = code_version()
+    if any(found != expected for found in engine.client.run(code_version, on_error="return").values()):
+        raise StageError(f"engine: every worker must have marginweave {expected}")
+
+
 def _silence() -> None:
     """Let Dask's own log in this process tell of nothing: what matters is raised."""
     for name, logger in logging.root.manager.loggerDict.items():
@@ -123,8 +134,9 @@ def _silence() -> None:
 def _local_cluster(private: Path) -> Iterator[LocalCluster]:
     """A process for every core, over TLS with certificates of the moment: other users of the machine are kept out."""
     with (
-        dask.config.set(_SILENT),
-        tempfile.TemporaryDirectory(prefix="dask-", dir=private) as scratch,
+        tempfile.TemporaryDirectory(prefix=SCRATCH, dir=private) as scratch,
+        # the scheduler has no argument for its folder
+        dask.config.set({**_SILENT, "temporary-directory": scratch}),
         LocalCluster(
             n_workers=available_cores(),
             threads_per_worker=1,
@@ -133,6 +145,8 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
             protocol="tls",
             security=Security.temporary(),
             dashboard_address=None,
+            # all the same the scheduler opens a port without a page, by default one that may be taken
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
             local_directory=scratch,
             silence_logs=logging.CRITICAL,

@@ -87,15 +87,19 @@ def _scatter(
         order = np.argsort(partition, kind="stable")
         ends = np.searchsorted(partition[order], np.arange(configuration.partitions), side="right")
         for shelf, rows in enumerate(np.split(order, ends)[:-1]):
+            if not len(rows):
+                continue
             shelves.put(shelf, pack_table(compact_table(cells.take(pa.array(rows)))))
         starts.append(starts[-1] + table.num_rows)
     return starts
 
 
 def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
-    """The rows of each partition, in the order of the source, and the subject of each as a number."""
+    """The rows of each partition that has some, in the order of the source, and the subject of each as a number."""
     for partition in range(configuration.partitions):
         pieces = [_unified(unpack_table(piece)) for piece in scattered.pieces(partition)]
+        if not pieces:
+            continue
         table = pa.concat_tables(pieces)
         yield table, same_subjects(table.column(_LOW).to_numpy(), table.column(_HIGH).to_numpy())
 
@@ -114,7 +118,8 @@ def _bound(configuration: Configuration, key: bytes, starts: list[int], scattere
         kept = kept_rows(subjects, configuration.privacy.stability.records, RecordWords(words=words, records=numbers))
         rows = numbers[kept]
         for block, part in enumerate(np.split(rows, np.searchsorted(rows, starts[1:-1]))):
-            staying.put(block, part.tobytes())
+            if len(part):
+                staying.put(block, part.tobytes())
 
 
 def _join(configuration: Configuration, starts: list[int], scattered: Spill, staying: Spill) -> None:
@@ -126,7 +131,7 @@ def _join(configuration: Configuration, starts: list[int], scattered: Spill, sta
         np.minimum.at(first, subjects, numbers)
         joined = joined.append_column(_ROW, pa.array(first))
         block = np.searchsorted(starts[1:-1], first, side="right")
-        for place in range(len(starts) - 1):
+        for place in np.unique(block).tolist():
             staying.put(place, pack_table(joined.take(pa.array(np.flatnonzero(block == place)))))
 
 
@@ -136,8 +141,7 @@ def _gathered(
     """The joined records of each block of the source, in the order of their first rows; at least one block."""
     some = False
     for block in range(blocks):
-        # a table without rows has forgotten its dictionaries
-        pieces = [table for piece in staying.pieces(block) if (table := unpack_table(piece)).num_rows]
+        pieces = list(map(unpack_table, staying.pieces(block)))
         if pieces:
             whole = pa.concat_tables(pieces).combine_chunks()
             whole = whole.take(pa.array(np.argsort(whole.column(_ROW).to_numpy())))

@@ -86,28 +86,29 @@ def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterat
         if candidates is None or not released:
             continue
         wrong = invented(candidates, released, noise.deviation, noise.threshold)
+        about, half = ("about", "half of them or more") if noise.exact else ("up to", "perhaps half of them or more")
         if 2 * wrong >= released:
             yield (
-                f"Of the {released} released combinations of {level.length}{whose}, about {round(wrong)} may be combinations "
-                "that nobody has: half of them or more."
+                f"Of the {released} released combinations of {level.length}{whose}, {about} {round(wrong)} may be combinations "
+                f"that nobody has: {half}."
             )
 
 
 def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
-    """Lengths of which more would have been released than are kept."""
+    """Lengths of which more might have been released than are kept, or more drawn than there is room for to choose from."""
     if configuration.marginals is not None:
         return
     most = configuration.tuples.max_combinations
     for noise in aggregates.noise:
         if noise.raised_from is not None:
             yield (
-                f"More than {most} combinations of {noise.length} would have been kept from the least count "
-                f"{noise.raised_from} on; it was raised to {noise.threshold}."
+                f"More than {most} combinations of {noise.length} might have been kept from the least count "
+                f"{noise.raised_from} on, or too many drawn to choose them from; it was raised to {noise.threshold}."
             )
         if noise.stopped:
             yield (
-                f"Combinations of {noise.length} and more were not counted, as more than {most} would have been kept; "
-                "their share of the budget was given back."
+                f"Combinations of {noise.length} and more were not counted, as more than {most} might have been kept, or too "
+                "many drawn to choose them from; their share of the budget was given back."
             )
 
 

@@ -64,6 +64,7 @@ def render_report(
         records=made,
         scale=scale,
         combinations=[len(level) for level in aggregates.levels],
+        exact=[noise.exact for noise in aggregates.noise],
         marginals=_marginals_by_length(statement),
         private_columns=configuration.private_columns,
         columns=[(c, Markup(distribution_figure(c, f"column-{j}"))) for j, c in enumerate(columns)],  # noqa: S704

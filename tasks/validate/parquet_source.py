@@ -23,17 +23,16 @@ def read_parquet(source: str, parts: Sequence[Path], columns: Sequence[str]) -> 
     Raises:
         InputError: a part is no Parquet file, parts do not fit together, or a column is lacking or of an unusable type.
     """
-    types = declared_types(_common_schema(source, parts), columns)
+    types = declared_types(_common_schema(source, parts, columns), columns)
     yield types.empty_table()
-    for part in parts:
+    for number, part in enumerate(parts, 1):
         for batch in _batches(source, part, columns):
-            try:
-                table = _plain_views(pa.Table.from_batches([batch]).select(list(columns))).cast(types)
-            except pa.ArrowException:
-                table = None
-            if table is None:
-                raise InputError(_UNFIT.format(source=source))
-            yield table
+            table = _plain_views(pa.Table.from_batches([batch]).select(list(columns)))
+            cells = {name: _cast(table.column(name), types.field(name).type) for name in columns}
+            for name, values in cells.items():
+                if values is None:
+                    raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name))
+            yield pa.table(cells, schema=types)
 
 
 def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
@@ -58,19 +57,35 @@ def parquet_schema(source: str, part: Path) -> pa.Schema:
 
 
 _UNREADABLE = "source ({source}) is neither .csv, .tsv nor Parquet"
-_UNFIT = "source ({source}) has parts whose column types do not fit together"
+_UNFIT = "source ({source}) has the column {column!r} with a type in part {number} ({part}) that does not fit the parts before"
 
 
-def _common_schema(source: str, parts: Sequence[Path]) -> pa.Schema:
-    schemas = [parquet_schema(source, part).remove_metadata() for part in parts]
-    if any(schema.names != schemas[0].names for schema in schemas):
-        raise InputError(f"source ({source}) has parts with different columns")
-    if len(set(schemas[0].names)) < len(schemas[0].names):  # which cannot be unified; a declared one is refused anyway
-        return schemas[0]
+def _common_schema(source: str, parts: Sequence[Path], columns: Sequence[str]) -> pa.Schema:
+    """The declared columns, found by their names in every part, with types that hold what all parts have."""
+    kinds: dict[str, pa.Schema] = {}
+    for number, part in enumerate(parts, 1):
+        present = parquet_schema(source, part)
+        if number == 1:
+            check_columns(present.names, columns)
+        elif any(present.names.count(name) != 1 for name in columns):
+            raise InputError(
+                f"source ({source}) has parts with different columns: part {number} ({part.name}) lacks a declared column, or "
+                "has it twice"
+            )
+        for name in columns:
+            alone = _plain(pa.schema([present.field(name)]))
+            try:
+                kinds[name] = pa.unify_schemas([kinds.get(name, alone), alone], promote_options="permissive")
+            except pa.ArrowException:
+                raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name)) from None
+    return pa.schema([kinds[name].field(0) for name in columns])
+
+
+def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
     try:
-        return pa.unify_schemas([_plain(schema) for schema in schemas], promote_options="permissive")
+        return values.cast(kind)
     except pa.ArrowException:
-        raise InputError(_UNFIT.format(source=source)) from None
+        return None
 
 
 def _batches(source: str, part: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,10 +18,11 @@ import pyarrow.csv as pa_csv
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.source import EXAMPLE_PREFIX, SourceFile
+from marginweave.tasks.validate.quotes import check_quotes
 
 _BY_ENDING = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 20
-_BLOCK = 1 << 23  # a row must fit a block
+_BLOCK = 1 << 23  # a row that fits is read wherever it stands: it lies in two blocks at most
 _CODECS = {"utf-8": "utf-8-sig", "latin-1": "latin-1", "windows-1252": "cp1252"}
 _ARROW = {"utf-8": "utf8", "latin-1": "latin-1", "windows-1252": "cp1252"}
 csv.field_size_limit(_BLOCK)
@@ -76,8 +78,8 @@ def read_text(source: str, path: Path, delimiter: str, columns: Sequence[str], f
     """The named columns as texts behind dictionaries, in that order, some megabytes at a time; at least one table.
 
     Raises:
-        InputError: no header, a column that is lacking or repeated, another encoding, a quote that stays open, or a row with
-            another number of fields than the header.
+        InputError: no header, a column that is lacking or repeated, another encoding, quotes that do not open and close
+            where they may, or a row with another number of fields than the header.
     """
     with path.open("rb") as file:
         header = read_header(source, file, delimiter, form)
@@ -126,17 +128,14 @@ def _not_encoded(source: str, form: SourceFile) -> str:
 
 
 def _check_quotes(source: str, path: Path, delimiter: str, form: SourceFile) -> None:
-    """Refuse a quote that stays open: pyarrow would take the rest of the file for one value, losing rows in silence."""
+    """Refuse quotes with which pyarrow would take rows for a part of one value, losing them in silence."""
     with path.open("rb") as file:
-        if sum(chunk.count(b'"') for chunk in iter(partial(file.read, _CHUNK), b"")) % 2 == 0:
-            return
-    try:
-        with path.open(encoding=_CODECS[form.encoding], errors="replace", newline="") as text:
-            for _ in csv.reader(text, delimiter=delimiter, strict=True):
-                pass
-    except csv.Error as error:
-        if "unexpected end" in str(error):
-            raise InputError(f"source ({source}) has a quote that is never closed") from None
+        if form.encoding != "utf-8" or file.read(len(BOM_UTF8)) != BOM_UTF8:
+            file.seek(0)
+        try:
+            check_quotes(iter(partial(file.read, _CHUNK), b""), delimiter)
+        except InputError as error:
+            raise InputError(f"source ({source}) {error}") from None
 
 
 def _reason(message: str, source: str, form: SourceFile) -> str:
@@ -144,4 +143,6 @@ def _reason(message: str, source: str, form: SourceFile) -> str:
         return _not_encoded(source, form)
     if "Expected" in message and "columns" in message:
         return f"source ({source}) has a row with another number of fields than its header"
+    if "straddl" in message:
+        return f"source ({source}) has a row of more than {_BLOCK >> 20} MiB"
     return f"source ({source}) cannot be parsed"

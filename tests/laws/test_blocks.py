@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
+from marginweave.tasks.checkpoint.spill import Spill
 from marginweave.tasks.checkpoint.tables import compact_table, in_blocks
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.task import encode_blocks
@@ -104,3 +105,17 @@ def test_entries_of_a_dictionary_that_no_row_has_are_no_values(tmp_path: Path) -
     raw = pa.table({"town": towns, "sex": ["f", "m"]})
     assert run(raw, configuration(columns=columns), 2, tmp_path).labels[0] == ("a", "c")
     assert compact_table(raw).column("town").chunk(0).dictionary.to_pylist() == ["a", "c"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_nothing_is_set_aside_for_a_partition_without_rows(
+    unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many partitions of few rows cost no more than the rows."""
+    sizes: list[int] = []
+    put = Spill.put
+    monkeypatch.setattr(Spill, "put", lambda self, shelf, payload: (sizes.append(shelf), put(self, shelf, payload))[1])
+    rows = [("", "a", "7", "", "c;f;r", "z;y;x", str(i % 5)) for i in range(20)]
+    config = configuration(columns=COLUMNS, privacy__unit=UNITS[unit], partitions=4096)
+    run(raw_table(rows), config, 7, tmp_path)
+    assert len(sizes) <= 2 * len(rows)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from marginweave.tasks.aggregate import bounded_counts as counting
@@ -104,6 +106,36 @@ def test_the_compiled_counts_are_those_of_the_slow_reference(
         held = contribution_histogram(blocks_of(table), candidates, 30, LocalEngine(1))
     assert (found == reference_counts(table, candidates, bound, words(), plan.dense + plan.sparse)) is True
     assert held.tolist() == np.bincount(contributions(table.codes, candidates), minlength=31).tolist()
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Words that are written down."""
+
+    words: NDArray[np.uint64]
+
+    def words_at(self, start: int, count: int) -> NDArray[np.uint64]:
+        """Words number `start` to `start + count - 1`."""
+        return self.words[start : start + count]
+
+
+@given(st.data(), tables(), st.integers(1, 3), st.integers(1, 6), DENSE_CELLS)
+@settings(max_examples=200, deadline=None)
+def test_a_record_in_the_middle_changes_at_most_bound_counts_by_one(
+    data: st.DataObject, table: EncodedTable, length: int, bound: int, dense_cells: int | None
+) -> None:
+    """The coupling of the proof: the words behind the record are moved along with the records they belong to."""
+    assume(table.records > 0)
+    place = data.draw(st.integers(0, table.records - 1))
+    drawn = np.random.default_rng(data.draw(st.integers(0, 2**32))).integers(0, 2**64, table.records, np.uint64)
+    candidates = data.draw(candidate_sets(length))
+    fewer = EncodedTable(codes=tuple(np.delete(codes, place, axis=0) for codes in table.codes), labels=table.labels)
+    with counted_by(dense_cells=dense_cells, tile=None):
+        one = as_counter(count_bounded(table, candidates, bound, Listed(drawn)), SIZES)
+        other = as_counter(count_bounded(fewer, candidates, bound, Listed(np.delete(drawn, place))), SIZES)
+    assert not other - one
+    assert set((one - other).values()) <= {1}
+    assert (one - other).total() == min(bound, contributions(table.codes, candidates)[place])
 
 
 @given(

@@ -27,7 +27,7 @@ from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.checkpoint.blocks import open_blocks, write_blocks
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.engine.cluster import DaskEngine, dask_engine
+from marginweave.tasks.engine.cluster import DaskEngine, check_workers, dask_engine
 from marginweave.tasks.engine.local import Engine, LocalEngine
 from tests.laws.test_counting_kernels import same
 from tests.support.fatal import Failing, FatalBlocks, Square
@@ -45,8 +45,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskEngine]:
     """A cluster of this machine's cores."""
     place = tmp_path_factory.mktemp("private")
     with dask_engine(EngineSettings(dask="local"), (), place) as engine:
+        assert place in Path(engine.client.run_on_scheduler(_folder)).parents
         yield engine
     assert not list(place.iterdir())
+
+
+def _folder(dask_scheduler) -> str:
+    """Where a scheduler keeps files."""
+    return dask_scheduler.local_directory
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +236,14 @@ def scheduler_over_tls(folder: Path, files: tuple[Path, Path, Path]) -> Iterator
         yield address
 
 
+def test_workers_of_another_version_are_refused_at_once(cluster: DaskEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_workers(cluster)
+    run = cluster.client.run
+    monkeypatch.setattr(cluster.client, "run", lambda _, **settings: run(os.getpid, **settings))  # another answer
+    with pytest.raises(StageError, match="every worker must have marginweave"):
+        check_workers(cluster)
+
+
 def test_a_scheduler_over_tls(blocks: EncodedBlocks, tmp_path: Path) -> None:
     """Two workers, processes of their own, give identical counts; a stranger, and one without TLS, is not let in."""
     (tmp_path / "other").mkdir()
@@ -272,3 +286,17 @@ def test_a_release_on_processes(alone: CommandLine, tmp_path: Path) -> None:
     assert run.returncode == 0, output
     assert "distributed" not in output
     assert not list(alone.home.rglob("dask-*"))
+
+
+def test_a_cluster_that_is_not_there_costs_nothing(alone: CommandLine, tmp_path: Path) -> None:
+    """It is told before anything is charged; the same run goes on where the file names another engine."""
+    place = tmp_path / "affairs.yaml"
+    text = (EXAMPLES / "affairs.yaml").read_text()
+    place.write_text(text + '\nengine: {dask: "tcp://127.0.0.1:1"}\n')
+    failed = alone("run", place, "--run", "one", timeout=240)
+    assert (failed.returncode, "cannot be reached" in failed.stderr) == (1, True), failed.stdout + failed.stderr
+    (release,) = (alone.home / "runs").iterdir()
+    assert not list((release / "private" / "draws").glob("*"))
+    assert "count" not in alone("budget", place).stdout
+    place.write_text(text)
+    assert alone("run", place, "--run", "one", timeout=240).returncode == 0

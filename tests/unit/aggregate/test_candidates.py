@@ -85,7 +85,7 @@ def test_counting_gives_an_upper_bound_where_the_superset_is_large(monkeypatch: 
     pairs = dict.fromkeys(combinations(2)[::2], 1)
     exact = CandidateSet.above(level_from(pairs, 2), SIZES)
     assert exact.total < exact.superset
-    monkeypatch.setattr(module, "_COUNTED", 3)
+    monkeypatch.setattr(module, "MOST_COUNTED", 3)
     assert CandidateSet.above(level_from(pairs, 2), SIZES).total == exact.superset
 
 

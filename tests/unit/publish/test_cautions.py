@@ -63,6 +63,22 @@ def test_each_has_its_occasion(changes: dict[str, Any], aggregates: Aggregates, 
     assert said in found(aggregates, **changes)
 
 
+@pytest.mark.parametrize(("candidates", "said"), [(1 << 26, "about 17 may be"), ((1 << 26) + 1, "up to 17 may be")])
+def test_a_bound_on_the_candidates_is_not_told_as_their_number(candidates: int, said: str) -> None:
+    level = Level(length=3, columns=np.zeros((17, 3)), values=np.zeros((17, 3)), counts=np.full(17, 100))
+    one = released(candidates=candidates, threshold=1)
+    aggregates = replace(one, levels=(level,), noise=(replace(one.noise[0], length=3),))
+    assert said in found(aggregates)
+
+
+@pytest.mark.parametrize("change", [{"raised_from": 3}, {"stopped": True}], ids=str)
+def test_why_a_length_was_cut_holds_for_either_reason(change: dict[str, Any]) -> None:
+    """A threshold is raised for what may be kept, or for what noise alone may lift of the superset."""
+    aggregates = replace(released(), noise=(replace(released().noise[0], **change),))
+    assert "might have been kept" in found(aggregates)
+    assert "too many drawn to choose them from" in found(aggregates)
+
+
 def test_a_step_before_there_is_none() -> None:
     assert "above 5" not in found(released(), privacy__epsilon=5.0)
     assert "at least 1/n" not in found(released(10**6 - 1), privacy__delta=1e-6)

@@ -9,6 +9,7 @@ import pytest
 from marginweave.flows.request import read_request
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.execution import Execution
 from tests.support.configurations import configuration
 
 FILES = {"ca": "ca.pem", "cert": "client.pem", "key": "client-key.pem"}
@@ -26,11 +27,14 @@ FILES = {"ca": "ca.pem", "cert": "client.pem", "key": "client-key.pem"}
     ],
     ids=str,
 )
-def test_an_engine_survives_the_canonical_form(engine: object) -> None:
-    config = configuration(engine=engine)
-    again = Configuration.from_canonical(config.canonical())
-    assert again.engine == config.engine
-    assert again.digest == config.digest
+def test_an_engine_is_no_part_of_what_a_release_is(engine: object) -> None:
+    """Of two configurations that differ in how they are computed alone, digest and run are the same."""
+    config = configuration(engine=engine, memory="3GB", partitions=5)
+    assert config.canonical() == configuration().canonical()
+    assert config.default_run == configuration().default_run
+    again = Configuration.from_canonical(config.canonical(), Execution.model_validate_json(config.execution.model_dump_json()))
+    assert again == config
+    assert Configuration.from_canonical(config.canonical()).execution == Execution()
 
 
 def test_the_default_is_local() -> None:
@@ -49,6 +53,8 @@ def test_the_default_is_local() -> None:
         ({"dask": "10.0.0.7:8786"}, "beyond this machine it is encrypted"),
         ({"dask": "ws://127.0.0.1:8786"}, "beyond this machine it is encrypted"),
         ({"dask": "tls://10.0.0.7", **FILES}, "tls://host:port"),
+        ({"dask": "tcp://127.0.0.1:65536"}, r"port in \[1, 65535\]"),
+        ({"dask": "tls://10.0.0.7:0", **FILES}, r"port in \[1, 65535\]"),
         ({"dask": "tls://10.0.0.7:8786"}, "needs ca, cert and key"),
         ({"dask": "tls://10.0.0.7:8786", "ca": "ca.pem", "cert": "c.pem"}, "needs ca, cert and key"),
         ({"dask": "local", "ca": "ca.pem"}, "only a scheduler at tls://"),

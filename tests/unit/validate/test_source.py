@@ -49,6 +49,7 @@ def write(path: Path, content: bytes) -> str:
         (b"a,b\n1,xq7marker\xff\n", "must be UTF-8"),
         (b"a,b\xff\n1,2\n", "must be UTF-8"),
         (b'a,b\n1,"xq7marker\n3,4\n5,6\n', "a quote that is never closed"),
+        (b'a,b\n1,"xq7marker\n3,4\n5,6" tube\n', "a quote that is closed inside a field"),
     ],
 )
 def test_faults_of_a_csv_file(tmp_path: Path, content: bytes, words: str) -> None:
@@ -78,6 +79,7 @@ def test_faults_of_a_path(tmp_path: Path) -> None:
         ("t.tsv", b"a\tb\n1,5\t\n", [("1,5", "")]),
         ("t.csv", b'a,b\n"x\ny","say ""hi"""\n', [("x\ny", 'say "hi"')]),
         ("t.csv", b'a,b\n5" pipe,1\n', [('5" pipe', "1")]),
+        ("t.csv", b'\xef\xbb\xbf"b","a"\n"1",2\n', [("2", "1")]),
         ("t.csv", b"a,b\n , 7 \n", [(" ", " 7 ")]),
         ("t.csv", b"a,b,c,c\n1,2,3,4\n", [("1", "2")]),
     ],
@@ -100,6 +102,34 @@ def test_parquet_parts_are_one_table(tmp_path: Path) -> None:
     pq.write_table(pa.table({"c": [1]}), tmp_path / "3.parquet")
     with pytest.raises(InputError, match="parts with different columns"):
         read_source(str(tmp_path), ["a", "b"])
+
+
+def test_parts_are_read_by_name(tmp_path: Path) -> None:
+    """Another order, and columns that are not declared, whatever their types, are no matter."""
+    pq.write_table(pa.table({"b": [1], "x": [1], "a": ["x"]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": ["y"], "x": ["1"], "b": [2]}), tmp_path / "2.parquet")
+    pq.write_table(pa.table({"b": [3], "a": ["z"]}), tmp_path / "3.parquet")
+    assert read_source(str(tmp_path), ["a", "b"]).to_pydict() == {"a": ["x", "y", "z"], "b": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("values", [[MARKER], [2**53 + 1]], ids=["type", "value"])
+def test_a_part_that_does_not_fit_is_named(tmp_path: Path, values: list) -> None:
+    """By the column and the part, without a value: types that clash, and a value that the common type cannot hold."""
+    pq.write_table(pa.table({"a": [1.5], "b": [1]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": values, "b": [1]}), tmp_path / "2.parquet")
+    with pytest.raises(InputError, match=r"column 'a' with a type in part 2 \(2\.parquet\)") as refusal:
+        read_source(str(tmp_path), ["b", "a"])
+    assert MARKER not in str(refusal.value)
+
+
+def test_a_row_of_8_mib_is_read_wherever_it_stands(tmp_path: Path) -> None:
+    """One that is longer than two blocks is refused with the limit."""
+    for before in (0, 1, 5_000_000):
+        start = b"a,b\n" + b"1,2\n" * (before // 4)
+        content = start + b"1," + b"x" * ((1 << 23) - 3) + b"\n3,4\n"
+        assert read_source(write(tmp_path / "t.csv", content), ["a"]).column("a")[-1].as_py() == "3"
+    with pytest.raises(InputError, match="a row of more than 8 MiB"):
+        read_source(write(tmp_path / "t.csv", b"a,b\n1," + b"x" * (1 << 24) + b"\n3,4\n"), ["a"])
 
 
 def test_moving_bytes_between_parts_changes_the_chunks(tmp_path: Path) -> None:
