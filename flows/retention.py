@@ -163,7 +163,7 @@ def _last_word(folder: RunFolder) -> datetime:
     if manifest is None:
         with at_place(folder.path, "read"):
             return datetime.fromtimestamp(folder.path.stat().st_mtime, UTC)
-    return max(manifest.created, *(entry.finished for entry in manifest.stages.values()))
+    return max([manifest.created, *(entry.finished for entry in manifest.stages.values())])
 
 
 def _readable_manifest(folder: RunFolder) -> Manifest | None:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -168,11 +169,12 @@ def test_retention_takes_failed_runs_and_leaves_those_in_progress(marginweave: C
     keeping = people(tmp_path / "other", 300, publish__keep_private=True, **SMALL)
     assert cli("run", keeping, "--run", "kept").returncode == 0
     runs = cli.home / "runs"
+    _begin_without_a_stage(runs / "failed", runs / "stageless")
     for name in ("never", "damaged"):
         (runs / name / "private").mkdir(parents=True)
         (runs / name / "private" / "frame.parquet").write_text("rows")
     (runs / "damaged" / "manifest.json").write_text("{")
-    assert [line.split()[-1] for line in cli("runs").stdout.splitlines()[1:]] == ["yes"] * 5
+    assert [line.split()[-1] for line in cli("runs").stdout.splitlines()[1:]] == ["yes"] * 6
     assert cli("purge").returncode == cli("purge", "kept", "--older-than", "1d").returncode == 2
     assert cli("purge", "--older-than", "soon").returncode == 2
     assert "Nothing that old" in cli("purge", "--older-than", "1d").stdout
@@ -186,12 +188,20 @@ def test_retention_takes_failed_runs_and_leaves_those_in_progress(marginweave: C
     assert purged.returncode == 0, purged.stderr
     assert "Run busy is in progress, and was left alone" in purged.stdout
     left = {line.split()[0]: line.split()[-1] for line in cli("runs").stdout.splitlines()[1:]}
-    assert left == {"busy": "yes", "damaged": "no", "failed": "no", "kept": "no", "never": "no"}
+    assert left == {"busy": "yes", "damaged": "no", "failed": "no", "kept": "no", "never": "no", "stageless": "no"}
     assert "purged before it was finished" in cli("resume", "failed").stderr
     assert cli("resume", "busy").returncode == 1  # it can still go on
     assert cli("report", "kept").returncode == 0
     (runs / "damaged" / "manifest.json").unlink()
     assert cli("ledger", "verify").returncode == 0
+
+
+def _begin_without_a_stage(run: Path, to: Path) -> None:
+    """A copy of `run` as one that was begun and has ended no stage."""
+    shutil.copytree(run, to)
+    manifest = json.loads((run / "manifest.json").read_text())
+    changed = {**manifest, "run": to.name, "release": "11111111-1111-1111-1111-111111111111", "stages": {}}
+    (to / "manifest.json").write_text(json.dumps(changed))
 
 
 def test_two_plans_and_a_schedule(alone: CommandLine, tmp_path: Path) -> None:
