@@ -145,6 +145,10 @@ def _check_handover(call, place: Path, runs: Path) -> None:
     for name, old, new in (
         ("ledger.jsonl", '"actor": "A. Meier"', '"actor": "B. Meier"'),
         ("privacy.json", '"epsilon": 1.0', '"epsilon": 0.1'),
+        ("plan.json", '"epsilon": 1.0', '"epsilon": 0.1'),
+        ("plan.json", '"mu2": "0.', '"mu2": "1.'),
+        ("plan.json", '"name": "count"', '"name": "other"'),
+        ("plan.json", '\\"seed\\"', '\\"soil\\"'),
         ("anchor.json", '"seq": ', '"seq": 1'),
         ("chain.jsonl", '"row_hash": "', '"row_hash": "0'),
     ):
@@ -154,6 +158,20 @@ def _check_handover(call, place: Path, runs: Path) -> None:
         file.write_text(whole.replace(old, new))
         assert subprocess.run(verify, capture_output=True, check=False).returncode == 1, name
         file.write_text(whole)
+    _check_missing_rows(place / "audit" / "ledger.jsonl", verify)
+
+
+def _check_missing_rows(file: Path, verify: list[str]) -> None:
+    """A row of the release that is left out, its hash still in the chain, is missed."""
+    whole = file.read_text()
+    for kind in ("RESERVED", "DRAWN", "COMMITTED", "SUBMITTED", "APPROVED", "PUBLISHED", "SUPERSEDED"):
+        lines = whole.splitlines(keepends=True)
+        lines.remove(next(line for line in lines if f'"kind": "{kind}"' in line))
+        file.write_text("".join(lines))
+        ended = subprocess.run(verify, capture_output=True, text=True, check=False)
+        assert ended.returncode == 1, kind
+        assert ended.stderr.startswith("does not fit: "), ended.stderr
+    file.write_text(whole)
 
 
 def test_retention_takes_failed_runs_and_leaves_those_in_progress(marginweave: CommandLine, tmp_path: Path) -> None:
