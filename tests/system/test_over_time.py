@@ -67,6 +67,7 @@ def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tm
     # a new snapshot of the same people shares the account, and corrects the first release
     (tmp_path / "people.csv").write_text((tmp_path / "people.csv").read_text() + f"m,west,44,2,{MARKER}\n")
     call("run", path, "--run", "second", "--supersedes", "nothing", code=2)
+    assert not (runs / "second").exists()
     call("run", path, "--run", "second", "--supersedes", "first")
     assert "finished" in call("runs")  # the first one: a correction that nobody has approved corrects nothing
     call("approve", "second", "--by", "A. Meier", "--reason", "the missing row")
@@ -80,6 +81,7 @@ def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tm
     call("run", path, "--run", "second", "--supersedes", "other", code=2)
     call("run", path, "--run", "second", "--supersedes", "first")
     call("run", path, "--run", "third", "--supersedes", "first", code=2)
+    assert not (runs / "third").exists()
     refused = call("run", path, "--run", "fourth", code=3)
     assert re.search(r"it fits from \d{4}-01-01 \(UTC\) on", refused)
 
