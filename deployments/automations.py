@@ -33,7 +33,7 @@ HEARTBEAT = "prefect.flow-run.heartbeat"
 LATE, CRASHED = "prefect.flow-run.Late", "prefect.flow-run.Crashed"
 FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
 # Both tell the end: Prefect's triggers may see the events of states late (flows/events.py), its server knows of a crash first.
-ENDS = {ReleaseEvent.FINISHED.value, ReleaseEvent.FAILED.value, ReleaseEvent.REFUSED.value}
+ENDS = {event.value for event in ReleaseEvent if event != ReleaseEvent.NEARLY_EXHAUSTED}
 ENDS |= {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
 OF_RELEASES: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
 
@@ -115,7 +115,7 @@ def by_mail(url: str) -> Iterator[Automation]:
     subject = "{{ event.event }}: {{ event.resource.name }}"
     yield Automation(
         name="marginweave: mail, releases",
-        trigger=own_events(ReleaseEvent.FAILED, ReleaseEvent.REFUSED, ReleaseEvent.NEARLY_EXHAUSTED),
+        trigger=own_events(*(event for event in ReleaseEvent if event != ReleaseEvent.FINISHED)),
         actions=[SendNotification(block_document_id=block, subject=subject, body=OWN)],
     )
     yield Automation(

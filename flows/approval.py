@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from marginweave.flows.bookkeeping import run_lock
-from marginweave.flows.continuity import as_booked
+from marginweave.flows.continuity import as_booked, check_continuity
 from marginweave.flows.existing import existing_run
 from marginweave.flows.request import ledger_of
 from marginweave.schemas.errors import InputError
@@ -31,6 +31,7 @@ def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tup
 
     Raises:
         InputError: no such run, one that does not await approval, no name, or no reason.
+        BudgetError: the ledger does not know that the run was submitted: one of them is an older copy.
         StageError: the run is in progress, or a proposed file is missing, was changed or was added.
     """
     check_words("by", by)
@@ -42,6 +43,8 @@ def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tup
         if approved:
             manifest = as_booked(folder, manifest, ledger)  # a proposal that was changed can still be rejected
         record = ledger.release(manifest.release)
+        if manifest.state in {RunState.AWAITING, RunState.REJECTED}:
+            check_continuity(folder, manifest, ledger)
         if record is None or not record.proposed:
             raise InputError(f"run {run} does not await approval; it is {manifest.state.value}")
         decision = ledger.decide(manifest.release, approved=approved, by=by, reason=reason)

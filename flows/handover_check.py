@@ -1,6 +1,6 @@
 """Checks a handed-over release without marginweave: this file is in every bundle, and needs nothing but Python's own library.
 
-Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json and privacy.json. FOLDER is where the release
+Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json, plan.json and privacy.json. FOLDER is where the release
 was published; without it, privacy.json alone is compared with the ledger. It ends with 0 if everything fits, and with 1 at
 the first fault.
 """
@@ -10,12 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 # As in the ledger: what is no part of a row's hash, and what is no part of it where it is empty.
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
 _ADDED = frozenset({"plain_epsilon", "plain_delta"})
+_AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
+# What becomes of a draw, from its first row to its last.
+_COURSES = (["RESERVED", "DRAWN", "COMMITTED"], ["RESERVED", "DRAWN", "CHARGED_LOST"], ["RESERVED", "RETURNED"])
 
 
 class Fault(Exception):
@@ -26,11 +30,12 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     """What was checked, in sentences.
 
     SHA-256 of every row's content and of the hash before it; the place of every row in the chain of hashes up to the anchor;
-    SHA-256 of the released files against the row that published them.
+    plan.json against the rows that reserved it; that every draw had come to its end, and an approval that was required was
+    given, before the row that published; SHA-256 of the released files against that row.
 
     Raises:
         Fault: the first thing that does not fit.
-        OSError, ValueError, KeyError: a file is missing, or is not what a bundle has.
+        OSError, ValueError, KeyError, IndexError, TypeError, ArithmeticError: a file is missing, or is not what a bundle has.
     """
     rows = _lines(bundle / "ledger.jsonl")
     chain = {row["seq"]: row["row_hash"] for row in _lines(bundle / "chain.jsonl")}
@@ -41,7 +46,13 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         before = chain.get(row["seq"] - 1, "0" * 64)
         if row["row_hash"] != _row_hash(row) or row["prev_hash"] != before or chain.get(row["seq"]) != row["row_hash"]:
             raise Fault(f"row {row['seq']} was changed, or is not at its place in the chain")
-    outputs = [row["body"]["outputs"] for row in rows if row["kind"] == "PUBLISHED"][-1]
+    published_by = [row for row in rows if row["kind"] == "PUBLISHED"][-1]
+    own = [row for row in rows if row["release"] == published_by["release"] and row["kind"] != "REFUSED"]
+    plan = json.loads((bundle / "plan.json").read_bytes())
+    _check_plan(plan, own)
+    _check_course(own, published_by)
+    _check_correction(rows, own[0])
+    outputs = published_by["body"]["outputs"]
     told = published or bundle
     names = [name for name in outputs if published is not None or name == "release/privacy.json"]
     for name in names:
@@ -51,8 +62,69 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     return [
         f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
         f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
+        f"plan.json is what row {own[0]['seq']} reserved: {len(plan['draws'])} draw(s), at the same costs",
+        f"row {published_by['seq']} published it when every draw had come to its end{_approval(own)}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",
     ]
+
+
+def _check_plan(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
+    """The plan, its configuration and the cost of each draw, as they were reserved before anything was drawn."""
+    first = own[0]
+    if first["kind"] != "RESERVED" or first["draw"] is not None:
+        raise Fault("the rows of the release do not begin with its reservation")
+    body, digest = first["body"], hashlib.sha256(plan["configuration"].encode()).hexdigest()
+    if not digest == plan["configuration_sha256"] == body["plan_digest"]:
+        raise Fault(f"the configuration in plan.json is not that of row {first['seq']}")
+    for name in ("unit", "neighbors", "accountant", "spares"):
+        if plan[name] != body[name]:
+            raise Fault(f"{name} in plan.json is not that of row {first['seq']}")
+    for name in ("epsilon", "delta"):
+        if Decimal(str(plan[name])) != Decimal(body[name]):
+            raise Fault(f"{name} in plan.json is not that of row {first['seq']}")
+    columns = ("name", "mechanism", "length", "parameter")
+    if [{name: draw[name] for name in columns} for draw in plan["draws"]] != body["draws"]:
+        raise Fault(f"the draws in plan.json are not those of row {first['seq']}")
+    reserved = {row["draw"]: row for row in own if row["kind"] == "RESERVED" and row["draw"] is not None}
+    if len(reserved) != len(plan["draws"]) + plan["spares"]:
+        raise Fault("rows of the reservation are missing")
+    for draw in plan["draws"]:
+        row = reserved[draw["name"]]
+        if any(Decimal(draw[amount]) != Decimal(row[amount] or 0) for amount in _AMOUNTS):
+            raise Fault(f"the cost of {draw['name']} in plan.json is not that of row {row['seq']}")
+
+
+def _check_course(own: list[dict[str, Any]], published: dict[str, Any]) -> None:
+    """Every draw reserved, drawn and ended; where it was required, submitted and approved: all before it was published."""
+    courses: dict[str, list[str]] = {}
+    for row in own:
+        if row["draw"] is not None:
+            courses.setdefault(row["draw"], []).append(row["kind"])
+            if row["seq"] > published["seq"]:
+                raise Fault(f"row {row['seq']} is of a draw after the publication")
+    for name, course in courses.items():
+        if course not in _COURSES:
+            raise Fault(f"the rows of {name} are {', '.join(course)}: some are missing, or in another order")
+    steps = [row for row in own if row["kind"] in {"SUBMITTED", "APPROVED", "REJECTED", "PUBLISHED"}]
+    if own[0]["body"].get("approval") == "required":
+        if [row["kind"] for row in steps] != ["SUBMITTED", "APPROVED", "PUBLISHED"]:
+            raise Fault("it needs an approval, and was not submitted, approved and published, in this order")
+        if steps[0]["body"]["outputs"] != published["body"]["outputs"]:
+            raise Fault("what was published is not what was submitted for approval")
+
+
+def _check_correction(rows: list[dict[str, Any]], first: dict[str, Any]) -> None:
+    """That a release which was corrected by this one has a row that says so, and no second one."""
+    old = first["body"].get("supersedes")
+    said = [row["body"]["by"] for row in rows if row["kind"] == "SUPERSEDED" and row["release"] == old]
+    if old is not None and said != [first["release"]]:
+        raise Fault(f"it corrects release {old}, and the rows of that one do not say so")
+
+
+def _approval(own: list[dict[str, Any]]) -> str:
+    """Who approved it, for the sentence on its publication."""
+    approved = [row for row in own if row["kind"] == "APPROVED"]
+    return f", and {approved[0]['actor']} had approved it" if approved else ""
 
 
 def _lines(place: Path) -> list[dict[str, Any]]:
@@ -74,7 +146,7 @@ def main(arguments: list[str]) -> int:
     """Check the bundle beside this file, and tell."""
     try:
         said = verify(Path(__file__).resolve().parent, Path(arguments[0]) if arguments else None)
-    except (Fault, OSError, ValueError, KeyError, IndexError, TypeError) as fault:
+    except (Fault, OSError, ValueError, KeyError, IndexError, TypeError, ArithmeticError) as fault:
         sys.stderr.write(f"does not fit: {fault}\n")
         return 1
     sys.stdout.write("".join(f"{line}\n" for line in said))

@@ -44,7 +44,10 @@ def _show_budget(reference: RunReference) -> None:
 
 
 def _show_release(reference: RunReference) -> None:
-    """Table of the releasable evaluation, a summary, and a link to the report; from the published files alone."""
+    """Table of the releasable evaluation, a summary, and a link to the report; from the published files alone.
+
+    Of a release that awaits approval there are none yet, and nothing is shown; nor later, as no flow run approves it.
+    """
     from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
     place = reference.folder.release

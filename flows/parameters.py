@@ -12,4 +12,5 @@ ConfigurationPath = Annotated[str, Field(min_length=1, examples=["configurations
 RunName = Annotated[str | None, Field(examples=["visits-2026-11-20"])]
 SourcePath = Annotated[str | None, Field(examples=["extracts/visits.parquet"])]
 HomeFolder = Annotated[str | None, Field(examples=["/srv/marginweave"])]
+Supersedes = Annotated[str | None, Field(examples=["visits-2026-08-20"])]
 WarnAt = Annotated[float, Field(gt=0, le=1, examples=[0.8])]

@@ -20,6 +20,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account
 from marginweave.schemas.manifest import Correction, Manifest, RunState
 from marginweave.tasks.budget.ledger import Ledger, least_account, opening_for
+from marginweave.tasks.budget.ledger.publishing import check_correction as check_correctable
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
 from marginweave.tasks.references import RunReference, code_version
@@ -92,7 +93,8 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
 def check_request(request: Request) -> Ledger:
     """Refuse what can be refused before a run leaves any trace, and return the ledger.
 
-    That is the source, and a ledger that is not there or not the one in which the runs of this home were charged.
+    That is the source, a ledger that is not there or not the one in which the runs of this home were charged, and a correction of
+    what is not there to be corrected.
 
     Raises:
         InputError, BudgetError: as `prepare_run`.
@@ -101,6 +103,11 @@ def check_request(request: Request) -> Ledger:
     ledger = open_ledger(request)
     if not request.is_example:
         check_history(request, ledger)
+    present = request.folder.read_manifest()
+    corrected = check_correction(request, present)
+    if present is None and corrected is not None:
+        releases = {record.release: record for record in ledger.releases(request.configuration.dataset)}
+        check_correctable(request.configuration.dataset, corrected.release, releases)
     return ledger
 
 

@@ -27,7 +27,7 @@ from marginweave.flows.bookkeeping import (
 from marginweave.flows.environment import ANALYTICS_OFF, SERVICE, home_directory
 from marginweave.flows.events import ReleaseEvent, announced, warn_of_exhaustion
 from marginweave.flows.mirror import shown_in_prefect
-from marginweave.flows.parameters import FLOW, ConfigurationPath, HomeFolder, RunName, SourcePath, WarnAt
+from marginweave.flows.parameters import FLOW, ConfigurationPath, HomeFolder, RunName, SourcePath, Supersedes, WarnAt
 from marginweave.flows.period import is_deployed, run_name
 from marginweave.flows.preparation import internal_evaluation_due, prepare_run
 from marginweave.flows.progress import reporter
@@ -77,6 +77,7 @@ def release(
     source: SourcePath = None,
     home: HomeFolder = None,
     warn_at: WarnAt = 0.8,
+    supersedes: Supersedes = None,
 ) -> str:
     """Release the dataset that the configuration file describes and return the folder of the release.
 
@@ -89,6 +90,8 @@ def release(
         source: Path of the table, instead of the one that the configuration names.
         home: Folder in which runs/ lives. Left empty: MARGINWEAVE_HOME or, outside deployments, the working directory.
         warn_at: Share of the account's budget from which on a finished release tells that it is nearly exhausted.
+        supersedes: Name of the published run that this one corrects: a new charge. Left empty: none, or the one that the run was
+            begun to correct.
 
     Returns:
         Path of `release/`, or of `proposed/` where the release awaits approval. DP: (epsilon, delta) of the configuration,
@@ -100,7 +103,9 @@ def release(
     _settle_in()
     path = Path(configuration)
     with announced(flow_run.name or path.stem) as ending:
-        request = read_request(path, run=run_name(path, run), source=source, home=_home_of(home))
+        request = read_request(
+            path, run=run_name(path, run), source=source, home=_home_of(home), supersedes=supersedes
+        )
         with run_lock(request.folder), told_to_operator(request.folder):
             private, state = quiet("prepare")(prepare_run)(request)
             end_dead_attempts(private.manifest.release)

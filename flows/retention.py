@@ -32,6 +32,7 @@ class RunSummary:
     state: str
     begun: str
     holds_private: bool
+    holds_exact: bool  # numbers of an internal evaluation, in internal/
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,19 @@ def _summary(folder: RunFolder, manifest: Manifest | None, corrected: dict[str, 
             state = f"superseded by {corrected[manifest.release]}"
     if (manifest is None or manifest.state == RunState.RUNNING) and in_progress(folder):
         state = "in progress"
-    return RunSummary(name=folder.run, dataset=dataset, state=state, begun=begun, holds_private=folder.private.exists())
+    return RunSummary(
+        name=folder.run,
+        dataset=dataset,
+        state=state,
+        begun=begun,
+        holds_private=folder.private.exists(),
+        holds_exact=holds_exact(folder),
+    )
+
+
+def holds_exact(folder: RunFolder) -> bool:
+    """Whether an internal evaluation is kept, which compares with the rows and is exact; no purge removes it."""
+    return any(place.exists() for place in (folder.internal_evaluation, folder.internal_report))
 
 
 def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
@@ -163,7 +176,7 @@ def _last_word(folder: RunFolder) -> datetime:
     if manifest is None:
         with at_place(folder.path, "read"):
             return datetime.fromtimestamp(folder.path.stat().st_mtime, UTC)
-    return max(manifest.created, *(entry.finished for entry in manifest.stages.values()))
+    return max([manifest.created, *(entry.finished for entry in manifest.stages.values())])
 
 
 def _readable_manifest(folder: RunFolder) -> Manifest | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock
 from decimal import Decimal
 from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
@@ -19,11 +21,13 @@ from marginweave.schemas.policy import Policy
 from marginweave.tasks.budget.ledger import Ledger, opening_for
 from marginweave.tasks.budget.ledger.admission import total_with
 from marginweave.tasks.budget.ledger.openings import planned_statement, reserved_statement
-from marginweave.tasks.budget.ledger.policies import period_spent, runs_a_period
+from marginweave.tasks.budget.ledger.policies import period_epsilon, period_spent, runs_a_period
 from marginweave.tasks.budget.split import plan_budget
 
 MOST_RUNS = 10_000
 _CHUNK = 1000  # as many as Prefect computes at a time
+_PATIENCE = 16  # runs that one period refuses in a row before the rest of it is skipped
+_FORESIGHT = timedelta(days=100 * 366)  # nothing later is looked at
 
 Amount = Literal["epsilon", "delta", "purse"]
 Summable = TypeVar("Summable", Cost, Plain)
@@ -55,8 +59,10 @@ class Schedule:
             raise InputError(f"schedule ({self.cron}) must be a cron expression of five fields, such as '0 3 1 */3 *'")
 
     def after(self, start: datetime) -> Iterator[datetime]:
-        """The times after `start` at which a deployment would run; Prefect computes a chunk at a time."""
-        from prefect.server.schemas.schedules import CronSchedule
+        """The times from `start` on at which a deployment would run; Prefect computes a chunk at a time."""
+        with warnings.catch_warnings():  # Prefect's, of a home that is made only when something runs
+            warnings.simplefilter("ignore")
+            from prefect.server.schemas.schedules import CronSchedule
 
         schedule, zone = CronSchedule(cron=self.cron, timezone=self.timezone), ZoneInfo(self.timezone)
         size = 2
@@ -73,7 +79,8 @@ class Outlook:
     """What is to come on a schedule: how many runs fit, the `last` of them, the run that is `refused`, and why.
 
     `amount` is None where more than `MOST_RUNS` runs fit. `held` is the first run that the account's policy refuses, within
-    the cap; what it refuses is charged nothing.
+    the cap; what it refuses is charged nothing. `needed` is the epsilon of a run, at the policy's delta, that fits into no
+    period: then nothing else is looked for. Nor is it later than in a hundred years.
     """
 
     next: datetime | None
@@ -82,6 +89,7 @@ class Outlook:
     refused: datetime | None
     amount: Amount | None
     held: datetime | None
+    needed: float | None = None
 
 
 def schedule_forecast(request: Request, schedule: Schedule) -> list[str]:
@@ -98,14 +106,19 @@ def schedule_forecast(request: Request, schedule: Schedule) -> list[str]:
     for record in releases:
         spent = spent.with_release(record)
     of_period = Spent() if account.policy is None else period_spent(account.policy, dataset, releases, moment)
-    found = outlook(account, spent, of_period, plan, schedule.after(moment), moment)
+    found = outlook(account, spent, of_period, plan, schedule.after, moment)
     return list(_words(found, account, schedule))
 
 
 def outlook(
-    account: Account, spent: Spent, of_period: Spent, plan: BudgetPlan, times: Iterable[datetime], moment: datetime
+    account: Account,
+    spent: Spent,
+    of_period: Spent,
+    plan: BudgetPlan,
+    after: Callable[[datetime], Iterator[datetime]],
+    moment: datetime,
 ) -> Outlook:
-    """The runs of `plan` at `times` after `moment`, until the account, which has `spent` so much, admits no more.
+    """The runs of `plan` at the times `after` `moment`, until the account, which has `spent` so much, admits no more.
 
     `of_period` is what of it was spent in the period of the account's policy that `moment` is in. Spares are given back, as
     in runs that lose nothing. DP: arithmetic on public numbers.
@@ -113,7 +126,10 @@ def outlook(
     fitting = _fitting(account, spent, plan)
     first = last = refused = held = None
     admitted, taken = 0, _Taken(account.policy, of_period, plan, moment)
-    for time in times:
+    if taken.needed is not None:
+        first = next(after(moment), None)
+        return Outlook(next=first, runs=0, last=None, refused=None, amount=None, held=first, needed=taken.needed)
+    for time in taken.worth_asking(after, moment):
         first = first or time
         if not taken.admits(time):
             held = held or time
@@ -131,11 +147,14 @@ class _Taken:
     """Counts the runs of each period of a policy."""
 
     def __init__(self, policy: Policy | None, of_period: Spent, plan: BudgetPlan, moment: datetime) -> None:
-        self._policy = policy
+        self._policy, self._refused = policy, 0
+        self.needed: float | None = None
         if policy is not None:
             self._now = policy.start(moment)
             self._in_this = runs_a_period(policy, of_period, plan, MOST_RUNS)
             self._in_any = runs_a_period(policy, Spent(), plan, MOST_RUNS)
+            if self._in_any == 0:
+                self.needed = period_epsilon(policy, Spent().with_charge(plan.reserved_cost, reserved_statement(plan)))
         self._count: dict[date, int] = {}
 
     def admits(self, time: datetime) -> bool:
@@ -145,7 +164,17 @@ class _Taken:
         start = self._policy.start(time)
         taken, most = self._count.get(start, 0), self._in_this if start == self._now else self._in_any
         self._count[start] = taken + 1
+        self._refused = 0 if taken < most else self._refused + 1
         return taken < most
+
+    def worth_asking(self, after: Callable[[datetime], Iterator[datetime]], moment: datetime) -> Iterator[datetime]:
+        """The times after `moment`, but for most of those in periods that are full: a minutely schedule has many."""
+        times, end = after(moment), moment + _FORESIGHT
+        while (time := next(times, None)) is not None and time <= end:
+            yield time
+            if self._policy is not None and self._refused >= _PATIENCE:
+                self._refused = 0
+                times = after(datetime.combine(self._policy.following(time), clock(), UTC))
 
 
 def _fitting(account: Account, spent: Spent, plan: BudgetPlan) -> int:
@@ -195,6 +224,13 @@ def _times(amount: Summable, number: int) -> Summable:
 
 def _words(found: Outlook, account: Account, schedule: Schedule) -> Iterator[str]:
     yield f"Schedule {schedule}: the next run is on {_time(found.next)}"
+    if found.needed is not None and account.policy is not None:
+        policy = account.policy
+        yield (
+            f"No run fits: a {policy.per} holds epsilon {float(policy.epsilon):g} at delta {float(policy.delta):g}, and a run "
+            f"needs {found.needed:.4g}"
+        )
+        return
     if found.held is not None:
         yield (
             f"The policy of {account.policy}, which is no guarantee, refuses the run of {_time(found.held)}, and others like "

@@ -26,7 +26,9 @@ _Schedule = Annotated[
     str | None,
     typer.Option("--schedule", metavar="CRON", help="When runs are planned: how long does the account last?"),
 ]
-_Timezone = Annotated[str, typer.Option("--timezone", help="Of the schedule, such as Europe/Berlin.")]
+_Timezone = Annotated[
+    str | None, typer.Option("--timezone", help="Of the schedule, such as Europe/Berlin.", show_default="UTC")
+]
 _Rows = Annotated[
     int | None, typer.Option("--rows", min=1, help="The number of rows, which must be public: relative errors.")
 ]
@@ -36,7 +38,7 @@ _Rows = Annotated[
 def plan(
     configs: _Configs,
     schedule: _Schedule = None,
-    timezone: _Timezone = "UTC",
+    timezone: _Timezone = None,
     rows: _Rows = None,
     source: Source = None,
     home: Home = None,
@@ -52,6 +54,8 @@ def plan(
 
     if len(configs) > 2:
         raise InputError(f"one configuration is planned, or two are compared, and not {len(configs)}")
+    if timezone is not None and schedule is None:
+        raise InputError("--timezone is that of --schedule, which is not given")
     for config in configs:
         load_configuration(config)
     from marginweave.flows.environment import home_directory, prepare_environment
@@ -63,7 +67,7 @@ def plan(
     if schedule is not None:
         from marginweave.flows.timetable import Schedule
 
-        planned = Schedule(schedule, timezone)
+        planned = Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=place) for config in configs]
     if len(requests) == 1:
         _show(requests[0], rows)

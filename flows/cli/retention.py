@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +15,7 @@ from marginweave.schemas.errors import InputError
 
 @command
 def runs(home: Home = None) -> None:
-    """List the runs of the home, and which of them still hold private files.
+    """List the runs of the home, and which of them still hold private files: `internal` where only an exact evaluation is kept.
 
     Example: `marginweave runs`
     """
@@ -23,7 +24,8 @@ def runs(home: Home = None) -> None:
 
     table = Table("run", "dataset", "state", "begun", "private files", box=None, pad_edge=False)
     for run in list_runs(home_directory(home, os.environ)):
-        table.add_row(run.name, run.dataset, run.state, run.begun, "yes" if run.holds_private else "no")
+        private = "yes" if run.holds_private else "internal" if run.holds_exact else "no"
+        table.add_row(run.name, run.dataset, run.state, run.begun, private)
     out.print(table)
 
 
@@ -50,12 +52,24 @@ def purge(
         raise InputError("either RUN or --older-than says what is to be purged")
     if run_name is not None:
         purge_run(place, run_name, unfinished=unfinished)
-        out.print(f"Nothing private is left in run {run_name}")
+        out.print(_purged(place, run_name))
         return
     purged = purge_older(place, days("older-than", older_than or ""))
     for run in purged.runs:
-        out.print(f"Nothing private is left in run {run}")
+        out.print(_purged(place, run))
     for run in purged.in_progress:
         out.print(f"Run {run} is in progress, and was left alone")
     if not purged.runs:
         out.print("Nothing that old holds private files")
+
+
+def _purged(home: Path, run: str) -> str:
+    """What was removed, and what is not: `internal/` stays until somebody removes it."""
+    from marginweave.flows.retention import holds_exact
+    from marginweave.tasks.checkpoint.run_folder import RunFolder
+
+    folder = RunFolder.at(home, run)
+    if holds_exact(folder):
+        return f"private/ is gone from run {run}; {folder.internal} still holds an evaluation that is exact"
+    kept = f"; {folder.internal} keeps the log and the request" if folder.internal.is_dir() else ""
+    return f"Nothing private is left in run {run}{kept}"

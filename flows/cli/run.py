@@ -96,7 +96,7 @@ def _release(request: Request, reference: RunReference, config: Path, source: st
         from marginweave.flows.reconcile import release_tag
 
         with tags(release_tag(reference.manifest.release)):  # from its first moment on, should it be killed at once
-            release(str(config), request.folder.run, source, str(home))
+            release(str(config), request.folder.run, source, str(home), supersedes=request.supersedes)
 
 
 def _has_drawn(reference: RunReference, lease: str | None) -> bool:

@@ -53,7 +53,7 @@ class Approvals(LedgerCore):
 
         Raises:
             BudgetError: no such release, or one that was not submitted.
-            InputError: no name, or no reason.
+            InputError: no name, or no reason; or approved, a correction of what another one has corrected meanwhile.
         """
         check_words("by", by)
         check_words("reason", reason)
@@ -64,7 +64,7 @@ class Approvals(LedgerCore):
             if record.decision is not None:
                 return record.decision
             first = _decision(record, approved=approved, by=by, reason=reason)
-            more = publication(record, record.proposed, by, first.created) if approved else []
+            more = publication(record, record.proposed, self._view(journal).releases, by, first.created) if approved else []
             journal.append_all([first, *more])
             return decision_of(first)
 

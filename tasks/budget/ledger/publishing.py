@@ -39,8 +39,22 @@ def check_correction(dataset: str, supersedes: str | None, releases: Mapping[str
         )
 
 
-def publication(record: ReleaseRecord, outputs: Mapping[str, str], actor: str, moment: datetime) -> list[Event]:
-    """The PUBLISHED row of a release with `outputs`, and that of the release that it supersedes, if there is one."""
+def publication(
+    record: ReleaseRecord,
+    outputs: Mapping[str, str],
+    releases: Mapping[str, ReleaseRecord],
+    actor: str,
+    moment: datetime,
+) -> list[Event]:
+    """The PUBLISHED row of a release with `outputs`, and that of the release that it supersedes, if there is one.
+
+    Two corrections of one release may be begun: `releases`, as they stand in this transaction, say which one was first.
+
+    Raises:
+        InputError: another correction was published before.
+    """
+    if not record.outputs:
+        check_correction(record.dataset, record.supersedes, releases)
     rows = [
         Event(
             kind=EventKind.PUBLISHED,

@@ -115,6 +115,7 @@ class Releases(LedgerCore):
         Raises:
             BudgetError: no such release, a lease that is not the current one, a draw that is neither committed, returned
                 nor lost, or a release that needs an approval.
+            InputError: a correction of what another one has corrected meanwhile.
         """
         with self._writing() as journal:
             record = release_in(journal, release_id)
@@ -123,7 +124,7 @@ class Releases(LedgerCore):
             if record.needs_approval:
                 raise BudgetError(f"release {release_id} is published by an approval, not by its run")
             if dict(outputs) != record.outputs:
-                journal.append_all(publication(record, outputs, actor, now()))
+                journal.append_all(publication(record, outputs, self._view(journal).releases, actor, now()))
 
 
 def _bookings(request: Request, plan: BudgetPlan, body: Mapping[str, Any], actor: str, moment: datetime) -> list[Event]:

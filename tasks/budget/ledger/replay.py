@@ -280,6 +280,7 @@ class Replay:
         record, by = self._release(event), self.releases.get(event.body["by"])
         fits = by is not None and bool(by.outputs) and by.supersedes == record.release
         _expect(fits, f"release {record.release} is superseded by what is not its published correction")
+        _expect(record.superseded_by is None, f"release {record.release} is superseded twice")
         self.releases[record.release] = replace(record, superseded_by=event.body["by"])
 
     def _evaluate(self, event: Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.timetable import MOST_RUNS, Outlook, Schedule, outlook
+from marginweave.flows.timetable import MOST_RUNS, Outlook, Schedule, _words, outlook
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account, Spent
@@ -25,8 +26,17 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ACCOUNT = Account(dataset="affairs", epsilon=Decimal(4), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
 
 
+DAY = timedelta(days=1)
+
+
 def daily(start: datetime = NOW):
-    return (start + timedelta(days=number) for number in itertools.count(1))
+    """Noon of every day after NOW, from `start` on."""
+    first = max(1, math.ceil((start - NOW) / DAY))
+    return (NOW + number * DAY for number in itertools.count(first))
+
+
+def for_3000_days(start: datetime = NOW):
+    return itertools.takewhile(lambda time: time <= NOW + 3000 * DAY, daily(start))
 
 
 def kept(plan: BudgetPlan) -> tuple[Cost, Plain]:
@@ -65,9 +75,9 @@ def test_the_outlook_is_what_a_ledger_would_admit(epsilon, mu2, additive, spares
     policy = None if per is None else Policy(per=per, epsilon=Decimal("1.5"), delta=Decimal("2e-6"))
     account = replace(ACCOUNT, epsilon=Decimal(repr(epsilon)), policy=policy)
     plan = replace(small_plan(cost=gaussian(mu2, additive)), spares=spares)
-    found = outlook(account, Spent(), Spent(), plan, itertools.islice(daily(), 3000), NOW)
+    found = outlook(account, Spent(), Spent(), plan, for_3000_days, NOW)
     try:
-        admitted, refused = one_by_one(account, plan, itertools.islice(daily(), 3000))
+        admitted, refused = one_by_one(account, plan, for_3000_days())
     except AssertionError:
         assert found.refused is None
         return
@@ -76,7 +86,7 @@ def test_the_outlook_is_what_a_ledger_would_admit(epsilon, mu2, additive, spares
 
 
 def _amount(account: Account, plan: BudgetPlan, spent: Spent = Spent()) -> Outlook:  # noqa: B008 - frozen
-    return outlook(account, spent, Spent(), plan, daily(), NOW)
+    return outlook(account, spent, Spent(), plan, daily, NOW)
 
 
 def test_delta_is_blamed_where_the_deltas_that_add_up_are_what_is_missing() -> None:
@@ -106,7 +116,7 @@ def test_a_policy_holds_runs_back_without_charging_them() -> None:
     two = Policy(per="month", epsilon=Decimal(2), delta=Decimal("2e-6"))
     pair = Spent().with_charge(*kept(plan)).with_charge(*kept(plan))
     two = replace(two, epsilon=Decimal(repr(period_epsilon(two, pair))))
-    free, held = _amount(ACCOUNT, plan), outlook(replace(ACCOUNT, policy=two), Spent(), Spent(), plan, daily(), NOW)
+    free, held = _amount(ACCOUNT, plan), outlook(replace(ACCOUNT, policy=two), Spent(), Spent(), plan, daily, NOW)
     assert free.runs == held.runs > 10
     assert free.held is None
     assert held.held == NOW + timedelta(days=3)
@@ -143,3 +153,39 @@ def test_what_never_comes_is_no_schedule(cron) -> None:
 def test_a_time_zone_is_one_that_the_system_knows(timezone) -> None:
     with pytest.raises(InputError, match="must be the name of a time zone"):
         Schedule("0 3 * * *", timezone)
+
+
+def test_a_run_that_fits_no_period_ends_the_search_at_once() -> None:
+    """And is said so; nothing is looked for but the next run."""
+    account = replace(ACCOUNT, policy=Policy(per="day", epsilon=Decimal("0.1"), delta=Decimal("1e-6")))
+    asked: list[datetime] = []
+
+    def after(start: datetime):
+        for time in daily(start):
+            asked.append(time)
+            yield time
+
+    found = outlook(account, Spent(), Spent(), small_plan(), after, NOW)
+    assert (found.runs, found.next, len(asked)) == (0, asked[0], 1)
+    said = " ".join(_words(found, account, Schedule("0 12 * * *", "UTC")))
+    assert f"No run fits: a day holds epsilon 0.1 at delta 1e-06, and a run needs {found.needed:.4g}" in said
+    assert found.needed > 0.1
+
+
+def test_what_a_full_period_refuses_is_skipped() -> None:
+    """Every minute under a policy of a quarter, 130,000 times: a few dozen are looked at, and the first of the next counts."""
+    plan = small_plan(cost=gaussian(0.01))
+    one = Policy(per="quarter", epsilon=Decimal(2), delta=Decimal("2e-6"))
+    reserved = Spent().with_charge(plan.reserved_cost, reserved_statement(plan))
+    account = replace(ACCOUNT, policy=replace(one, epsilon=Decimal(repr(period_epsilon(one, reserved)))))
+    schedule, asked = Schedule("* * * * *", "UTC"), []
+
+    def after(start: datetime):
+        asked.append(start)
+        return schedule.after(start)
+
+    found = outlook(account, Spent(), Spent(), plan, after, NOW)
+    assert found.amount == "epsilon"
+    assert len(asked) == found.runs + 1
+    quarters = found.runs - 1
+    assert found.last == datetime(2026 + (3 + quarters) // 4, 3 * ((3 + quarters) % 4) + 1, 1, tzinfo=UTC)

@@ -172,3 +172,35 @@ def test_a_correction_that_does_not_say_so_of_the_old_release_is_found(
     ledger.finish("new", "lease of new", FILES)
     with pytest.raises(AuditError, match="release new corrects old, and no row says so of that one"):
         audit()
+
+
+@on_both
+def test_of_two_corrections_begun_at_once_one_is_published(ledger, drawn, audit) -> None:
+    """The second is refused in the transaction that would publish it, approved or not; it can still be rejected."""
+    drawn("old")
+    ledger.finish("old", "lease of old", FILES)
+    for name in ("one", "two"):
+        drawn(name, supersedes="old", needs_approval=True)
+        ledger.submit(name, f"lease of {name}", FILES)
+    drawn("three", supersedes="old")
+    ledger.decide("one", approved=True, by="A", reason="ok")
+    rows = len(ledger._all_events())
+    with pytest.raises(InputError, match="run old is superseded already, by run one"):
+        ledger.decide("two", approved=True, by="A", reason="ok")
+    with pytest.raises(InputError, match="run old is superseded already, by run one"):
+        ledger.finish("three", "lease of three", FILES)
+    assert len(ledger._all_events()) == rows
+    assert not ledger.decide("two", approved=False, by="A", reason="too late").approved
+    audit()
+
+
+def test_a_second_correction_that_is_published_past_the_rules_is_found(ledger, drawn, audit, monkeypatch) -> None:
+    drawn("old")
+    ledger.finish("old", "lease of old", FILES)
+    for name in ("one", "two"):
+        drawn(name, supersedes="old")
+    ledger.finish("one", "lease of one", FILES)
+    monkeypatch.setattr("marginweave.tasks.budget.ledger.publishing.check_correction", lambda *_: None)
+    ledger.finish("two", "lease of two", FILES)
+    with pytest.raises(AuditError, match="release old is superseded twice"):
+        audit()
