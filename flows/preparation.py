@@ -64,10 +64,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
             "give the new release a name of its own with --run"
         )
     elif present.state in {RunState.RUNNING, RunState.AWAITING}:
-        present = as_booked(request.folder, present, ledger)
-        if present.state == RunState.RUNNING and present.execution != request.configuration.execution:
-            present = present.with_execution(request.configuration.execution)
-            request.folder.write_manifest(present)
+        present = _to_go_on(request, as_booked(request.folder, present, ledger))
     if present.state == RunState.REJECTED:
         raise InputError(
             f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
@@ -88,6 +85,15 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         if unpurged and not request.configuration.publish.keep_private:
             request.folder.purge_private()  # the run ended between its last word and the end of its purge
     return reference, present.state
+
+
+def _to_go_on(request: Request, present: Manifest) -> Manifest:
+    """The manifest of a run; one that goes on is computed from here on as its configuration says now."""
+    if present.state != RunState.RUNNING or present.execution == request.configuration.execution:
+        return present
+    changed = present.with_execution(request.configuration.execution)
+    request.folder.write_manifest(changed)
+    return changed
 
 
 def check_request(request: Request) -> Ledger:

@@ -111,7 +111,7 @@ def release(
             end_dead_attempts(private.manifest.release)
             if state == RunState.RUNNING:
                 reporter().attempt(private.lease)
-                quiet("engine")(prepare_engine)(private)  # a cluster that cannot be used is told before anything is charged
+                quiet("engine")(prepare_engine)(private)  # before anything is charged
                 with shown_in_prefect(private):
                     _release(private)
             if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only

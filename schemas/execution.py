@@ -1,6 +1,4 @@
-"""How a release is computed, and never what is released: the machines, the memory that stages may
-take, the partitions of subjects.
-"""
+"""How a release is computed, and never what is released: machines, memory, partitions of subjects."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Manifest(BaseModel):
     """One run. `stages` are in order of completion; `outputs` are released files with their SHA-256.
 
     `configuration` is the canonical JSON of the configuration and `source` the source as it is named there;
-    `source_digest` is keyed. `execution` is how the last attempt computes, which its configuration's canonical form leaves open.
+    `source_digest` is keyed. `execution` is how the last attempt computes, of which `configuration` says nothing.
     """
 
     model_config = FROZEN

@@ -32,7 +32,8 @@ def test_an_engine_is_no_part_of_what_a_release_is(engine: object) -> None:
     config = configuration(engine=engine, memory="3GB", partitions=5)
     assert config.canonical() == configuration().canonical()
     assert config.default_run == configuration().default_run
-    again = Configuration.from_canonical(config.canonical(), Execution.model_validate_json(config.execution.model_dump_json()))
+    kept = Execution.model_validate_json(config.execution.model_dump_json())
+    again = Configuration.from_canonical(config.canonical(), kept)
     assert again == config
     assert Configuration.from_canonical(config.canonical()).execution == Execution()
 
