@@ -1,8 +1,8 @@
 """Checks a handed-over release without marginweave: this file is in every bundle, and needs nothing but Python's own library.
 
-Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json, plan.json and privacy.json. FOLDER is where the release
-was published; without it, privacy.json alone is compared with the ledger. It ends with 0 if everything fits, and with 1 at
-the first fault.
+Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json, plan.json and privacy.json. FOLDER is where
+the release was published; without it, privacy.json alone is compared with the ledger. It ends with 0 if everything fits,
+and with 1 at the first fault.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     own = [row for row in rows if row["release"] == published_by["release"] and row["kind"] != "REFUSED"]
     plan = json.loads((bundle / "plan.json").read_bytes())
     _check_plan(plan, own)
+    _check_costs(plan, own)
     _check_course(own, published_by)
     _check_correction(rows, own[0])
     outputs = published_by["body"]["outputs"]
@@ -69,7 +70,7 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
 
 
 def _check_plan(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
-    """The plan, its configuration and the cost of each draw, as they were reserved before anything was drawn."""
+    """The plan and its configuration, as they were reserved before anything was drawn."""
     first = own[0]
     if first["kind"] != "RESERVED" or first["draw"] is not None:
         raise Fault("the rows of the release do not begin with its reservation")
@@ -85,6 +86,10 @@ def _check_plan(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
     columns = ("name", "mechanism", "length", "parameter")
     if [{name: draw[name] for name in columns} for draw in plan["draws"]] != body["draws"]:
         raise Fault(f"the draws in plan.json are not those of row {first['seq']}")
+
+
+def _check_costs(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
+    """The cost of each draw, as it was reserved; and that every draw and spare was."""
     reserved = {row["draw"]: row for row in own if row["kind"] == "RESERVED" and row["draw"] is not None}
     if len(reserved) != len(plan["draws"]) + plan["spares"]:
         raise Fault("rows of the reservation are missing")

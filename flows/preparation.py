@@ -99,8 +99,8 @@ def _to_go_on(request: Request, present: Manifest) -> Manifest:
 def check_request(request: Request) -> Ledger:
     """Refuse what can be refused before a run leaves any trace, and return the ledger.
 
-    That is the source, a ledger that is not there or not the one in which the runs of this home were charged, and a correction of
-    what is not there to be corrected.
+    That is the source, a ledger that is not there or not the one in which the runs of this home were charged, and a
+    correction of what is not there to be corrected.
 
     Raises:
         InputError, BudgetError: as `prepare_run`.

@@ -90,8 +90,8 @@ def release(
         source: Path of the table, instead of the one that the configuration names.
         home: Folder in which runs/ lives. Left empty: MARGINWEAVE_HOME or, outside deployments, the working directory.
         warn_at: Share of the account's budget from which on a finished release tells that it is nearly exhausted.
-        supersedes: Name of the published run that this one corrects: a new charge. Left empty: none, or the one that the run was
-            begun to correct.
+        supersedes: Name of the published run that this one corrects: a new charge. Left empty: none, or the one that the run
+            was begun to correct.
 
     Returns:
         Path of `release/`, or of `proposed/` where the release awaits approval. DP: (epsilon, delta) of the configuration,
@@ -103,9 +103,7 @@ def release(
     _settle_in()
     path = Path(configuration)
     with announced(flow_run.name or path.stem) as ending:
-        request = read_request(
-            path, run=run_name(path, run), source=source, home=_home_of(home), supersedes=supersedes
-        )
+        request = read_request(path, run=run_name(path, run), source=source, home=_home_of(home), supersedes=supersedes)
         with run_lock(request.folder), told_to_operator(request.folder):
             private, state = quiet("prepare")(prepare_run)(request)
             end_dead_attempts(private.manifest.release)

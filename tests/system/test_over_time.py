@@ -239,7 +239,13 @@ def test_two_plans_and_a_schedule(alone: CommandLine, tmp_path: Path) -> None:
     assert line.count("± ") == 4
     assert both.stdout.count("Epsilon runs out first: the last of") == 2
     assert "people.yaml: Every new snapshot of the same people is charged to this account" in both.stdout
-    for bad in (["--rows", "0"], ["--schedule", "soon"], ["--schedule", "0 3 * * *", "--timezone", "Mars"], ["--timezone", "UTC"], [one, one]):
+    for bad in (
+        ["--rows", "0"],
+        ["--schedule", "soon"],
+        ["--schedule", "0 3 * * *", "--timezone", "Mars"],
+        ["--timezone", "UTC"],
+        [one, one],
+    ):
         refused = cli("plan", one, *bad)
         assert (refused.returncode, refused.stdout) == (2, ""), bad
     assert not (cli.home / "runs").exists()

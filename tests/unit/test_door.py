@@ -50,7 +50,7 @@ def test_a_broken_rule_of_the_input_is_for_the_operator_only() -> None:
     assert stopped.value.__context__ is None
     stored = cloudpickle.dumps(stopped.value)  # as Prefect does, into a file that others may read
     assert MARKER.encode() not in stored
-    assert pickle.loads(stored).detail == str(stopped.value)  # noqa: S301 - of our own making
+    assert pickle.loads(stored).detail == str(stopped.value)
 
 
 def test_other_errors_of_ours_pass_as_they_are() -> None:

@@ -64,7 +64,11 @@ class Approvals(LedgerCore):
             if record.decision is not None:
                 return record.decision
             first = _decision(record, approved=approved, by=by, reason=reason)
-            more = publication(record, record.proposed, self._view(journal).releases, by, first.created) if approved else []
+            more = (
+                publication(record, record.proposed, self._view(journal).releases, by, first.created)
+                if approved
+                else []
+            )
             journal.append_all([first, *more])
             return decision_of(first)
 
