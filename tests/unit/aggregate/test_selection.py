@@ -49,7 +49,7 @@ def test_records_come_back_in_the_codes_that_they_were_merged_into(seed: int) ->
     compression = plan_compression(one_way(seed))
     rng = np.random.default_rng(seed)
     records = np.stack([rng.integers(0, n, 60) for n in compression.sizes], axis=1).astype(np.int32)
-    expanded = expand_records(records, compression, seed)
+    expanded = expand_records(records, compression, np.random.default_rng(seed))
     again = compress_codes(tuple(expanded[:, a].astype(np.uint8) for a in range(4)), compression)
     assert np.array_equal(np.stack(again, axis=1), records)
     assert (expanded < np.array(SIZES)).all()
@@ -58,7 +58,7 @@ def test_records_come_back_in_the_codes_that_they_were_merged_into(seed: int) ->
 def test_merged_values_are_told_apart_by_their_counts() -> None:
     """10 against 20 of 30 000 and nothing below zero: within 5.2 standard deviations, false alarm 2e-7."""
     compression = plan_compression([Measurement(attributes=(0,), counts=np.array([900, 10, 20, -9]), deviation=10.0)])
-    expanded = expand_records(np.ones((30_000, 1), np.int32), compression, 4)
+    expanded = expand_records(np.ones((30_000, 1), np.int32), compression, np.random.default_rng(4))
     drawn = np.bincount(expanded[:, 0], minlength=4)
     assert drawn[0] == drawn[3] == 0
     assert abs(drawn[1] - 10_000) < 5.2 * np.sqrt(30_000 * 2 / 9)

@@ -7,7 +7,6 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,13 +15,19 @@ from hypothesis import strategies as st
 from marginweave.schemas.budget import Cost, Stability
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger import State
 from marginweave.tasks.aggregate import task as aggregate
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.budget.accountants import gdp_mu, selection_mu
 from marginweave.tasks.budget.composition import composed_epsilon
 from marginweave.tasks.budget.resize import functional_parameters
 from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.preprocess import task as preprocess
 from tests.support.configurations import configuration
+from tests.support.counting import blocks_of
+from tests.support.tables import encoded
 
 UNIFORM = {"distribution": "uniform"}
 INCOME = {"type": "number", "bounds": "private", "within": [0, 1000], "bins": 5}
@@ -135,7 +140,9 @@ def reference_to(config: Configuration) -> Any:
     return SimpleNamespace(configuration=config, resolved=config, plan=plan_budget(config))
 
 
-def test_the_percentile_is_chosen_for_the_whole_unit(selected: list[Stability]) -> None:
+def test_the_percentile_is_chosen_for_the_whole_unit(
+    selected: list[Stability], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """theta rows of a subject, times the copies of a resized table: what `Configuration.stability` says."""
     config = configuration(
         columns={"sex": SEX, "region": SEX},
@@ -143,7 +150,10 @@ def test_the_percentile_is_chosen_for_the_whole_unit(selected: list[Stability]) 
         resize={"records": 9, "proportion": 1.5},
         aggregate={"percentile": 90},
     )
-    aggregate._contribution_bound(reference_to(config), 1, np.zeros(5, np.int32))
+    table = encoded([["f", "f"], ["m", "f"]], config)
+    monkeypatch.setattr(aggregate, "standing", lambda *_: SimpleNamespace(state=State.RESERVED))
+    blocks, candidates = ReleasedBlocks(blocks_of(table), {}), CandidateSet(length=1, sizes=table.sizes)
+    aggregate._contribution_bound(reference_to(config), blocks, candidates, LocalEngine(1))
     assert selected == [Stability(records=8, neighbors="replace-one")]
 
 
