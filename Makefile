@@ -18,7 +18,7 @@ test: $(VENV)/.ready-test ## run the whole test suite
 	@$(PYTEST)
 
 test-long: $(VENV)/.ready-test ## run what takes longer as well
-	@$(PYTEST) --hypothesis-profile=long --kills 1000
+	@$(PYTEST) -m "long or not long" --hypothesis-profile=long --kills 1000
 
 bench: $(VENV)/.ready-test ## measure speed and memory: the adult table, encoding, evaluation, the ledger, small releases
 	@$(BIN)/python -m tests.benchmarks.adult

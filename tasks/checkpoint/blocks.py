@@ -104,19 +104,17 @@ def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Ite
         MachineError: the disk refuses.
     """
     index = bytearray()
-    with staged_file(path, 0) as staged:
+    with staged_file(path, 0) as staged, at_place(path, "written"):
         with os.fdopen(os.dup(staged.descriptor), "wb") as stream:
             for place, payload in enumerate(payloads):
-                with at_place(path, "written"):
-                    stream.write(payload)
+                stream.write(payload)
                 index += _ENTRY.pack(len(payload), _block_digest(key, address, place, payload))
-            with at_place(path, "written"):
-                stream.write(index)
-                count = len(index) // _ENTRY.size
-                stream.write(_END.pack(count, _index_digest(key, address, bytes(index)), MAGIC))
-                stream.flush()
-                os.fsync(stream.fileno())
-        with at_place(path, "written"), contextlib.suppress(FileExistsError):
+            stream.write(index)
+            count = len(index) // _ENTRY.size
+            stream.write(_END.pack(count, _index_digest(key, address, bytes(index)), MAGIC))
+            stream.flush()
+            os.fsync(stream.fileno())
+        with contextlib.suppress(FileExistsError):
             staged.name_it()
 
 

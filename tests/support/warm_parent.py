@@ -29,7 +29,7 @@ from marginweave.schemas.errors import MarginweaveError
 from marginweave.tasks import drawing, references
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.checkpoint import draws, files
+from marginweave.tasks.checkpoint import blocks, draws, files
 from marginweave.tasks.checkpoint.codecs import unpack_table
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -231,7 +231,7 @@ def _break_disk_at(kind: str, moment: int | list[str], place: str) -> None:
             FAULTS[kind](place)
         return staged_file(path, *arguments, **named)
 
-    files.staged_file = draws.staged_file = begun  # type: ignore[assignment]
+    files.staged_file = draws.staged_file = blocks.staged_file = begun  # type: ignore[assignment]
 
 
 def _fill(place: str) -> None:

@@ -20,6 +20,7 @@ from tests.system.test_release import opened, people
 
 pytestmark = pytest.mark.system
 NewVictim = Callable[..., Victim]
+TOGETHER = ("synthetic.parquet", "synthetic.csv")  # both are open at once: a fault of one may show at the other first
 
 
 def _mounted(kind: list[str], place: Path) -> bool:
@@ -65,6 +66,8 @@ def test_every_write_may_fail_once(parent: WarmParent, runs: Path, kind: str) ->
         assert answer["code"] in (1, 3), answer
         assert "cannot be " in answer["message"], answer
         name = LEASE.sub("", Path(answer["message"].split(" cannot be ")[0]).name)
+        if name in TOGETHER:
+            name = next((other for other in TOGETHER if other not in failed), name)
         assert name not in failed, answer
         failed.append(name)
     victim.check_finished()

@@ -17,7 +17,7 @@ import pytest
 from tests.system.conftest import CommandLine
 from tests.system.test_release import RELEASED, contents, people
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 MARKER = "QZXMARKERVALUE"
 BUNDLE = {"README.md", "plan.json", "privacy.json", "ledger.jsonl", "chain.jsonl", "anchor.json", "verify.py"}
 SMALL: dict[str, object] = {"aggregate__reporting_length": 1}

@@ -22,7 +22,7 @@ from tests.support.postgres import installed_postgres
 from tests.support.production import REPOSITORY, Site, documented, site, until
 from tests.system.test_release import RELEASED, contents, people
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 DEPLOY = "prefect --no-prompt deploy"
 SHIPPED = REPOSITORY / "deployments" / "prefect.yaml"
 ZONE = "Pacific/Kiritimati"  # UTC+14: the date there is not that of UTC for most of the day

@@ -16,7 +16,7 @@ from tests.support.production import until
 from tests.system.conftest import CommandLine
 from tests.system.test_release import RELEASED, opened, people, processes_of
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 
 def started(cli: CommandLine, path: Path, due: datetime.datetime) -> subprocess.Popen[bytes]:
