@@ -7,6 +7,8 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
+_TOLD_TO_OPERATOR = "the source was refused before the first draw; the reason is told to the operator only"
+
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_BUDGET = 3
@@ -25,11 +27,17 @@ class InputError(MarginweaveError):
 
 
 class OperatorError(InputError):
-    """A stop that depends on the data: the text that Prefect stores is constant, `detail` is for the operator's eyes."""
+    """A stop that depends on the data: the text that Prefect stores is constant, `detail` is for the operator's eyes.
+
+    Prefect pickles what a flow or task has raised into a file: there `detail` is the constant text as well.
+    """
 
     def __init__(self, detail: str) -> None:
-        super().__init__("the source was refused before the first draw; the reason is told to the operator only")
+        super().__init__(_TOLD_TO_OPERATOR)
         self.detail = detail
+
+    def __reduce__(self) -> tuple[type[OperatorError], tuple[str]]:
+        return type(self), (_TOLD_TO_OPERATOR,)
 
 
 class BudgetError(MarginweaveError):

@@ -116,16 +116,21 @@ def _not_encoded(source: str, form: SourceFile) -> str:
 
 
 def _check_quotes(source: str, data: bytes, delimiter: str) -> None:
-    """Refuse a quote that stays open: pyarrow would take the rest of the file for one value, losing rows in silence."""
-    if data.count(b'"') % 2 == 0:
+    """Refuse a quote that opens by mistake: pyarrow would take what follows for one value, losing rows in silence.
+
+    Such a value ends with the file, or at a later quote, after which no delimiter and no line end stands.
+    """
+    if b'"' not in data:
         return
     text = io.TextIOWrapper(io.BytesIO(data), "utf-8", errors="replace", newline="")
     try:
         for _ in csv.reader(text, delimiter=delimiter, strict=True):
             pass
     except csv.Error as error:
-        if "unexpected end" in str(error):
-            raise InputError(f"source ({source}) has a quote that is never closed") from None
+        reason = "that is never closed" if "unexpected end" in str(error) else "with text after its end"
+    else:
+        return
+    raise InputError(f"source ({source}) has a quote {reason}")
 
 
 def _reason(message: str, source: str, form: SourceFile) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 
+import cloudpickle
 import pyarrow as pa
 import pytest
 
@@ -46,6 +48,9 @@ def test_a_broken_rule_of_the_input_is_for_the_operator_only() -> None:
     assert MARKER in stopped.value.detail
     assert MARKER not in str(stopped.value) + repr(stopped.value.args)
     assert stopped.value.__context__ is None
+    stored = cloudpickle.dumps(stopped.value)  # as Prefect does, into a file that others may read
+    assert MARKER.encode() not in stored
+    assert pickle.loads(stored).detail == str(stopped.value)
 
 
 def test_other_errors_of_ours_pass_as_they_are() -> None:

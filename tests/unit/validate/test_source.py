@@ -44,6 +44,8 @@ def write(path: Path, content: bytes) -> str:
         (b"a,b\n1,xq7marker\xff\n", "must be UTF-8"),
         (b"a,b\xff\n1,2\n", "must be UTF-8"),
         (b'a,b\n1,"xq7marker\n3,4\n5,6\n', "a quote that is never closed"),
+        (b'a,b\n1,"xq7marker\n3,4\n7,5" tube\n', "a quote with text after its end"),
+        (b'a,b\n1,"xq7marker\n3,4\n500,"y\n', "a quote with text after its end"),
     ],
 )
 def test_faults_of_a_csv_file(tmp_path: Path, content: bytes, words: str) -> None:
