@@ -59,6 +59,6 @@ def _read(place: Path) -> tuple[PublishedRelease, RecordCodes, dict[str, Any]]:
             nothing = codes_of(pa.RecordBatch.from_pylist([], file.schema_arrow))
             codes = join_blocks([nothing, *map(codes_of, file.iter_batches(ROW_GROUP))])
         evaluation: dict[str, Any] = json.loads((place / "evaluation.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, pa.ArrowInvalid, json.JSONDecodeError):
         raise InputError(f"{place} does not hold a complete release (synthetic.parquet and evaluation.json)") from None
     return published, codes, evaluation

@@ -24,7 +24,7 @@ def join_blocks(blocks: Iterable[Sequence[NDArray[AnyCode]]]) -> tuple[NDArray[A
 
 
 def record_codes(records: pa.Table, domain: Domain, configuration: Configuration) -> RecordCodes:
-    """Codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
+    """Codes of each attribute, shape (n,), or (n, width) for a set, whatever the block holds; its size is missing.
 
     The values of a private domain are those that the records hold, so they are numbered anew. DP: post-processing.
 
@@ -35,8 +35,10 @@ def record_codes(records: pa.Table, domain: Domain, configuration: Configuration
     """
     encoded = encode_table(clean_table(records, configuration), configuration)
     codes = []
-    for own, held, labels in zip(encoded.codes, encoded.labels, domain.labels, strict=True):
+    columns = zip(encoded.codes, encoded.labels, domain.labels, configuration.attributes, strict=True)
+    for own, held, labels, attribute in columns:
         place = {label: i for i, label in enumerate(labels)}
         numbers = np.array([*(place[label] for label in held), len(labels)], code_type(len(labels)))
-        codes.append(numbers[own])
+        slots = [(0, 0), (0, attribute.width - own.shape[-1])] if attribute.is_set else 0
+        codes.append(np.pad(numbers[own], slots, constant_values=len(labels)))
     return tuple(codes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,6 +53,18 @@ class CommandLine:
     def command(self, *arguments: str | Path) -> list[str]:
         """The command as a list."""
         return [str(Path(sys.executable).parent / "marginweave"), *map(str, arguments)]
+
+    def kill_after(self, config: Path, run: str, stage: str) -> None:
+        """Begin a run and send it SIGKILL when it has told of the end of `stage`."""
+        command = self.command("run", config, "--run", run)
+        process = subprocess.Popen(command, cwd=self.home, env=self.variables, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["stage"] == stage:
+                break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
 
     def __call__(self, *arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run to the end; standard output and error as text."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import signal
 import stat
 import subprocess
 import time
@@ -231,20 +230,7 @@ def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(alone: Command
     """kill -9 before the first draw and between draws: the server dies too, one charge, and the run is finished."""
     cli, path = opened(alone), people(tmp_path)
     for stage in ("encode", "count records"):
-        process = subprocess.Popen(
-            cli.command("run", path, "--run", "killed"),
-            cwd=cli.home,
-            env=cli.variables,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        for line in process.stdout:
-            if json.loads(line)["stage"] == stage:
-                break
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        cli.kill_after(path, "killed", stage)
         deadline = time.monotonic() + 10
         while processes_of(cli) and time.monotonic() < deadline:
             time.sleep(0.1)

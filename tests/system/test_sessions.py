@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -73,26 +72,12 @@ def budget_tables(server: str, cli: CommandLine, run: str) -> list[list[dict[str
     return [json.loads(table) for table in artifacts(server, cli, run, "budget-of")]
 
 
-def kill_after(cli: CommandLine, path: Path, run: str, stage: str) -> None:
-    """Begin a run and send it SIGKILL when it has told of the end of `stage`."""
-    process = subprocess.Popen(
-        cli.command("run", path, "--run", run), cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if json.loads(line)["stage"] == stage:
-            break
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-
-
 def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
     marginweave: CommandLine, server: str, tmp_path: Path
 ) -> None:
     """Its flow run and task runs end as Crashed; those of strangers, of the same name too, and scheduled ones stay."""
     cli, path = opened(marginweave), people(tmp_path)
-    kill_after(cli, path, "killed", "encode")
+    cli.kill_after(path, "killed", "encode")
     (dead,) = runs_of(server, "killed").values()
     assert dead["state_type"] == "RUNNING"
     release = json.loads((cli.home / "runs" / "killed" / "manifest.json").read_text())["release"]

@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from marginweave.schemas.aggregates import LevelNoise
+from marginweave.schemas.aggregates import Domain, LevelNoise
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.publish.distributions import MOST_VALUES, distributions
 from marginweave.tasks.publish.explore import render_explorer
@@ -19,6 +20,7 @@ from marginweave.tasks.publish.figures import worst_marginals_figure
 from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.records import record_codes
 from marginweave.tasks.publish.report import render_report
+from tests.support.configurations import configuration
 from tests.support.published import EVALUATION, HOSTILE, MORE, published, table_of
 
 NEVER = re.compile(r"anonym|no risk|risk-free|accurate", re.IGNORECASE)
@@ -72,6 +74,21 @@ def test_records_have_the_codes_that_they_were_made_from() -> None:
     found = record_codes(table_of(release, codes), release.aggregates.domain, release.configuration)
     for one, other in zip(found, codes, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_set_has_the_slots_that_are_declared_whatever_a_block_holds() -> None:
+    """Of blocks with no, one and two values a cell: they can be joined."""
+    columns = {
+        "signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2},
+        "sex": {"type": "category", "values": ["f"]},
+    }
+    config = configuration(columns=columns)
+    domain = Domain(names=("signs", "sex"), labels=(("a", "b", "c"), ("f",)))
+    for texts in ((), ("",), ("b",), ("b", "a;c")):
+        block = pa.table({"signs": pa.array(texts, pa.string()), "sex": pa.array(["f"] * len(texts), pa.string())})
+        signs, _ = record_codes(block, domain, config)
+        assert signs.tolist() == [{"": [3, 3], "b": [1, 3], "a;c": [0, 2]}[text] for text in texts]
+        assert signs.shape == (len(texts), 2)
 
 
 def test_values_of_a_private_domain_are_numbered_as_released() -> None:
