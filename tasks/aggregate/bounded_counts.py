@@ -6,7 +6,8 @@ holds one combination of a set of columns, unless sets of values are among them:
 
 A record chooses by its secret word, in a public order of its candidates: what it gives is a function of that record and that
 word alone, whatever stands in the others, however the table is cut into blocks and tiles, whichever cores and machines count.
-Sums are of integers, so that neither do they depend on these.
+Sums are of integers, so that neither do they depend on these. Nor does anything depend on the memory there is: what dense arrays
+and sorted keys in memory do not hold is set aside in files, and no count is taken from there but added up.
 
 Coupling: a record's word is that of its number, so one more record in the middle gives all after it other numbers and other
 words. But words are secret, and uniform and independent of each other and of the table: which of them a record gets has no
@@ -17,14 +18,16 @@ and differ in what the one record gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts, add_runs
 from marginweave.tasks.aggregate.kernels import (
     Choice,
     Flags,
@@ -33,55 +36,66 @@ from marginweave.tasks.aggregate.kernels import (
     add_counts,
     add_held,
     choose,
-    merge_counts,
     take_back,
 )
-from marginweave.tasks.aggregate.layout import Blocks, Layout, Span, flat_keys, lay_out, spans
-from marginweave.tasks.aggregate.sparse_counts import SortedCounts, SparseCounts
+from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, flat_keys, lay_out, spans
+from marginweave.tasks.aggregate.sparse_counts import SparseCounts
 from marginweave.tasks.budget.randomness import NumberedWords
 from marginweave.tasks.engine.local import Engine
 
 Counts = NDArray[np.int64]
 
-# Cells that all cores together count densely, and keys that wait to be sorted on one of them.
-_ALL_DENSE = 1 << 27
-_WAITING = 1 << 23
+# Cells of a dense array that are looked through at once.
+_STRETCH = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedCounts:
-    """Sparse exact counts of one level: private.
+    """Exact counts of one level: private.
 
-    `cells[i]` and `counts[i]` are the flat positions (in the dense array of `column_sets[i]`) and counts of the cells that
-    occur, by increasing position; every other candidate has the count 0.
+    Of each of the `column_sets`, `dense` has the counts of all cells, or `run` those of the cells that occur, under the number
+    that is in `sparse`. Cells are flat positions; only candidates have a count that is not 0. The room of the count is open.
     """
 
-    column_sets: tuple[tuple[int, ...], ...]
-    cells: tuple[NDArray[np.int64], ...]
-    counts: tuple[Counts, ...]
+    column_sets: tuple[ColumnSet, ...]
+    dense: Mapping[ColumnSet, Counts]
+    sparse: Mapping[ColumnSet, int]
+    run: CountRun
 
-    def dense(self, index: int, size: int) -> Counts:
-        """All counts of column set `index`, zero cells included; shape (size,)."""
-        counts = np.zeros(size, np.int64)
-        counts[self.cells[index]] = self.counts[index]
-        return counts
+    def pieces(self, columns: ColumnSet) -> Iterator[SortedCounts]:
+        """Cells that occur, ascending over all pieces, and their counts; raises MachineError if the disk refuses."""
+        if columns in self.sparse:
+            yield from self.run.of(self.sparse[columns])
+            return
+        counts = self.dense.get(columns, ())
+        for first in range(0, len(counts), _STRETCH):
+            found = np.flatnonzero(counts[first : first + _STRETCH]) + first
+            if len(found):
+                yield found, counts[found]
+
+    @cached_property
+    def occurring(self) -> int:
+        """How many cells occur."""
+        return self.run.cells + sum(int(np.count_nonzero(counts)) for counts in self.dense.values())
 
 
-def contribution_histogram(blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine) -> Counts:
+def contribution_histogram(
+    blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, room: Room
+) -> Counts:
     """Number of records that hold c candidates, w_u = |M_k(X_u) ∩ V_k|, for c = 0 … cap, clipped to the public cap.
 
     Shape (cap + 1,). Private.
     """
-    layout = lay_out(blocks, candidates)
+    layout, parts = _divided(blocks, candidates, engine, room)
     job = _Contributions(blocks, candidates, layout, cap)
     total = np.zeros(cap + 1, np.int64)
-    for part in engine.map(job, spans(blocks, _parts(candidates, layout, engine))):
+    for part in engine.map(job, spans(blocks, parts)):
         total += part
     return total
 
 
 def bounded_counts(
-    blocks: Blocks, candidates: CandidateSet, bound: int, words: NumberedWords, engine: Engine
+    blocks: Blocks, candidates: CandidateSet, bound: int, words: NumberedWords, engine: Engine, room: Room
 ) -> BoundedCounts:
     """Count candidates with at most `bound` a record.
 
@@ -89,19 +103,19 @@ def bounded_counts(
     for record u). Under the coupling above, adding or removing one record changes at most `bound` counts by one each: L0 and
     squared L2 sensitivity `bound`, Linf 1 (twice the L0 under replace-one). What holds for any fixed words of coupled tables
     holds on average over them. Null or outside values hold nothing. Private.
+
+    Raises:
+        MachineError: the disk refuses what memory does not hold.
     """
-    layout = lay_out(blocks, candidates)
-    job = _BoundedCounts(blocks, candidates, layout, bound, words)
-    dense, sparse = _sum(engine.map(job, spans(blocks, _parts(candidates, layout, engine))))
-    found: dict[tuple[int, ...], SortedCounts] = dict(zip(layout.sparse, sparse, strict=True))
-    for columns, (start, stop) in zip(layout.dense, pairwise(layout.places), strict=True):
-        occurring = np.flatnonzero(dense[start:stop])
-        found[columns] = occurring, dense[start:stop][occurring]
-    sets = tuple(candidates.column_sets())
+    layout, parts = _divided(blocks, candidates, engine, room)
+    job = _BoundedCounts(blocks, candidates, layout, bound, words, room.sparse_cells // parts, room)
+    dense, runs = _sum(engine.map(job, spans(blocks, parts)))
+    places = zip(layout.dense, pairwise(layout.places), strict=True)
     return BoundedCounts(
-        column_sets=sets,
-        cells=tuple(found[columns][0] for columns in sets),
-        counts=tuple(found[columns][1] for columns in sets),
+        column_sets=tuple(candidates.column_sets()),
+        dense={columns: dense[start:stop] for columns, (start, stop) in places},
+        sparse={columns: index for index, columns in enumerate(layout.sparse)},
+        run=add_runs(runs, room),
     )
 
 
@@ -134,26 +148,23 @@ class _BoundedCounts:
     layout: Layout = field(repr=False)
     bound: int = field(repr=False)
     words: NumberedWords = field(repr=False)
+    most: int = field(repr=False)
+    room: Room = field(repr=False)
 
-    def __call__(self, span: Span) -> tuple[Counts, list[SortedCounts]]:
-        """The counts of the records of a span: of the dense sets in one array, of each other set by sorted keys."""
+    def __call__(self, span: Span) -> tuple[Counts, list[CountRun]]:
+        """The counts of the records of a span: of the dense sets in one array, of the others in runs."""
         layout = self.layout
         cells = layout.valid.astype(np.int64)
-        sparse = [SparseCounts() for _ in layout.sparse]
-        waiting = 0
+        sparse = SparseCounts(len(layout.sparse), self.most, self.room)
         for first, tile in layout.tiles(self.blocks, span):
             held = np.zeros(tile.shape[1], np.int32)
             add_counts(tile, layout.steps, cells, held)
             kept = _add_sparse(layout, self.candidates, tile, held)
             self._bound(first, tile, cells, held, kept)
-            waiting += _add_keys(layout, self.candidates, tile, kept, sparse)
-            if waiting > _WAITING:
-                waiting = 0
-                for counts in sparse:
-                    counts.settle()
+            _add_keys(layout, self.candidates, tile, kept, sparse)
         cells >>= 1
         cells *= layout.valid
-        return cells, [counts.sorted() for counts in sparse]
+        return cells, sparse.runs()
 
     def _bound(self, first: int, tile: Tile, cells: Counts, held: Held, kept: list[Flags]) -> None:
         """Let the records of a tile that hold more than the bound choose, and take out what they do not keep."""
@@ -180,32 +191,29 @@ def _add_sparse(layout: Layout, candidates: CandidateSet, tile: Tile, held: Held
     return flags
 
 
-def _add_keys(
-    layout: Layout, candidates: CandidateSet, tile: Tile, kept: list[Flags], sparse: list[SparseCounts]
-) -> int:
-    """Give the cells that the records of a tile keep to the counts of their sets; how many."""
-    added = 0
+def _add_keys(layout: Layout, candidates: CandidateSet, tile: Tile, kept: Sequence[Flags], sparse: SparseCounts) -> None:
+    """Give the cells that the records of a tile keep to the counts of their sets."""
     for (index, slots), flags in zip(layout.sparse_steps, kept, strict=True):
         sizes = tuple(candidates.sizes[j] + 1 for j in layout.sparse[index])
-        keys = flat_keys(tile, slots, sizes)[flags]
-        sparse[index].add(keys)
-        added += len(keys)
-    return added
+        sparse.add(index, flat_keys(tile, slots, sizes)[flags])
 
 
-def _sum(parts: Iterator[tuple[Counts, list[SortedCounts]]]) -> tuple[Counts, list[SortedCounts]]:
-    """The counts of all parts, added up."""
-    dense, sparse = next(parts)
-    for more_dense, more_sparse in parts:
-        dense += more_dense
-        sparse = [merge_counts(*counts, *more) for counts, more in zip(sparse, more_sparse, strict=True)]
-    return dense, sparse
+def _sum(parts: Iterator[tuple[Counts, list[CountRun]]]) -> tuple[Counts, list[CountRun]]:
+    """The dense counts of all parts, added up, and all their runs."""
+    dense, runs = next(parts)
+    for more, others in parts:
+        dense += more
+        runs += others
+    return dense, runs
 
 
-def _parts(candidates: CandidateSet, layout: Layout, engine: Engine) -> int:
-    """In how many parts a pass is made: as many as there are cores, if their dense cells are not too many together.
+def _divided(blocks: Blocks, candidates: CandidateSet, engine: Engine, room: Room) -> tuple[Layout, int]:
+    """The layout of a pass and in how many parts it is made: one a core, if the room holds their dense cells together.
 
-    How many cells there are is private at length 1, so that there it counts for nothing.
+    How many cells there are is private at length 1: there each core has its share of the room, and the number of parts is that
+    of cores.
     """
-    room = _ALL_DENSE // max(1, len(layout.valid))
-    return engine.cores if candidates.length == 1 else max(1, min(engine.cores, room))
+    if candidates.length == 1:
+        return lay_out(blocks, candidates, room.dense_cells // engine.cores), engine.cores
+    layout = lay_out(blocks, candidates, room.dense_cells)
+    return layout, max(1, min(engine.cores, room.dense_cells // max(1, len(layout.valid))))

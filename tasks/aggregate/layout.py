@@ -19,7 +19,7 @@ from marginweave.tasks.encode.codes import EncodedTable, code_type, value_slots
 ColumnSet = tuple[int, ...]
 Span = tuple[int, int]
 
-# Cells that are counted densely, 8 bytes each for every core.
+# Cells that are counted densely where memory does not matter, 8 bytes each for every core.
 MAX_DENSE = 1 << 25
 # Records of a tile: its columns, and the cells of the sets that are counted together, stay in the caches of a core.
 _TILE = 1 << 16
@@ -44,8 +44,9 @@ class Layout:
     """How the candidates of one length are counted; a function of public and released facts.
 
     Sets of columns are counted densely while their cells are few, in canonical order, and by sorted keys where not. A record's
-    candidates have an order in which it chooses among them: first the dense ones. At length 1 all sets are dense: the sizes of
-    private domains are private, and no record's choice may depend on them.
+    candidates have an order in which it chooses among them: first those of sets that are dense where memory does not matter,
+    all of them at length 1, where the sizes of private domains are private and no record's choice may depend on them. What
+    memory makes dense are the first of these, so that it changes no choice.
     """
 
     dense: tuple[ColumnSet, ...]
@@ -85,8 +86,11 @@ class Layout:
                 yield begin, tile
 
 
-def lay_out(blocks: Blocks, candidates: CandidateSet) -> Layout:
-    """The layout for these candidates; of the table only the public widths of its sets are looked at."""
+def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout:
+    """The layout for these candidates, with at most so many dense cells.
+
+    Of the table only the public widths of its sets are looked at.
+    """
     widths = [1 if codes.ndim == 1 else codes.shape[1] for codes in blocks.table(0).codes]
     first_slot = [0, *accumulate(widths)]
     dense, sparse, places = [], [], [0]
@@ -97,6 +101,8 @@ def lay_out(blocks: Blocks, candidates: CandidateSet) -> Layout:
             places.append(end)
         else:
             sparse.append(columns)
+    fitting = bisect_right(places, most_dense) - 1
+    dense, sparse, places = dense[:fitting], dense[fitting:] + sparse, places[: fitting + 1]
 
     def choices(columns: ColumnSet) -> Iterator[tuple[int, ...]]:
         return product(*(range(first_slot[j], first_slot[j + 1]) for j in columns))

@@ -25,7 +25,8 @@ from marginweave.tasks.budget.zero_cells import (
 
 Integers = NDArray[np.int64]
 Columns = tuple[int, ...]
-Drawn = dict[Columns, tuple[Integers, Integers]]
+Piece = tuple[Integers, Integers]
+Drawn = dict[Columns, Piece]
 
 # Beyond so many candidates those that do not occur are not visited one by one, unless more than one of so many would pass.
 _VISITED = 1 << 24
@@ -140,15 +141,14 @@ def draw_visited(
     bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: RandomBits | None = None
 ) -> Drawn:
     """Flat cells, ascending, and noisy counts of each set of columns that are told, from noise on every candidate."""
-    occurring = _occurring(bounded)
     drawn: Drawn = {}
     for columns in candidates.column_sets():
-        mine, counts = occurring.get(columns, (_NONE, _NONE))
         private = bool(mechanism.private_columns.intersection(columns))
         threshold = mechanism.private_threshold if private else mechanism.threshold
+        counted = bounded.pieces(columns) if private else _counted(candidates.cells(columns), bounded.pieces(columns))
         told, noisy = [_NONE], [_NONE]
-        for cells in ([mine] if len(mine) else []) if private else candidates.cells(columns):
-            noised = add_noise(_counts_of(cells, mine, counts), mechanism.deviation, bits)
+        for cells, counts in counted:
+            noised = add_noise(counts, mechanism.deviation, bits)
             kept = noised >= threshold
             told.append(cells[kept])
             noisy.append(noised[kept])
@@ -164,17 +164,21 @@ def draw_unvisited(
     Every member of the superset passes by itself with the probability of a zero; members that are no candidates, or occur,
     are dropped, and the occurring ones have noise of their own.
     """
-    occurring = _occurring(bounded)
     drawn: Drawn = {}
     for columns, passing in _passing_cells(candidates, mechanism, bits):
-        mine, counts = occurring.get(columns, (_NONE, _NONE))
-        noised = add_noise(counts, mechanism.deviation, bits)
-        kept = noised >= mechanism.threshold
-        zeros = passing[~np.isin(passing, mine, assume_unique=True)]
+        told, noisy, are_zero = [], [], np.ones(len(passing), np.bool_)
+        for mine, counts in bounded.pieces(columns):
+            noised = add_noise(counts, mechanism.deviation, bits)
+            kept = noised >= mechanism.threshold
+            told.append(mine[kept])
+            noisy.append(noised[kept])
+            near = slice(*np.searchsorted(passing, [mine[0], mine[-1] + 1]))
+            are_zero[near] = ~np.isin(passing[near], mine, assume_unique=True)
+        zeros = passing[are_zero]
         noise = passing_noise(len(zeros), mechanism.threshold, mechanism.deviation, bits)
-        cells = np.concatenate([mine[kept], zeros])
+        cells = np.concatenate([*told, zeros])
         order = np.argsort(cells)
-        drawn[columns] = cells[order], np.concatenate([noised[kept], noise])[order]
+        drawn[columns] = cells[order], np.concatenate([*noisy, noise])[order]
     return drawn
 
 
@@ -202,17 +206,20 @@ def _passing_cells(
         yield columns, np.concatenate(found)
 
 
-def _occurring(bounded: BoundedCounts) -> dict[Columns, tuple[Integers, Integers]]:
-    """Cells that occur, ascending, and their counts, by columns."""
-    return dict(zip(bounded.column_sets, zip(bounded.cells, bounded.counts, strict=True), strict=True))
-
-
-def _counts_of(cells: Integers, occurring: Integers, counts: Integers) -> Integers:
-    """Counts of ascending `cells`, zero where they do not occur; every one that occurs is a candidate."""
-    start, stop = np.searchsorted(occurring, [cells[0], cells[-1] + 1])
-    exact = np.zeros(len(cells), np.int64)
-    exact[np.searchsorted(cells, occurring[start:stop])] = counts[start:stop]
-    return exact
+def _counted(candidates: Iterator[Integers], occurring: Iterator[Piece]) -> Iterator[Piece]:
+    """Candidates, ascending, with their counts, zero where they do not occur; every one that occurs is a candidate."""
+    mine, counts = _NONE, _NONE
+    for cells in candidates:
+        exact = np.zeros(len(cells), np.int64)
+        while True:
+            stop = int(np.searchsorted(mine, cells[-1], side="right"))
+            exact[np.searchsorted(cells, mine[:stop])] = counts[:stop]
+            mine, counts = mine[stop:], counts[stop:]
+            following = None if len(mine) else next(occurring, None)
+            if following is None:
+                break
+            mine, counts = following
+        yield cells, exact
 
 
 def level_noise(mechanism: LevelMechanism, candidates: CandidateSet, *, stopped: bool = False) -> LevelNoise:

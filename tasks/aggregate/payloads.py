@@ -50,7 +50,7 @@ def level_bytes(
     cells = candidates.total if most is None else min(candidates.total, most)
     if mechanism.threshold >= 1:
         passing = most_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
-        cells = min(cells, passing + sum(map(len, bounded.cells)))
+        cells = min(cells, passing + bounded.occurring)
     return _HEAD_BYTES + cells * 8 * (2 * candidates.length + 1) + len(json.dumps(discovered))
 
 

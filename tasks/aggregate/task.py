@@ -17,6 +17,7 @@ from marginweave.schemas.ledger import State
 from marginweave.schemas.structure import forbidden_codes
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
 from marginweave.tasks.aggregate.payloads import (
@@ -31,6 +32,7 @@ from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, prepare_noise, select_percentile
 from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
+from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.codes import EncodedTable
@@ -75,27 +77,37 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
             return _level(reference, length)[1]
     else:
         candidates = CandidateSet(length=1, sizes=blocks.sizes)
-    with open_engine(reference) as engine:
-        bound, charged = _contribution_bound(reference, blocks, candidates, engine)
-        words = KeyedBits(key=reference.key_file.read_bytes(), purpose=name)
-        bounded = bounded_counts(blocks, candidates, bound, words, engine)
-    mechanism = _mechanism(reference, candidates, bound, below)
-    most = reference.configuration.tuples.most_kept(length)
-    if most is not None:
-        mechanism = raise_threshold(mechanism, Expectation.of(below[-1].level, candidates), most)
+    with scratch_folder(reference.folder.private) as scratch:
+        room = Room(reference.configuration.memory, scratch)
+        return _counted_and_drawn(reference, blocks, candidates, [drawn.level for drawn in below], room)
 
-    # All that can fail without noise is done before the charge.
+
+def _counted_and_drawn(
+    reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, below: Sequence[Level], room: Room
+) -> StageResult:
+    """The draw of a level over these candidates, from counts that the room holds."""
+    name = f"level-{candidates.length}"
+    with open_engine(reference) as engine:
+        bound, charged = _contribution_bound(reference, blocks, candidates, engine, room)
+        words = KeyedBits(key=reference.key_file.read_bytes(), purpose=name)
+        bounded = bounded_counts(blocks, candidates, bound, words, engine, room)
+    mechanism = _mechanism(reference, candidates, bound, below)
+    most = reference.configuration.tuples.most_kept(candidates.length)
+    if most is not None:
+        mechanism = raise_threshold(mechanism, Expectation.of(below[-1], candidates), most)
+
+    # All that can fail without noise is done before the charge, but for reading again what was set aside on disk.
     noise = level_noise(mechanism, candidates)
     prepare_level(candidates, mechanism)
     discovered = [blocks.labels[j] for j in sorted(mechanism.private_columns)]
-    room = level_bytes(bounded, candidates, mechanism, most, discovered)
+    size = level_bytes(bounded, candidates, mechanism, most, discovered)
 
     def make() -> tuple[bytes, bool]:
         level = draw_level(bounded, candidates, mechanism)
         kept, told = (level, noise) if most is None else keep_most(level, noise, most)
         return pack_level(_released(kept, blocks, told, mechanism)), False
 
-    result = draw_once(reference, name, make, size=room)[1]
+    result = draw_once(reference, name, make, size=size)[1]
     return replace(result, charged=(*charged, name))
 
 
@@ -164,7 +176,7 @@ def _candidates_above(reference: RunReference, below: Sequence[DrawnLevel]) -> C
 
 
 def _mechanism(
-    reference: RunReference, candidates: CandidateSet, bound: int, below: Sequence[DrawnLevel]
+    reference: RunReference, candidates: CandidateSet, bound: int, below: Sequence[Level]
 ) -> LevelMechanism:
     """The mechanism of a length with this contribution bound, its threshold as asked for."""
     configuration = reference.configuration
@@ -172,7 +184,7 @@ def _mechanism(
     return plan_level(
         configuration,
         candidates=candidates,
-        survivors_before=len(below[-1].level) if below else 0,
+        survivors_before=len(below[-1]) if below else 0,
         contribution_bound=bound,
         deviation=deviation(multiplier, bound, configuration.stability),
         delta_threshold=reference.plan.delta_threshold,
@@ -189,13 +201,13 @@ def _stops(reference: RunReference, candidates: CandidateSet, below: Sequence[Dr
     if settings.on_overflow != "stop":
         return False
     cap = reference.configuration.contribution_cap(candidates.length)
-    mechanism = _mechanism(reference, candidates, cap, below)
+    mechanism = _mechanism(reference, candidates, cap, [drawn.level for drawn in below])
     expectation = Expectation.of(below[-1].level, candidates)
     return not expectation.fits(mechanism.threshold, float(mechanism.deviation), settings.max_combinations)
 
 
 def _contribution_bound(
-    reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, engine: Engine
+    reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, engine: Engine, room: Room
 ) -> tuple[int, tuple[str, ...]]:
     """Delta_k: its public cap, or a percentile bought from the budget; and the draws that were charged."""
     configuration = reference.configuration
@@ -206,7 +218,7 @@ def _contribution_bound(
     name = f"percentile-{candidates.length}"
     if standing(reference, name).state == State.COMMITTED:
         return unpack_number(draw_once(reference, name)[0]), (name,)
-    histogram = contribution_histogram(blocks, candidates, cap, engine)
+    histogram = contribution_histogram(blocks, candidates, cap, engine, room)
 
     def make() -> tuple[bytes, bool]:
         epsilon = reference.plan.draw(name).parameter

@@ -13,6 +13,8 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import overload
 
@@ -42,6 +44,10 @@ class BlockFile(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self.entries)
 
+    @cached_property
+    def _offsets(self) -> tuple[int, ...]:
+        return (0, *accumulate(length for length, _ in self.entries))
+
     @overload
     def __getitem__(self, index: int) -> bytes: ...
 
@@ -54,9 +60,8 @@ class BlockFile(Sequence[bytes]):
             return [self[i] for i in range(*index.indices(len(self)))]
         place = range(len(self))[index]
         length, digest = self.entries[place]
-        offset = sum(before for before, _ in self.entries[:place])
         with at_place(self.path, "read"), self.path.open("rb") as stream:
-            stream.seek(offset)
+            stream.seek(self._offsets[place])
             payload = stream.read(length)
         if not hmac.compare_digest(_block_digest(self.key, self.address, place, payload), digest):
             raise StageError(f"{self.path} is damaged; remove it to compute anew")

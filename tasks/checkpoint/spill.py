@@ -1,15 +1,57 @@
-"""Private bytes that are set aside while a stage works: sorted onto shelves as they come, read shelf by shelf."""
+"""Private bytes that are set aside while a stage works: sorted onto shelves as they come, read shelf by shelf; or in blocks."""
 
 from __future__ import annotations
 
+import secrets
+import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from marginweave.schemas.errors import StageError
+from marginweave.tasks.checkpoint.blocks import BlockFile, open_blocks, write_blocks
 from marginweave.tasks.checkpoint.files import at_place
+
+_SCRATCH = "scratch-"
+
+
+@contextmanager
+def scratch_folder(private: Path) -> Iterator[Path]:
+    """A folder in `private` for files of a stage that other processes of it read, too; removed at the end."""
+    with at_place(private, "written"):
+        folder = tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=private)
+    with folder as name:
+        yield Path(name)
+
+
+def remove_scratch(private: Path) -> None:
+    """Remove what killed attempts have left in `private`."""
+    for rest in private.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(rest, ignore_errors=True)
+
+
+def set_aside(folder: Path, key: bytes, payloads: Iterable[bytes]) -> BlockFile:
+    """Write `payloads`, one at a time in memory, to a new file of `folder` (0600), which is verified under `key` when it is read.
+
+    Raises:
+        MachineError: the disk refuses.
+    """
+    path = folder / secrets.token_hex(16)
+    write_blocks(path, key, (path.name,), payloads)
+    blocks = open_blocks(path, key, (path.name,))
+    if blocks is None:
+        raise StageError(f"{path} does not exist any more")
+    return blocks
+
+
+def discard_blocks(blocks: BlockFile) -> None:
+    """Remove the file of `blocks`; raises MachineError if the disk refuses."""
+    with at_place(blocks.path, "removed"):
+        blocks.path.unlink(missing_ok=True)
 
 
 class Spill:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from marginweave.tasks.engine.local import SCRATCH, Engine, LocalEngine
+from marginweave.tasks.checkpoint.spill import remove_scratch
+from marginweave.tasks.engine.local import Engine, LocalEngine
 from marginweave.tasks.references import RunReference
 
 
@@ -33,8 +33,7 @@ def prepare_engine(reference: RunReference) -> None:
     Raises:
         StageError: there is no scheduler or worker, or a worker has another version.
     """
-    for rest in reference.folder.private.glob(f"{SCRATCH}*"):
-        shutil.rmtree(rest, ignore_errors=True)
+    remove_scratch(reference.folder.private)
     settings = reference.configuration.engine
     if settings.elsewhere and reference.configuration.marginals is None:  # which are counted here
         from marginweave.tasks.engine.cluster import check_workers, dask_engine

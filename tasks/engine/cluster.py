@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -23,13 +23,16 @@ from distributed import Client, KilledWorker, LocalCluster, Security
 
 from marginweave.schemas.engine import LOCAL, EngineSettings
 from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
-from marginweave.tasks.engine.local import SCRATCH, available_cores, in_order
+from marginweave.tasks.checkpoint.spill import scratch_folder
+from marginweave.tasks.engine.local import available_cores, in_order
 from marginweave.tasks.references import code_version
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _PATIENCE = "30s"
+# How long a result is waited for before it is asked whether there is a worker at all, and how long there may be none.
+_LOOK, _DESERTED = 1.0, 60.0
 # Nothing is served about what runs: no dashboard, no page, no metrics; and nothing is written to disk.
 _SILENT = {
     "distributed.scheduler.http.routes": [],
@@ -67,7 +70,8 @@ class DaskEngine:
         """See `Engine`.
 
         Raises:
-            StageError, MachineError: the function failed; or the workers that a part was given to died one after the other.
+            StageError, MachineError: the function failed; the workers that a part was given to died one after the other; or
+                there is no worker left for a minute, or no scheduler.
         """
         name = f"marginweave-{secrets.token_hex(8)}"
         # A task, not scattered data: what a dead worker held is made again. Never hashed: a hash would tell about the data.
@@ -76,7 +80,7 @@ class DaskEngine:
         def submit(numbered: tuple[int, T]) -> Callable[[], R]:
             number, part = numbered
             future = self._submit(f"{name}-{number}", _apply, held, _Hidden(part), code_version())
-            return lambda: _taken(future)
+            return lambda: _taken(self.client, future)
 
         yield from in_order(submit, list(enumerate(parts)), 2 * self.cores)
 
@@ -134,9 +138,9 @@ def _silence() -> None:
 def _local_cluster(private: Path) -> Iterator[LocalCluster]:
     """A process for every core, over TLS with certificates of the moment: other users of the machine are kept out."""
     with (
-        tempfile.TemporaryDirectory(prefix=SCRATCH, dir=private) as scratch,
+        scratch_folder(private) as scratch,
         # the scheduler has no argument for its folder
-        dask.config.set({**_SILENT, "temporary-directory": scratch}),
+        dask.config.set({**_SILENT, "temporary-directory": str(scratch)}),
         LocalCluster(
             n_workers=available_cores(),
             threads_per_worker=1,
@@ -148,7 +152,7 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
             # all the same the scheduler opens a port without a page, by default one that may be taken
             scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
-            local_directory=scratch,
+            local_directory=str(scratch),
             silence_logs=logging.CRITICAL,
         ) as cluster,
     ):
@@ -180,12 +184,14 @@ def _cores(client: Client) -> int:
     return sum(client.nthreads().values())
 
 
-def _taken(future: Any) -> Any:
+def _taken(client: Client, future: Any) -> Any:
     """The result of a task, which is then let go; a fault is raised here."""
     try:
-        result = future.result()
+        result = _awaited(client, future)
     except KilledWorker:
         result = _Fault(MachineError, "engine: workers died one after the other over the same part of the work")
+    except (CancelledError, OSError) as error:
+        result = _Fault(MachineError, f"engine: the scheduler is lost ({type(error).__name__})")
     except Exception as error:
         result = _Fault(StageError, f"engine: a worker cannot do its work ({type(error).__name__})")
     finally:
@@ -193,6 +199,16 @@ def _taken(future: Any) -> Any:
     if isinstance(result, _Fault):
         raise result.kind(result.text)
     return result.value
+
+
+def _awaited(client: Client, future: Any) -> Any:
+    """The result of a task, or a fault where no worker is there to make it and none comes back for a while."""
+    deserted = 0.0
+    while deserted < _DESERTED:
+        with suppress(TimeoutError):
+            return future.result(timeout=_LOOK)
+        deserted = 0.0 if client.nthreads() else deserted + _LOOK
+    return _Fault(MachineError, f"engine: the scheduler has had no worker for {_DESERTED:.0f} seconds")
 
 
 def _hold(function: _Hidden[Callable[[T], R]]) -> _Hidden[Callable[[T], R]]:

@@ -9,9 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-# How the folder is named in which processes of this machine keep files while they run.
-SCRATCH = "dask-"
-
 T = TypeVar("T")
 R = TypeVar("R")
 

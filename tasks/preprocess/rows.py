@@ -8,6 +8,7 @@ order of the source. So neither the records, nor their order, nor a choice among
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from marginweave.schemas.privacy import SubjectUnit
 from marginweave.tasks.budget.randomness import KeyedBits, RecordWords
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 from marginweave.tasks.checkpoint.spill import Spill
-from marginweave.tasks.checkpoint.tables import compact_table
+from marginweave.tasks.checkpoint.tables import compact_table, plain_table
 from marginweave.tasks.preprocess.blocks import CleanBlock
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.join import join_subjects
@@ -83,31 +84,33 @@ def _scatter(
         cells = table.select(list(configuration.names) if subject.join else [])
         for name, values in ((_ROW, numbers), (_LOW, digests[:, 0]), (_HIGH, digests[:, 1])):
             cells = cells.append_column(name, pa.array(values))
+        cells = plain_table(cells)  # so that the piece of a partition is a slice, without a dictionary of its own
         partition = np.where(known, digests[:, 0] % np.uint64(configuration.partitions), configuration.partitions)
         order = np.argsort(partition, kind="stable")
-        ends = np.searchsorted(partition[order], np.arange(configuration.partitions), side="right")
-        for shelf, rows in enumerate(np.split(order, ends)[:-1]):
-            if not len(rows):
-                continue
-            shelves.put(shelf, pack_table(compact_table(cells.take(pa.array(rows)))))
+        edges = np.searchsorted(partition[order], np.arange(configuration.partitions + 1))
+        cells = cells.take(pa.array(order))
+        for shelf, (first, last) in enumerate(pairwise(edges.tolist())):
+            if last > first:
+                shelves.put(shelf, pack_table(cells.slice(first, last - first)))
         starts.append(starts[-1] + table.num_rows)
     return starts
 
 
 def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
-    """The rows of each partition that has some, in the order of the source, and the subject of each as a number."""
+    """The rows of each partition, of small ones together, and the subject of each as a number.
+
+    Rows of a partition, and so of a subject, are in the order of the source.
+    """
+    pieces: list[pa.Table] = []
     for partition in range(configuration.partitions):
-        pieces = [_unified(unpack_table(piece)) for piece in scattered.pieces(partition)]
-        if not pieces:
+        pieces += map(unpack_table, scattered.pieces(partition))
+        if not pieces or (
+            partition + 1 < configuration.partitions and sum(p.num_rows for p in pieces) < configuration.block_rows
+        ):
             continue
-        table = pa.concat_tables(pieces)
+        table = compact_table(pa.concat_tables(pieces))
+        pieces.clear()
         yield table, same_subjects(table.column(_LOW).to_numpy(), table.column(_HIGH).to_numpy())
-
-
-def _unified(table: pa.Table) -> pa.Table:
-    """The same with indices of one type, whatever the size of a piece's dictionaries."""
-    kinds = [pa.dictionary(pa.int32(), k.value_type) if pa.types.is_dictionary(k) else k for k in table.schema.types]
-    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
 
 
 def _bound(configuration: Configuration, key: bytes, starts: list[int], scattered: Spill, staying: Spill) -> None:
@@ -116,7 +119,7 @@ def _bound(configuration: Configuration, key: bytes, starts: list[int], scattere
     for table, subjects in _partitions(configuration, scattered):
         numbers = table.column(_ROW).to_numpy()
         kept = kept_rows(subjects, configuration.privacy.stability.records, RecordWords(words=words, records=numbers))
-        rows = numbers[kept]
+        rows = np.sort(numbers[kept])
         for block, part in enumerate(np.split(rows, np.searchsorted(rows, starts[1:-1]))):
             if len(part):
                 staying.put(block, part.tobytes())

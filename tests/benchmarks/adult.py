@@ -12,6 +12,7 @@ import json
 import math
 import os
 import resource
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +22,11 @@ import numpy as np
 
 from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.execution import Execution
 from marginweave.schemas.load import parse_configuration
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
 from marginweave.tasks.aggregate.released import collect
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
@@ -56,10 +59,10 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
     plan = plan_budget(configuration)
     candidates = CandidateSet(length=1, sizes=table.sizes)
     levels, noises = [], []
-    blocks, engine = in_blocks(table), LocalEngine()
+    blocks, engine, room = in_blocks(table), LocalEngine(), ample()
     for k in range(1, configuration.reporting_length + 1):
         cap = configuration.contribution_cap(k)
-        histogram = contribution_histogram(blocks, candidates, cap, engine)
+        histogram = contribution_histogram(blocks, candidates, cap, engine, room)
         epsilon = plan.draw(f"percentile-{k}").parameter
         bound = select_percentile(histogram, 99.0, epsilon, configuration.stability)
         mechanism = plan_level(
@@ -71,7 +74,8 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
             delta_threshold=plan.delta_threshold,
         )
         words = KeyedBits(key=os.urandom(32), purpose=f"level-{k}")
-        levels.append(draw_level(bounded_counts(blocks, candidates, bound, words, engine), candidates, mechanism))
+        bounded = bounded_counts(blocks, candidates, bound, words, engine, room)
+        levels.append(draw_level(bounded, candidates, mechanism))
         noises.append(level_noise(mechanism, candidates))
         candidates = CandidateSet.above(levels[-1], table.sizes)
     sd = count_deviation(plan.draw("count").parameter, configuration.stability)
@@ -84,14 +88,19 @@ def in_blocks(table: EncodedTable) -> EncodedBlocks:
     return EncodedBlocks(list(pack_blocks([table])))
 
 
+def ample() -> Room:
+    """The memory that a release has if nothing else is asked for."""
+    return Room(Execution().memory, Path(tempfile.gettempdir()))
+
+
 def count(blocks: EncodedBlocks, length: int) -> BoundedCounts:
     """Both passes over all combinations of a length, with a bound that one record in a hundred exceeds."""
     candidates = every_combination(blocks.sizes, length)
     cap = math.comb(len(blocks.sizes), length)
-    histogram = contribution_histogram(blocks, candidates, cap, LocalEngine())
+    histogram = contribution_histogram(blocks, candidates, cap, LocalEngine(), ample())
     bound = int(np.searchsorted(np.cumsum(histogram), 0.99 * histogram.sum()))
     words = KeyedBits(key=bytes(32), purpose="count")
-    return bounded_counts(blocks, candidates, min(bound, cap - 1), words, LocalEngine())
+    return bounded_counts(blocks, candidates, min(bound, cap - 1), words, LocalEngine(), ample())
 
 
 def every_combination(sizes: tuple[int, ...], length: int) -> CandidateSet:

@@ -21,7 +21,6 @@ from scipy.stats import binom
 from marginweave.schemas.aggregates import Aggregates, Domain, Level
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.measurements import Marginals
-from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise
 from marginweave.tasks.aggregate.marginals import count_marginal, measure_marginals
@@ -37,7 +36,7 @@ from marginweave.tasks.evaluate.intervals import Intervals, count_interval, sele
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from tests.support.configurations import configuration
-from tests.support.counting import count_bounded, histogram
+from tests.support.counting import WholeCounts, count_bounded, histogram
 from tests.support.seeded_bits import SeededBits
 
 FALSE_ALARM = 1e-6
@@ -84,13 +83,13 @@ def every_level(length: int) -> CandidateSet:
     return found
 
 
-def bounded(table: EncodedTable, candidates: CandidateSet, bound: int) -> BoundedCounts:
+def bounded(table: EncodedTable, candidates: CandidateSet, bound: int) -> WholeCounts:
     """Counts with at most `bound` a record."""
     assert histogram(table, candidates, bound + 1)[bound + 1] > 0
     return count_bounded(table, candidates, bound, KeyedBits(key=bytes(range(32)), purpose="test"))
 
 
-def true_counts(counts: BoundedCounts, candidates: CandidateSet, level: Level) -> NDArray[np.int64]:
+def true_counts(counts: WholeCounts, candidates: CandidateSet, level: Level) -> NDArray[np.int64]:
     """The bounded counts without noise of every combination of a level."""
     truth = np.empty(len(level), np.int64)
     place = {columns: i for i, columns in enumerate(counts.column_sets)}

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from marginweave.tasks.aggregate import bounded_counts as counting
-from marginweave.tasks.aggregate import layout
-from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
+from marginweave.tasks.aggregate import count_runs, layout
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.layout import lay_out, spans
 from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
@@ -24,11 +22,16 @@ from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.engine.local import LocalEngine
 from tests.support.counting import (
+    AMPLE,
+    WholeCounts,
     as_counter,
     blocks_of,
     contributions,
+    count_blocks,
     count_bounded,
     held_candidates,
+    histogram,
+    histogram_of,
     reference_counts,
 )
 from tests.support.tables import level_from
@@ -79,18 +82,21 @@ def _ends(size: int) -> list[int]:
 
 @contextmanager
 def counted_by(*, dense_cells: int | None, tile: int | None) -> Iterator[None]:
-    """Fewer cells that are counted densely, and smaller tiles."""
+    """Fewer cells that are counted densely, smaller tiles and pieces, and fewer runs that are added up at once."""
     with pytest.MonkeyPatch.context() as patch:
         if dense_cells is not None:
             patch.setattr(layout, "MAX_DENSE", dense_cells)
         if tile is not None:
             patch.setattr(layout, "_TILE", tile)
             patch.setattr(layout, "_FEWEST", 1)
-            patch.setattr(counting, "_WAITING", tile)
+            patch.setattr(count_runs, "PIECE", tile)
+            patch.setattr(count_runs, "_FAN_IN", 1 + tile)
         yield
 
 
 DENSE_CELLS = st.sampled_from([None, 0, 40, 2000])
+# Bytes that hold everything; nothing; some of what is counted, in the order of dense cells and of keys.
+MEMORY = st.sampled_from([AMPLE, 0, 40 * 32, 400 * 32, 5 * 384, 20 * 384])
 
 
 @given(st.data(), tables(), st.integers(1, 4), st.integers(1, 6), DENSE_CELLS)
@@ -102,8 +108,8 @@ def test_the_compiled_counts_are_those_of_the_slow_reference(
     candidates = data.draw(candidate_sets(length))
     with counted_by(dense_cells=dense_cells, tile=None):
         found = as_counter(count_bounded(table, candidates, bound, words()), SIZES)
-        plan = lay_out(blocks_of(table), candidates)
-        held = contribution_histogram(blocks_of(table), candidates, 30, LocalEngine(1))
+        plan = lay_out(blocks_of(table), candidates, AMPLE)
+        held = histogram(table, candidates, 30)
     assert (found == reference_counts(table, candidates, bound, words(), plan.dense + plan.sparse)) is True
     assert held.tolist() == np.bincount(contributions(table.codes, candidates), minlength=31).tolist()
 
@@ -147,9 +153,10 @@ def test_a_record_in_the_middle_changes_at_most_bound_counts_by_one(
     st.integers(1, 50),
     st.integers(1, 9),
     st.integers(1, 5),
+    MEMORY,
 )
-@settings(max_examples=100, deadline=None)
-def test_blocks_tiles_and_threads_change_no_count(
+@settings(max_examples=200, deadline=None)
+def test_blocks_tiles_threads_and_memory_change_no_count(
     data: st.DataObject,
     table: EncodedTable,
     length: int,
@@ -158,20 +165,21 @@ def test_blocks_tiles_and_threads_change_no_count(
     records: int,
     tile: int,
     cores: int,
+    memory: int,
 ) -> None:
-    """The same key, other blocks, tiles and threads: identical counts and contributions."""
+    """The same key, other blocks, tiles, threads and memory: identical counts and contributions."""
     candidates = data.draw(candidate_sets(length))
     with counted_by(dense_cells=dense_cells, tile=None):
         one = count_bounded(table, candidates, bound, words())
-        held = contribution_histogram(blocks_of(table), candidates, 9, LocalEngine(1))
+        held = histogram(table, candidates, 9)
     with counted_by(dense_cells=dense_cells, tile=tile):
         blocks = blocks_of(table, records)
-        other = bounded_counts(blocks, candidates, bound, words(), LocalEngine(cores))
-        assert np.array_equal(held, contribution_histogram(blocks, candidates, 9, LocalEngine(cores)))
+        other = count_blocks(blocks, candidates, bound, words(), LocalEngine(cores), memory)
+        assert np.array_equal(held, histogram_of(blocks, candidates, 9, LocalEngine(cores), memory))
     assert same(one, other)
 
 
-def same(one: BoundedCounts, other: BoundedCounts) -> bool:
+def same(one: WholeCounts, other: WholeCounts) -> bool:
     """Whether two results are identical."""
     return one.column_sets == other.column_sets and all(
         np.array_equal(a, b) for a, b in zip((*one.cells, *one.counts), (*other.cells, *other.counts), strict=True)
@@ -211,7 +219,7 @@ def test_every_subset_is_as_likely(bound: int, dense_cells: int | None) -> None:
     one = EncodedTable(codes=tuple(np.zeros_like(codes) for codes in table.codes), labels=table.labels)
     candidates = pairs(one)
     with counted_by(dense_cells=dense_cells, tile=None):
-        plan = lay_out(blocks_of(one), candidates)
+        plan = lay_out(blocks_of(one), candidates, AMPLE)
         seen: dict[frozenset[tuple[int, ...]], int] = {}
         shipped = as_counter(count_bounded(one, candidates, bound, words()), one.sizes)
     total = 0
@@ -301,5 +309,5 @@ def test_blocks_over_the_released_domain() -> None:
     assert (
         sum(1 for i in range(50) for _ in held_candidates(table, CandidateSet(length=1, sizes=table.sizes), i)) == 250
     )
-    held = contribution_histogram(released, candidates, 5, LocalEngine(2))
+    held = histogram_of(released, candidates, 5, LocalEngine(2))
     assert held.tolist() == [0, 0, 0, 0, (codes == 2).sum(), (codes < 2).sum()]

@@ -22,7 +22,6 @@ from scipy.stats import beta
 from marginweave.schemas.aggregates import Level
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
 from marginweave.tasks.aggregate.released import recode, released_values, to_released
@@ -30,7 +29,7 @@ from marginweave.tasks.budget.mechanisms import deviation
 from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from tests.support.configurations import configuration
-from tests.support.counting import count_bounded
+from tests.support.counting import WholeCounts, count_bounded
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import encoded, level_from
 
@@ -57,7 +56,7 @@ def table_of(columns: Sequence[Sequence[int]], sizes: Sequence[int]) -> EncodedT
     return EncodedTable(codes=codes, labels=tuple(tuple(f"v{v}" for v in range(size)) for size in sizes))
 
 
-def bounded(table: EncodedTable, candidates: CandidateSet, bound: int) -> BoundedCounts:
+def bounded(table: EncodedTable, candidates: CandidateSet, bound: int) -> WholeCounts:
     """Bounded counts under a fixed key."""
     return count_bounded(table, candidates, bound, KeyedBits(key=bytes(range(32)), purpose="test"))
 

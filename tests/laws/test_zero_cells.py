@@ -19,23 +19,23 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chisquare
 
 from marginweave.tasks.aggregate import level as level_module
-from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, draw_unvisited, draw_visited
 from marginweave.tasks.budget import sampler, zero_cells
 from marginweave.tasks.budget.noise_table import noise_table
+from tests.support.counting import WholeCounts
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import level_from
 
 FALSE_ALARM = 1e-6
 Outcome = tuple[Any, ...]
-Case = tuple[CandidateSet, BoundedCounts]
+Case = tuple[CandidateSet, WholeCounts]
 Exact = tuple[NDArray[np.int64], dict[Outcome, float]]
 Break = Callable[[pytest.MonkeyPatch], None]
 MECHANISM = LevelMechanism(length=3, contribution_bound=1, deviation=Fraction(3, 2), threshold=2)
 
 
-def triples() -> tuple[CandidateSet, BoundedCounts]:
+def triples() -> tuple[CandidateSet, WholeCounts]:
     """Seven triples of values of three columns, one of which is forbidden, in a superset of ten, and two that occur."""
     pairs = [((0, 0), (1, 0)), ((0, 0), (1, 1)), ((0, 1), (1, 1)), ((0, 2), (1, 0)), ((0, 2), (1, 1))]
     pairs += [((0, 0), (2, 0)), ((0, 0), (2, 1)), ((0, 1), (2, 0)), ((0, 1), (2, 1)), ((0, 2), (2, 1))]
@@ -43,12 +43,12 @@ def triples() -> tuple[CandidateSet, BoundedCounts]:
     candidates = CandidateSet.above(level_from(dict.fromkeys(pairs, 1), 2), (3, 2, 2), [((0, 0), (1, 0), (2, 1))])
     cells = np.concatenate(list(candidates.cells((0, 1, 2))))
     assert (candidates.superset, len(cells)) == (10, 7)
-    return candidates, BoundedCounts(
+    return candidates, WholeCounts(
         column_sets=((0, 1, 2),), cells=(cells[[1, 4]],), counts=(np.array([1, 3], np.int64),)
     )
 
 
-def outcome_probabilities(candidates: CandidateSet, bounded: BoundedCounts, mechanism: LevelMechanism) -> Exact:
+def outcome_probabilities(candidates: CandidateSet, bounded: WholeCounts, mechanism: LevelMechanism) -> Exact:
     """Every joint outcome with its probability; a cell is None, its threshold, or 1 for everything above."""
     table, least = noise_table(mechanism.deviation), mechanism.threshold
     cells = np.concatenate(list(candidates.cells((0, 1, 2))))
@@ -128,7 +128,7 @@ def many_p_values(seed: int) -> tuple[float, float, float]:
     candidates = CandidateSet.above(level_from(singles, 1), SIZES)
     everything = np.concatenate(list(candidates.cells((0, 1))))
     occurring = everything[:: SIZES[1]]
-    bounded = BoundedCounts(
+    bounded = WholeCounts(
         column_sets=((0, 1),), cells=(occurring,), counts=(np.full(len(occurring), 10**6, np.int64),)
     )
     mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=Fraction(10), threshold=3)
@@ -184,7 +184,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (3, 5, 2, 7, 4, 6, 8, 9, 11)
     singles = {((j, v),): 1 for j, size in enumerate(sizes) for v in range(size)}
     candidates = CandidateSet.above(level_from(singles, 1), sizes)
-    nothing = BoundedCounts(column_sets=(), cells=(), counts=())
+    nothing = WholeCounts(column_sets=(), cells=(), counts=())
     mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=Fraction(10), threshold=3)
     monkeypatch.setattr(zero_cells, "_PASSING", 7)
     sets, bits, trials = list(candidates.column_sets()), SeededBits(1), 400

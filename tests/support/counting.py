@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.count_runs import Room, SortedCounts
+from marginweave.tasks.aggregate.layout import Blocks
 from marginweave.tasks.budget.randomness import NumberedWords
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.engine.local import Engine, LocalEngine
 
 Cell = tuple[tuple[int, ...], tuple[int, ...]]
 _MASK = (1 << 64) - 1
+AMPLE = 2_000_000_000
 
 
 def blocks_of(table: EncodedTable, records: int | None = None) -> EncodedBlocks:
@@ -28,17 +35,75 @@ def blocks_of(table: EncodedTable, records: int | None = None) -> EncodedBlocks:
     return EncodedBlocks(list(pack_blocks(parts)))
 
 
-def count_bounded(table: EncodedTable, candidates: CandidateSet, bound: int, words: NumberedWords) -> BoundedCounts:
+@dataclass(frozen=True, kw_only=True)
+class WholeCounts:
+    """Bounded counts of a small table, all of them in memory, for whoever takes `BoundedCounts`."""
+
+    column_sets: tuple[tuple[int, ...], ...]
+    cells: tuple[NDArray[np.int64], ...]
+    counts: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def of(cls, bounded: BoundedCounts) -> Self:
+        """The same counts."""
+        none = np.zeros(0, np.int64)
+        found = [[(none, none), *bounded.pieces(columns)] for columns in bounded.column_sets]
+        cells, counts = ([np.concatenate([piece[i] for piece in pieces]) for pieces in found] for i in (0, 1))
+        assert sum(map(len, cells)) == bounded.occurring
+        return cls(column_sets=bounded.column_sets, cells=tuple(cells), counts=tuple(counts))
+
+    def pieces(self, columns: tuple[int, ...]) -> Iterator[SortedCounts]:
+        """See `BoundedCounts`."""
+        for found, cells, counts in zip(self.column_sets, self.cells, self.counts, strict=True):
+            if found == columns and len(cells):
+                yield cells, counts
+
+    @property
+    def occurring(self) -> int:
+        """See `BoundedCounts`."""
+        return sum(map(len, self.cells))
+
+    def dense(self, index: int, size: int) -> NDArray[np.int64]:
+        """All counts of column set `index`, zero cells included; shape (size,)."""
+        counts = np.zeros(size, np.int64)
+        counts[self.cells[index]] = self.counts[index]
+        return counts
+
+
+def count_blocks(
+    blocks: Blocks,
+    candidates: CandidateSet,
+    bound: int,
+    words: NumberedWords,
+    engine: Engine,
+    memory: int = AMPLE,
+) -> WholeCounts:
+    """Bounded counts of a table in blocks, with so many bytes of memory."""
+    with TemporaryDirectory() as folder:
+        room = Room(memory, Path(folder))
+        return WholeCounts.of(bounded_counts(blocks, candidates, bound, words, engine, room))
+
+
+def count_bounded(
+    table: EncodedTable, candidates: CandidateSet, bound: int, words: NumberedWords, memory: int = AMPLE
+) -> WholeCounts:
     """Bounded counts of a table that is one block."""
-    return bounded_counts(blocks_of(table), candidates, bound, words, LocalEngine(1))
+    return count_blocks(blocks_of(table), candidates, bound, words, LocalEngine(1), memory)
 
 
-def histogram(table: EncodedTable, candidates: CandidateSet, cap: int) -> NDArray[np.int64]:
+def histogram(table: EncodedTable, candidates: CandidateSet, cap: int, memory: int = AMPLE) -> NDArray[np.int64]:
     """How many records hold c candidates, of a table that is one block."""
-    return contribution_histogram(blocks_of(table), candidates, cap, LocalEngine(1))
+    return histogram_of(blocks_of(table), candidates, cap, LocalEngine(1), memory)
 
 
-def as_counter(bounded: BoundedCounts, sizes: Sequence[int]) -> Counter[Cell]:
+def histogram_of(
+    blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, memory: int = AMPLE
+) -> NDArray[np.int64]:
+    """The same of a table in blocks; nothing of it is set aside."""
+    return contribution_histogram(blocks, candidates, cap, engine, Room(memory, Path("nowhere")))
+
+
+def as_counter(bounded: WholeCounts, sizes: Sequence[int]) -> Counter[Cell]:
     """The counts by columns and values."""
     counts: Counter[Cell] = Counter()
     for columns, cells, values in zip(bounded.column_sets, bounded.cells, bounded.counts, strict=True):

@@ -20,7 +20,6 @@ import pytest
 
 from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.errors import MachineError, StageError
-from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.layout import Blocks
 from marginweave.tasks.budget.randomness import KeyedBits
@@ -30,6 +29,7 @@ from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.engine.cluster import DaskEngine, check_workers, dask_engine
 from marginweave.tasks.engine.local import Engine, LocalEngine
 from tests.laws.test_counting_kernels import same
+from tests.support.counting import AMPLE, count_blocks, histogram_of
 from tests.support.fatal import Failing, FatalBlocks, Square
 from tests.support.tables import level_from
 from tests.system.conftest import EXAMPLES, CommandLine
@@ -75,10 +75,10 @@ def pairs() -> CandidateSet:
     return CandidateSet.above(level_from({((j, v),): 1 for j, s in enumerate(SIZES) for v in range(s)}, 1), SIZES)
 
 
-def counted(blocks: Blocks, engine: Engine):
+def counted(blocks: Blocks, engine: Engine, memory: int = AMPLE):
     words = KeyedBits(key=bytes(range(32)), purpose="level-2")
-    histogram = contribution_histogram(blocks, pairs(), 15, engine).tolist()
-    return histogram, bounded_counts(blocks, pairs(), 6, words, engine)
+    histogram = histogram_of(blocks, pairs(), 15, engine).tolist()
+    return histogram, count_blocks(blocks, pairs(), 6, words, engine, memory)
 
 
 def test_two_workers_count_what_threads_count(cluster: DaskEngine, blocks: EncodedBlocks) -> None:
@@ -285,7 +285,7 @@ def test_a_release_on_processes(alone: CommandLine, tmp_path: Path) -> None:
     output = run.stdout + run.stderr
     assert run.returncode == 0, output
     assert "distributed" not in output
-    assert not list(alone.home.rglob("dask-*"))
+    assert not list(alone.home.rglob("scratch-*"))
 
 
 def test_a_cluster_that_is_not_there_costs_nothing(alone: CommandLine, tmp_path: Path) -> None:

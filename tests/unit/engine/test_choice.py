@@ -39,9 +39,9 @@ def begun(home: Path, **settings: object) -> RunReference:
 
 def test_what_a_killed_attempt_has_left_is_removed(tmp_path: Path) -> None:
     reference = begun(tmp_path)
-    (reference.folder.private / "dask-abc" / "scheduler").mkdir(parents=True)
+    (reference.folder.private / "scratch-abc" / "scheduler").mkdir(parents=True)
     prepare_engine(reference)
-    assert not list(reference.folder.private.glob("dask-*"))
+    assert not list(reference.folder.private.glob("scratch-*"))
 
 
 def test_a_cluster_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
