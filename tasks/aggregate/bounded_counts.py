@@ -6,8 +6,8 @@ holds one combination of a set of columns, unless sets of values are among them:
 
 A record chooses by its secret word, in a public order of its candidates: what it gives is a function of that record and that
 word alone, whatever stands in the others, however the table is cut into blocks and tiles, whichever cores and machines count.
-Sums are of integers, so that neither do they depend on these. Nor does anything depend on the memory there is: what dense arrays
-and sorted keys in memory do not hold is set aside in files, and no count is taken from there but added up.
+Sums are of integers, so that neither do they depend on these. Nor do they depend on how much memory there is: it decides which
+cells stand in dense arrays and which keys are set aside in files, not who chooses what.
 
 Coupling: a record's word is that of its number, so one more record in the middle gives all after it other numbers and other
 words. But words are secret, and uniform and independent of each other and of the table: which of them a record gets has no
@@ -79,9 +79,7 @@ class BoundedCounts:
         return self.run.cells + sum(int(np.count_nonzero(counts)) for counts in self.dense.values())
 
 
-def contribution_histogram(
-    blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, room: Room
-) -> Counts:
+def contribution_histogram(blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, room: Room) -> Counts:
     """Number of records that hold c candidates, w_u = |M_k(X_u) ∩ V_k|, for c = 0 … cap, clipped to the public cap.
 
     Shape (cap + 1,). Private.
@@ -191,7 +189,9 @@ def _add_sparse(layout: Layout, candidates: CandidateSet, tile: Tile, held: Held
     return flags
 
 
-def _add_keys(layout: Layout, candidates: CandidateSet, tile: Tile, kept: Sequence[Flags], sparse: SparseCounts) -> None:
+def _add_keys(
+    layout: Layout, candidates: CandidateSet, tile: Tile, kept: Sequence[Flags], sparse: SparseCounts
+) -> None:
     """Give the cells that the records of a tile keep to the counts of their sets."""
     for (index, slots), flags in zip(layout.sparse_steps, kept, strict=True):
         sizes = tuple(candidates.sizes[j] + 1 for j in layout.sparse[index])

@@ -175,9 +175,7 @@ def _candidates_above(reference: RunReference, below: Sequence[DrawnLevel]) -> C
     return CandidateSet.above(below[-1].level, [len(values) for values in labels], forbidden)
 
 
-def _mechanism(
-    reference: RunReference, candidates: CandidateSet, bound: int, below: Sequence[Level]
-) -> LevelMechanism:
+def _mechanism(reference: RunReference, candidates: CandidateSet, bound: int, below: Sequence[Level]) -> LevelMechanism:
     """The mechanism of a length with this contribution bound, its threshold as asked for."""
     configuration = reference.configuration
     multiplier = reference.plan.draw(f"level-{candidates.length}").parameter

@@ -35,7 +35,7 @@ def remove_scratch(private: Path) -> None:
 
 
 def set_aside(folder: Path, key: bytes, payloads: Iterable[bytes]) -> BlockFile:
-    """Write `payloads`, one at a time in memory, to a new file of `folder` (0600), which is verified under `key` when it is read.
+    """Write `payloads`, one at a time in memory, to a new file of `folder` (0600); they are verified under `key` when read.
 
     Raises:
         MachineError: the disk refuses.

@@ -12,7 +12,6 @@ import logging
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,10 +189,10 @@ def _taken(client: Client, future: Any) -> Any:
         result = _awaited(client, future)
     except KilledWorker:
         result = _Fault(MachineError, "engine: workers died one after the other over the same part of the work")
-    except (CancelledError, OSError) as error:
-        result = _Fault(MachineError, f"engine: the scheduler is lost ({type(error).__name__})")
     except Exception as error:
         result = _Fault(StageError, f"engine: a worker cannot do its work ({type(error).__name__})")
+        if client.status != "running":
+            result = _Fault(MachineError, "engine: the scheduler is lost")
     finally:
         future.release()
     if isinstance(result, _Fault):

@@ -128,9 +128,7 @@ def many_p_values(seed: int) -> tuple[float, float, float]:
     candidates = CandidateSet.above(level_from(singles, 1), SIZES)
     everything = np.concatenate(list(candidates.cells((0, 1))))
     occurring = everything[:: SIZES[1]]
-    bounded = WholeCounts(
-        column_sets=((0, 1),), cells=(occurring,), counts=(np.full(len(occurring), 10**6, np.int64),)
-    )
+    bounded = WholeCounts(column_sets=((0, 1),), cells=(occurring,), counts=(np.full(len(occurring), 10**6, np.int64),))
     mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=Fraction(10), threshold=3)
     told, noisy = draw_unvisited(bounded, candidates, mechanism, SeededBits(seed))[0, 1]
     assert np.all(np.diff(told) > 0)

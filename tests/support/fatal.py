@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,17 @@ class Square:
         with self.calls.open("a") as stream:
             stream.write(f"{os.getpid()}\n")
         return number * number
+
+
+@dataclass(frozen=True)
+class Slow(Square):
+    """Takes its time over all numbers but the first."""
+
+    def __call__(self, number: int) -> int:
+        """The square."""
+        if number > 1:
+            time.sleep(30)
+        return super().__call__(number)
 
 
 @dataclass(frozen=True)

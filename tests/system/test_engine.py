@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import signal
 import socket
@@ -26,13 +27,14 @@ from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.checkpoint.blocks import open_blocks, write_blocks
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.engine import cluster as cluster_module
 from marginweave.tasks.engine.cluster import DaskEngine, check_workers, dask_engine
 from marginweave.tasks.engine.local import Engine, LocalEngine
 from tests.laws.test_counting_kernels import same
 from tests.support.counting import AMPLE, count_blocks, histogram_of
-from tests.support.fatal import Failing, FatalBlocks, Square
+from tests.support.fatal import Failing, FatalBlocks, Slow, Square
 from tests.support.tables import level_from
-from tests.system.conftest import EXAMPLES, CommandLine
+from tests.system.conftest import EXAMPLES, REPOSITORY, CommandLine
 
 pytestmark = pytest.mark.system
 
@@ -82,9 +84,11 @@ def counted(blocks: Blocks, engine: Engine, memory: int = AMPLE):
 
 
 def test_two_workers_count_what_threads_count(cluster: DaskEngine, blocks: EncodedBlocks) -> None:
-    """Identical contributions and counts under the same key."""
-    (one, here), (other, there) = counted(blocks, LocalEngine()), counted(blocks, cluster)
-    assert (one == other, same(here, there)) == (True, True)
+    """Identical contributions and counts under the same key, also where workers set aside what they count."""
+    one, here = counted(blocks, LocalEngine())
+    for memory in (AMPLE, 20_000, 0):
+        other, there = counted(blocks, cluster, memory)
+        assert (one == other, same(here, there)) == (True, True)
 
 
 def test_a_worker_that_dies_in_the_middle_changes_no_count(
@@ -286,6 +290,85 @@ def test_a_release_on_processes(alone: CommandLine, tmp_path: Path) -> None:
     assert run.returncode == 0, output
     assert "distributed" not in output
     assert not list(alone.home.rglob("scratch-*"))
+
+
+@contextlib.contextmanager
+def dask_process(*command: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Dask's own command line, killed at the end."""
+    dask, log = str(Path(sys.executable).parent / "dask"), (folder / "dask.log").open("ab")
+    paths = {"PYTHONPATH": str(REPOSITORY)}  # of the tests' own functions
+    process = subprocess.Popen([dask, *command], env={**os.environ, **paths}, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+
+
+def worker_of(address: str, folder: Path) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+    """A worker that nobody starts again once it has died."""
+    places = ("--host", "127.0.0.1", "--local-directory", str(folder))
+    settings = ("--nthreads=1", "--no-nanny", "--no-dashboard", "--memory-limit=0")
+    return dask_process("worker", address, *places, *settings, folder=folder)
+
+
+@contextlib.contextmanager
+def lone_scheduler(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler on loopback and its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    with dask_process("scheduler", "--host", address, "--no-dashboard", folder=folder) as scheduler:
+        yield address, scheduler
+
+
+def test_a_cluster_that_all_workers_have_left_ends_the_stage(
+    blocks: EncodedBlocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only worker dies in the middle; the same work is done once there is another one."""
+    monkeypatch.setattr(cluster_module, "_DESERTED", 2.0)
+    (tmp_path / "client").write_text(str(os.getpid()))
+    with lone_scheduler(tmp_path) as (address, scheduler):
+        settings = EngineSettings(dask=address)
+        with worker_of(address, tmp_path), dask_engine(settings, (), tmp_path) as engine:
+            with pytest.raises(MachineError, match="has had no worker for 2 seconds"):
+                counted(FatalBlocks(blocks, 13, 1, tmp_path), engine)
+        with worker_of(address, tmp_path), dask_engine(settings, (), tmp_path) as engine:
+            one, here = counted(blocks, LocalEngine())
+            other, there = counted(blocks, engine)
+            assert (one == other, same(here, there)) == (True, True)
+            waiting = engine.map(Slow(tmp_path / "calls"), [1, 2, 3])
+            assert next(waiting) == 1
+            scheduler.kill()
+            with pytest.raises(MachineError, match="scheduler is lost"):
+                list(waiting)
+
+
+@pytest.mark.long  # it waits for the minute that a cluster may be without a worker
+def test_a_run_goes_on_when_there_are_workers_again(alone: CommandLine, tmp_path: Path) -> None:
+    """All workers die after a draw: exit 1, what is charged stays, and `resume` draws the rest, each once."""
+    with lone_scheduler(tmp_path) as (address, _):
+        place = tmp_path / "affairs.yaml"
+        place.write_text((EXAMPLES / "affairs.yaml").read_text() + f'\nengine: {{dask: "{address}"}}\n')
+        with worker_of(address, tmp_path) as worker:
+            command = alone.command("run", place, "--run", "one")
+            pipe = subprocess.PIPE
+            run = subprocess.Popen(command, cwd=alone.home, env=alone.variables, stdout=pipe, stderr=pipe, text=True)
+            assert run.stdout is not None
+            next(line for line in run.stdout if json.loads(line)["stage"] == "count records")
+            worker.send_signal(signal.SIGSTOP)  # the scheduler counts on it
+            time.sleep(3)
+            worker.kill()
+            _, said = run.communicate(timeout=240)
+        assert (run.returncode, "worker" in said) == (1, True), said
+        charged = (alone.home / "runs" / "one" / "private" / "draws").iterdir()
+        assert list(charged)
+        with worker_of(address, tmp_path):
+            resumed = alone("resume", "one", timeout=240)
+        assert resumed.returncode == 0, resumed.stderr
+    verified = alone("ledger", "verify")
+    assert verified.returncode == 0, verified.stderr
 
 
 def test_a_cluster_that_is_not_there_costs_nothing(alone: CommandLine, tmp_path: Path) -> None:
