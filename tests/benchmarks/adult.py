@@ -110,7 +110,7 @@ def every_combination(sizes: tuple[int, ...], length: int) -> CandidateSet:
         mask = np.ones([sizes[j] + 1 for j in columns], np.bool_)
         for axis in range(length - 1):
             mask[(slice(None),) * axis + (-1,)] = False
-        below[columns] = mask
+        below[columns] = np.flatnonzero(mask)
     return CandidateSet(length=length, sizes=sizes, survivors=below)
 
 

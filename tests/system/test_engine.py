@@ -331,9 +331,12 @@ def test_a_cluster_that_all_workers_have_left_ends_the_stage(
     (tmp_path / "client").write_text(str(os.getpid()))
     with lone_scheduler(tmp_path) as (address, scheduler):
         settings = EngineSettings(dask=address)
-        with worker_of(address, tmp_path), dask_engine(settings, (), tmp_path) as engine:
-            with pytest.raises(MachineError, match="has had no worker for 2 seconds"):
-                counted(FatalBlocks(blocks, 13, 1, tmp_path), engine)
+        with (
+            worker_of(address, tmp_path),
+            dask_engine(settings, (), tmp_path) as engine,
+            pytest.raises(MachineError, match="has had no worker for 2 seconds"),
+        ):
+            counted(FatalBlocks(blocks, 13, 1, tmp_path), engine)
         with worker_of(address, tmp_path), dask_engine(settings, (), tmp_path) as engine:
             one, here = counted(blocks, LocalEngine())
             other, there = counted(blocks, engine)

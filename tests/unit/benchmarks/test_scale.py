@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from marginweave.schemas.load import parse_configuration
-from tests.benchmarks.scale import tables
+from tests.benchmarks.scale import tables, workers
 from tests.benchmarks.scale.figures import Figure, append, figure, fit_line, read
 from tests.benchmarks.scale.page import NOT_YET, render
 from tests.benchmarks.scale.tables import Table, valued
@@ -143,3 +143,13 @@ def taken(cpu: float, beyond: float) -> dict[str, Any]:
         "records": 10_000,
         "beyond": beyond,
     }
+
+
+def test_the_model_of_workers_finds_what_it_was_made_from() -> None:
+    """Three times that follow the law exactly; and terms that noise makes negative are 0."""
+    law = workers.Model(fixed=0.2, a_record=2e-6, bytes_a_second=4e8)
+    of = law.seconds
+    times = workers.Times(few=of(1000, 1, 10_000), cells=of(1000, 1, 10**6), records=of(10**6, 1, 10**6))
+    found = workers.fit(times, 10**6, 10_000, 10**6)
+    assert found.seconds(10**7, 2, 10**5) == pytest.approx(of(10**7, 2, 10**5))
+    assert workers.fit(workers.Times(few=2.0, cells=1.0, records=0.5), 10**6, 10, 20).a_record == 0
