@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from distributed import Client
 
 from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.errors import MachineError, StageError
@@ -306,11 +307,15 @@ def dask_process(*command: str, folder: Path) -> Iterator[subprocess.Popen[bytes
         log.close()
 
 
-def worker_of(address: str, folder: Path) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
-    """A worker that nobody starts again once it has died."""
+@contextlib.contextmanager
+def worker_of(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker that nobody starts again once it has died, from when the scheduler knows it."""
     places = ("--host", "127.0.0.1", "--local-directory", str(folder))
     settings = ("--nthreads=1", "--no-nanny", "--no-dashboard", "--memory-limit=0")
-    return dask_process("worker", address, *places, *settings, folder=folder)
+    with dask_process("worker", address, *places, *settings, folder=folder) as worker:
+        with Client(address, timeout="120s", set_as_default=False) as client:
+            client.wait_for_workers(1, timeout="120s")
+        yield worker
 
 
 @contextlib.contextmanager
@@ -359,16 +364,17 @@ def test_a_run_goes_on_when_there_are_workers_again(alone: CommandLine, tmp_path
             pipe = subprocess.PIPE
             run = subprocess.Popen(command, cwd=alone.home, env=alone.variables, stdout=pipe, stderr=pipe, text=True)
             assert run.stdout is not None
-            next(line for line in run.stdout if json.loads(line)["stage"] == "count records")
+            has_counted = any(json.loads(line)["stage"] == "count records" for line in run.stdout)
+            assert has_counted, run.communicate()[1]
             worker.send_signal(signal.SIGSTOP)  # the scheduler counts on it
             time.sleep(3)
             worker.kill()
-            _, said = run.communicate(timeout=240)
+            _, said = run.communicate(timeout=600)
         assert (run.returncode, "worker" in said) == (1, True), said
         charged = (alone.home / "runs" / "one" / "private" / "draws").iterdir()
         assert list(charged)
         with worker_of(address, tmp_path):
-            resumed = alone("resume", "one", timeout=240)
+            resumed = alone("resume", "one", timeout=600)
         assert resumed.returncode == 0, resumed.stderr
     verified = alone("ledger", "verify")
     assert verified.returncode == 0, verified.stderr
