@@ -2,7 +2,7 @@
 
 Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json, plan.json and privacy.json. FOLDER is where
 the release was published; without it, privacy.json alone is compared with the ledger. Of a release that was rejected nothing
-is published, and privacy.json says what it would have promised. It ends with 0 if everything fits, and with 1 at the first fault.
+is published, and privacy.json says what it would have promised. It ends with 0 if everything fits, with 1 at the first fault.
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ def _check_course(own: list[dict[str, Any]], ended: dict[str, Any]) -> None:
     kinds = [row["kind"] for row in steps]
     if own[0]["body"].get("approval") == "required" or ended["kind"] == "REJECTED":
         if kinds not in (["SUBMITTED", "APPROVED", "PUBLISHED"], ["SUBMITTED", "REJECTED"]):
-            raise Fault("it needs an approval, and was not submitted, approved and published, or rejected, in this order")
+            raise Fault(
+                "it needs an approval, and was not submitted, approved and published, or rejected, in this order"
+            )
         if ended["kind"] == "PUBLISHED" and steps[0]["body"]["outputs"] != ended["body"]["outputs"]:
             raise Fault("what was published is not what was submitted for approval")
 

@@ -134,9 +134,7 @@ def test_whoever_wants_an_approved_release_completes_its_approval(
     assert parent.ask(victim.order())["code"] == 0
     before = _check_awaiting(victim)
     assert parent.ask(victim.order(decision=YES, point=[point, side, 1]))["code"] == -signal.SIGKILL
-    done = CommandLine(victim.home)(
-        command, victim.run, *([] if command == "evaluate" else ["--to", tmp_path / "out"])
-    )
+    done = CommandLine(victim.home)(command, victim.run, *([] if command == "evaluate" else ["--to", tmp_path / "out"]))
     assert done.returncode == 0, done.stderr
     if command == "publish":
         assert contents(tmp_path / "out") == before
