@@ -30,7 +30,7 @@ BLOCK = "marginweave"
 # A worker sends a heartbeat every 30 seconds (prefect.yaml): two of them missing, the process is gone.
 SILENCE = timedelta(seconds=75)
 HEARTBEAT = "prefect.flow-run.heartbeat"
-LATE, CRASHED = "prefect.flow-run.Late", "prefect.flow-run.Crashed"
+LATE, CRASHED, CANCELLED = (f"prefect.flow-run.{state}" for state in ("Late", "Crashed", "Cancelled"))
 FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
 # Both tell the end: Prefect's triggers may see the events of states late (flows/events.py), its server knows of a crash first.
 ENDS = {event.value for event in ReleaseEvent if event != ReleaseEvent.NEARLY_EXHAUSTED}
@@ -100,8 +100,8 @@ def by_webhook(url: str) -> Iterator[Automation]:
         actions=[CallWebhook(block_document_id=block, payload=OWN)],
     )
     yield Automation(
-        name="marginweave: webhook, late or crashed",
-        trigger=state_events(LATE, CRASHED),
+        name="marginweave: webhook, late, crashed or cancelled",
+        trigger=state_events(LATE, CRASHED, CANCELLED),
         actions=[CallWebhook(block_document_id=block, payload=PREFECTS)],
     )
 

@@ -56,7 +56,7 @@ def report_again(home: Path, run: str, to: Path | None) -> Path:
         StageError: the files are not those that were booked.
     """
     folder, manifest = existing_run(home, run)
-    if to is None and manifest.state == RunState.AWAITING:
+    if to is None and manifest.state == RunState.AWAITING and folder.proposed.exists():
         return folder.proposed / "report.html"
     folder, _ = finished_run(home, run)
     if to is None:

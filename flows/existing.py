@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marginweave.flows.continuity import check_outputs
+from marginweave.flows.bookkeeping import run_lock
+from marginweave.flows.continuity import as_booked, check_outputs
+from marginweave.flows.request import ledger_of
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.manifest import Manifest, RunState
+from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 
 
@@ -28,17 +31,42 @@ def finished_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
 
     Raises:
         InputError: there is no such run, or it is not finished.
+        BudgetError: it awaits approval, and there is no ledger to say whether it still does.
         StageError: its released files were changed.
+    """
+    folder, manifest = decided_run(home, run)
+    if manifest.state == RunState.REJECTED:
+        raise InputError(f"run {run} was rejected: nothing of it is published")
+    check_outputs(folder, manifest)
+    return folder, manifest
+
+
+def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
+    """A run whose release is published or rejected; a decision that was interrupted in the middle is carried out first.
+
+    Raises:
+        InputError: there is no such run, or it is neither.
+        BudgetError: it awaits approval, and there is no ledger to say whether it still does.
+        StageError: the run is in progress, or a file of an approved release was changed.
     """
     folder, manifest = existing_run(home, run)
     if manifest.state == RunState.AWAITING:
+        manifest = _as_decided(folder, manifest, home)
+    if manifest.state == RunState.AWAITING:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
-    if manifest.state == RunState.REJECTED:
-        raise InputError(f"run {run} was rejected: nothing of it is published")
-    if manifest.state != RunState.FINISHED:
+    if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
         raise InputError(f"run {run} is not finished; go on with it: marginweave resume {run}")
-    check_outputs(folder, manifest)
     return folder, manifest
+
+
+def _as_decided(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
+    """The manifest after the decision that the ledger knows, its files where they then belong; unchanged if there is none."""
+    ledger = Ledger.open(ledger_of(folder, home))
+    record = ledger.release(manifest.release)
+    if record is None or record.decision is None:
+        return manifest
+    with run_lock(folder):
+        return as_booked(folder, folder.read_manifest() or manifest, ledger)
 
 
 def what_to_do(run: str) -> str:

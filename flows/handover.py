@@ -1,4 +1,4 @@
-"""What an auditor gets of one published release: plan, privacy.json, its rows of the ledger, the anchor, and how to verify."""
+"""What an auditor gets of a published or rejected release: plan, privacy.json, its rows of the ledger, the anchor, a check."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.flows import handover_check
+from marginweave.flows.bookkeeping import account_statement, release_facts
+from marginweave.flows.continuity import check_outputs
 from marginweave.flows.copies import check_target, write_folder
-from marginweave.flows.existing import finished_run
-from marginweave.flows.request import ledger_of
+from marginweave.flows.existing import decided_run
+from marginweave.flows.request import ledger_file_of, ledger_of
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import AuditError, InputError, StageError
 from marginweave.schemas.ledger import EventKind, ReleaseRecord
@@ -24,7 +26,10 @@ from marginweave.tasks.budget.ledger.export import json_lines
 from marginweave.tasks.budget.ledger.key import load_key
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import PUBLIC_MODE, read_file, staged_file
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.publish.statement import promise
 from marginweave.tasks.publish.templates import render
+from marginweave.tasks.references import RunReference
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
 # Rows that say how the ledger and its keys came to be belong to every account.
@@ -32,26 +37,26 @@ _COMMON = frozenset({EventKind.LEDGER_CREATED.value, EventKind.KEY_ROTATED.value
 
 
 def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
-    """Write the bundle of a published release to `to`, a new .zip file or a new or empty folder; the names of its files.
+    """Write the bundle of a published or rejected release to `to`, a new .zip or a new or empty folder; its files' names.
 
-    The whole ledger is audited first, and the released files are compared with it. Of the run's folder privacy.json alone is
-    read into the bundle. DP: what was published, and public facts of the ledger.
+    The whole ledger is audited first, and the released files are compared with it. Of a published run privacy.json alone is
+    read into the bundle; of a rejected one no file: what it would have promised is written from its plan and the ledger.
+    DP: what was published, and public facts of the ledger.
 
     Raises:
-        InputError: no published run, or a target that is taken or lies among the runs.
+        InputError: a run that is neither, or a target that is taken or lies among the runs.
         AuditError: a fault in the ledger.
         BudgetError: no ledger or key.
         StageError: a released file was changed.
     """
-    folder, manifest = finished_run(home, run)
+    folder, manifest = decided_run(home, run)
+    check_outputs(folder, manifest)
     location = ledger_of(folder, home)
     audited = audit_ledger(location, load_key(location, os.environ, opening_command()))
     record = audited.releases.get(manifest.release)
     if record is None or dict(record.outputs) != manifest.outputs:
         raise AuditError(f"the ledger does not know the release of run {run} as it is")
-    statement = read_file(folder.release / "privacy.json")
-    if statement is None:
-        raise StageError(f"{folder.release / 'privacy.json'} is missing")
+    statement = _published(folder) if record.outputs else _rejected(folder, home, record)
     contents = _contents(manifest, record, audited, statement)
     place = check_target(home, to)
     if to.suffix.lower() == ".zip":
@@ -61,14 +66,35 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     return tuple(contents)
 
 
+def _published(folder: RunFolder) -> bytes:
+    statement = read_file(folder.release / "privacy.json")
+    if statement is None:
+        raise StageError(f"{folder.release / 'privacy.json'} is missing")
+    return statement
+
+
+def _rejected(folder: RunFolder, home: Path, record: ReleaseRecord) -> bytes:
+    """What privacy.json would have promised, without all that was computed from draws, and who rejected it."""
+    if record.decision is None or record.decision.approved:
+        raise AuditError(f"the ledger does not know that run {folder.run} was rejected")
+    reference = RunReference(
+        folder=folder, source="", ledger_file=ledger_file_of(folder, home), lease=record.lease or ""
+    )
+    account, facts = account_statement(reference), release_facts(reference)
+    told = promise(reference.configuration, reference.plan, account, facts)
+    told["rejected"] = {"by": record.decision.by, "reason": record.decision.reason}
+    return (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
+
+
 def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger, statement: bytes) -> dict[str, bytes]:
     chain = "".join(json.dumps({"seq": row["seq"], "row_hash": row["row_hash"]}) + "\n" for row in audited.rows)
     own = [row for row in audited.rows if _belongs(row, record)]
     check = read_file(Path(handover_check.__file__))
     if check is None:
         raise StageError("the program is not installed whole: handover_check.py is missing")
+    readme = render("handover.md", run=record.run, dataset=record.dataset, rejected=not record.outputs)
     return {
-        "README.md": render("handover.md", run=record.run, dataset=record.dataset).encode(),
+        "README.md": readme.encode(),
         "plan.json": _plan(manifest),
         "privacy.json": statement,
         "ledger.jsonl": json_lines(own),
@@ -81,7 +107,7 @@ def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger,
 def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
     """Rows of the release, that it corrects another, and those on its account or the whole ledger; no other release's."""
     if row["release"] is not None:
-        corrects = row["kind"] == EventKind.SUPERSEDED and row["release"] == record.supersedes
+        corrects = bool(record.outputs) and row["kind"] == EventKind.SUPERSEDED and row["release"] == record.supersedes
         return corrects or bool(row["release"] == record.release)
     return row["account"] == record.dataset or row["kind"] in _COMMON
 

@@ -1,8 +1,8 @@
 """Checks a handed-over release without marginweave: this file is in every bundle, and needs nothing but Python's own library.
 
 Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json, plan.json and privacy.json. FOLDER is where
-the release was published; without it, privacy.json alone is compared with the ledger. It ends with 0 if everything fits,
-and with 1 at the first fault.
+the release was published; without it, privacy.json alone is compared with the ledger. Of a release that was rejected nothing
+is published, and privacy.json says what it would have promised. It ends with 0 if everything fits, with 1 at the first fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
 
     SHA-256 of every row's content and of the hash before it; the place of every row in the chain of hashes up to the anchor;
     plan.json against the rows that reserved it; that every draw had come to its end, and an approval that was required was
-    given, before the row that published; SHA-256 of the released files against that row.
+    given, before the row that published; SHA-256 of the released files against that row. Of a rejected release: that it was
+    submitted and rejected, and privacy.json against its plan.
 
     Raises:
         Fault: the first thing that does not fit.
@@ -46,14 +47,29 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         before = chain.get(row["seq"] - 1, "0" * 64)
         if row["row_hash"] != _row_hash(row) or row["prev_hash"] != before or chain.get(row["seq"]) != row["row_hash"]:
             raise Fault(f"row {row['seq']} was changed, or is not at its place in the chain")
-    published_by = [row for row in rows if row["kind"] == "PUBLISHED"][-1]
-    own = [row for row in rows if row["release"] == published_by["release"] and row["kind"] != "REFUSED"]
+    ended = [row for row in rows if row["kind"] in {"PUBLISHED", "REJECTED"}][-1]
+    own = [row for row in rows if row["release"] == ended["release"] and row["kind"] != "REFUSED"]
     plan = json.loads((bundle / "plan.json").read_bytes())
     _check_plan(plan, own)
     _check_costs(plan, own)
-    _check_course(own, published_by)
-    _check_correction(rows, own[0])
-    outputs = published_by["body"]["outputs"]
+    _check_course(own, ended)
+    if ended["kind"] == "REJECTED":
+        said = _rejected(plan, own, json.loads((bundle / "privacy.json").read_bytes()), published)
+    else:
+        _check_correction(rows, own[0])
+        said = _published(own, bundle, published)
+    return [
+        f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
+        f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
+        f"plan.json is what row {own[0]['seq']} reserved: {len(plan['draws'])} draw(s), at the same costs",
+        *said,
+    ]
+
+
+def _published(own: list[dict[str, Any]], bundle: Path, published: Path | None) -> list[str]:
+    """The released files, as far as they are there, against the row that published them."""
+    (row,) = [row for row in own if row["kind"] == "PUBLISHED"]
+    outputs = row["body"]["outputs"]
     told = published or bundle
     names = [name for name in outputs if published is not None or name == "release/privacy.json"]
     for name in names:
@@ -61,11 +77,28 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         if hashlib.sha256(content).hexdigest() != outputs[name]:
             raise Fault(f"{name} is not the file that was published")
     return [
-        f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
-        f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
-        f"plan.json is what row {own[0]['seq']} reserved: {len(plan['draws'])} draw(s), at the same costs",
-        f"row {published_by['seq']} published it when every draw had come to its end{_approval(own)}",
+        f"row {row['seq']} published it when every draw had come to its end{_approval(own)}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",
+    ]
+
+
+def _rejected(
+    plan: dict[str, Any], own: list[dict[str, Any]], told: dict[str, Any], published: Path | None
+) -> list[str]:
+    """Nothing was published; what privacy.json would have promised, against the plan and the row that rejected it."""
+    (row,) = [row for row in own if row["kind"] == "REJECTED"]
+    if published is not None:
+        raise Fault(f"row {row['seq']} rejected it: nothing of it is published")
+    same = {name: told["guarantee"][name] == plan[name] for name in ("epsilon", "delta", "neighbors", "accountant")}
+    same["configuration"] = told["configuration"] == plan["configuration"]
+    same["release"] = told["release"] == row["release"]
+    same["rejected"] = told["rejected"] == {"by": row["actor"], "reason": row["body"]["reason"]}
+    for name, fits in same.items():
+        if not fits:
+            raise Fault(f"{name} in privacy.json is not that of plan.json, or of row {row['seq']}")
+    return [
+        f"row {row['seq']}, of {row['actor']}, rejected it when every draw had come to its end: charged, and not published",
+        "privacy.json promises what plan.json says",
     ]
 
 
@@ -99,22 +132,25 @@ def _check_costs(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
             raise Fault(f"the cost of {draw['name']} in plan.json is not that of row {row['seq']}")
 
 
-def _check_course(own: list[dict[str, Any]], published: dict[str, Any]) -> None:
-    """Every draw reserved, drawn and ended; where it was required, submitted and approved: all before it was published."""
+def _check_course(own: list[dict[str, Any]], ended: dict[str, Any]) -> None:
+    """Every draw reserved, drawn and ended; where it was required, submitted and decided: all before it was published."""
     courses: dict[str, list[str]] = {}
     for row in own:
         if row["draw"] is not None:
             courses.setdefault(row["draw"], []).append(row["kind"])
-            if row["seq"] > published["seq"]:
-                raise Fault(f"row {row['seq']} is of a draw after the publication")
+            if row["seq"] > ended["seq"]:
+                raise Fault(f"row {row['seq']} is of a draw after the publication, or the decision")
     for name, course in courses.items():
         if course not in _COURSES:
             raise Fault(f"the rows of {name} are {', '.join(course)}: some are missing, or in another order")
     steps = [row for row in own if row["kind"] in {"SUBMITTED", "APPROVED", "REJECTED", "PUBLISHED"}]
-    if own[0]["body"].get("approval") == "required":
-        if [row["kind"] for row in steps] != ["SUBMITTED", "APPROVED", "PUBLISHED"]:
-            raise Fault("it needs an approval, and was not submitted, approved and published, in this order")
-        if steps[0]["body"]["outputs"] != published["body"]["outputs"]:
+    kinds = [row["kind"] for row in steps]
+    if own[0]["body"].get("approval") == "required" or ended["kind"] == "REJECTED":
+        if kinds not in (["SUBMITTED", "APPROVED", "PUBLISHED"], ["SUBMITTED", "REJECTED"]):
+            raise Fault(
+                "it needs an approval, and was not submitted, approved and published, or rejected, in this order"
+            )
+        if ended["kind"] == "PUBLISHED" and steps[0]["body"]["outputs"] != ended["body"]["outputs"]:
             raise Fault("what was published is not what was submitted for approval")
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 import typer
 
 from marginweave.flows.cli import after, audit, budget, decisions, handing, init, ledger, retention, run, serve
+from marginweave.flows.cli.console import tell
 from marginweave.flows.protection import protect_process
 
 app = typer.Typer(
@@ -47,13 +48,22 @@ def main() -> None:
     scheduler would take a refusal (3) for a crash.
     """
     protect_process()
-    code = 0
-    try:
-        app()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    code = _invoke()
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them and stop there
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # a reader that has gone away
             stream.flush()
     os._exit(code)
+
+
+def _invoke() -> int:
+    """Run the command that was typed and return its exit code; a slip in it is told in one line, like every refusal."""
+    try:
+        returned = app(standalone_mode=False)
+    except typer.TyperException as slip:
+        if text := slip.format_message().rstrip("."):  # empty: a group of commands alone, which has shown its help
+            tell(f"{text[0].lower()}{text[1:]}; --help shows what there is")
+        return slip.exit_code
+    except SystemExit as end:  # a reader that has gone away
+        return end.code if isinstance(end.code, int) else 1
+    return returned if isinstance(returned, int) else 0

@@ -51,8 +51,14 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
 def fail(message: str, code: int) -> NoReturn:
     """Print `message` on standard error and leave with `code`."""
-    typer.echo(f"marginweave: {message}", err=True)
+    tell(message)
     raise typer.Exit(code)
+
+
+def tell(message: str) -> None:
+    """Print `message` on standard error as one line, whatever stands in the names and values that it quotes."""
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
+    typer.echo(f"marginweave: {line}", err=True)
 
 
 def days(name: str, text: str) -> timedelta:

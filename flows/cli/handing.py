@@ -40,7 +40,8 @@ def handover(
 ) -> None:
     """Bundle what an auditor needs: plan, privacy.json, the release's rows of the ledger, the anchor, and how to verify them.
 
-    No private file is read, and the ledger is verified first.
+    No private file is read, and the ledger is verified first. Of a rejected release it says what would have been promised, and
+    has nothing that was computed from its draws.
 
     Example: `marginweave handover affairs-1a2b3c4d --to affairs-audit.zip`
     """

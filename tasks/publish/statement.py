@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
 from scipy.special import ndtr
 
 from marginweave.schemas.aggregates import Aggregates
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.budget import BudgetPlan, PlannedDraw
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.cliques import discovery, scoring
 from marginweave.tasks.budget.mechanisms import error_deviation, error_sensitivity
@@ -50,15 +49,38 @@ def privacy_statement(
     release: dict[str, Any],
     bounds: Bounds,
 ) -> dict[str, Any]:
-    """The content of privacy.json.
+    """The content of privacy.json: the promise, and with what noise it was kept.
+
+    `bounds` are the released ones of columns with private bounds. The other arguments are those of `promise`.
+    """
+    told = promise(configuration, plan, account, release)
+    return {
+        **told,
+        "preparation": preparation_words(configuration, bounds),
+        "bounds": {name: list(pair) for name, pair in bounds.items()},
+        "mechanisms": [
+            row | _noise(configuration, plan, aggregates, draw)
+            for row, draw in zip(told["mechanisms"], plan.draws, strict=True)
+        ],
+        "domain": {
+            name: list(labels) for name, labels in zip(aggregates.domain.names, aggregates.domain.labels, strict=True)
+        },
+        "noise": [asdict(noise) for noise in aggregates.noise] if configuration.marginals is None else [],
+    }
+
+
+def promise(
+    configuration: Configuration, plan: BudgetPlan, account: dict[str, Any], release: dict[str, Any]
+) -> dict[str, Any]:
+    """What privacy.json says that follows from configuration, plan and ledger; nothing that was computed from a draw.
 
     `guarantee` is the planned one, by which the release was admitted; `mu` and `rho` are null where it is known as (epsilon,
     delta) alone. `observer` is the largest probability that a best guess whether one person is in the data is right:
     Phi(mu / 2) for Gaussian differential privacy (Dong, Roth, Su 2022, section 2), plus delta_threshold for what the
-    discovery of private values may add; (e^epsilon + delta)/(1 + e^epsilon) for (epsilon, delta) alone. `bounds` are the
-    released ones of columns with private bounds. `on_the_sampled_table` is the functional
-    (epsilon, delta) of an amplified resize, which the noise of its draws adds up to; null without one. `returned` of
-    `release` names planned draws that were not made.
+    discovery of private values may add; (e^epsilon + delta)/(1 + e^epsilon) for (epsilon, delta) alone.
+    `on_the_sampled_table` is the functional (epsilon, delta) of an amplified resize, which the noise of its draws adds up to;
+    null without one. `account` is what the ledger says of the dataset, `release` who the release is; `returned` of it names
+    planned draws that were not made.
     """
     privacy = configuration.privacy
     amplified = configuration.resize is not None and configuration.resize.amplify
@@ -82,9 +104,11 @@ def privacy_statement(
             "accountant": privacy.accountant,
         },
         "observer": _observer(plan, mu),
-        "preparation": preparation_words(configuration, bounds),
-        "bounds": {name: list(pair) for name, pair in bounds.items()},
-        "mechanisms": _mechanisms(configuration, plan, aggregates, returned),
+        "preparation": preparation_words(configuration, {}),
+        "mechanisms": [
+            {**_planned(draw), "state": "returned" if draw.name in returned else "drawn", **draw.cost.texts}
+            for draw in plan.draws
+        ],
         "composition": AMPLIFIED if amplified else LAPLACE if in_plain else COMPOSED,
         "assumptions": [
             unit_assumption(configuration),
@@ -95,10 +119,6 @@ def privacy_statement(
         ],
         "not_covered": list(DATA_DEPENDENT_STOPS),
         "account": account,
-        "domain": {
-            name: list(labels) for name, labels in zip(aggregates.domain.names, aggregates.domain.labels, strict=True)
-        },
-        "noise": [asdict(noise) for noise in aggregates.noise] if configuration.marginals is None else [],
         "configuration": configuration.canonical(),
     }
 
@@ -137,39 +157,32 @@ def _stated_facts(configuration: Configuration) -> list[str]:
     return stated
 
 
-def _mechanisms(
-    configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, returned: Collection[str]
-) -> list[dict[str, Any]]:
-    """The planned draws; one that was not made is `returned`, its share given back to the account.
+def _planned(draw: PlannedDraw) -> dict[str, Any]:
+    """A draw as it was planned: the parameter of its mechanism."""
+    row: dict[str, Any] = {"draw": draw.name, "mechanism": draw.mechanism, "length": draw.length}
+    parameter = "epsilon" if draw.mechanism in ("exponential", "discrete-laplace") else "noise_multiplier"
+    return {**row, parameter: draw.parameter}
+
+
+def _noise(
+    configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, draw: PlannedDraw
+) -> dict[str, float | int]:
+    """The noise that a draw had, by its sensitivity; nothing where it has no single deviation.
 
     The deviation of every marginal stands in `marginals`, as one draw has many. `sigma` of
     `selection` is that of a score, in records, on a grid of `step` records; `threshold` of `values` the least noisy count of
     a released value. `sensitivity` of `evaluation` is how far a unit moves the mean count error, in records.
     """
-    rows = []
-    for draw in plan.draws:
-        state = "returned" if draw.name in returned else "drawn"
-        row: dict[str, Any] = {
-            "draw": draw.name,
-            "mechanism": draw.mechanism,
-            "length": draw.length,
-            "state": state,
-        }
-        if draw.mechanism in ("exponential", "discrete-laplace"):
-            row["epsilon"] = draw.parameter
-        else:
-            row["noise_multiplier"] = draw.parameter
-        if draw.name == EVALUATION:
-            row["sensitivity"] = error_sensitivity(configuration.stability)
-            row["sigma"] = float(error_deviation(draw.parameter, configuration.stability))
-        elif draw.mechanism == "rounded-gaussian" and configuration.marginals is None:
-            levels = aggregates.noise
-            row["sigma"] = aggregates.record_deviation if not draw.length else levels[draw.length - 1].deviation
-        elif draw.name == "values":
-            deviation, row["threshold"] = discovery(configuration, plan)
-            row["sigma"] = float(deviation)
-        elif draw.name == "selection":
-            grid = scoring(configuration, plan)
-            row["sigma"], row["step"] = grid.score_deviation, 1 / grid.steps
-        rows.append(row | draw.cost.texts)
-    return rows
+    if draw.name == EVALUATION:
+        deviation = float(error_deviation(draw.parameter, configuration.stability))
+        return {"sensitivity": error_sensitivity(configuration.stability), "sigma": deviation}
+    if draw.mechanism == "rounded-gaussian" and configuration.marginals is None:
+        levels = aggregates.noise
+        return {"sigma": aggregates.record_deviation if not draw.length else levels[draw.length - 1].deviation}
+    if draw.name == "values":
+        scale, threshold = discovery(configuration, plan)
+        return {"threshold": threshold, "sigma": float(scale)}
+    if draw.name == "selection":
+        grid = scoring(configuration, plan)
+        return {"sigma": grid.score_deviation, "step": 1 / grid.steps}
+    return {}

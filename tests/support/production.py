@@ -26,7 +26,7 @@ from tests.support.postgres import Server
 REPOSITORY = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 # Prefect looks for schedules that were changed once a minute.
-_PROMPT = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5"}
+_PROMPT = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3"}
 PATIENCE = 400.0  # seconds, on a machine that does other work as well
 
 

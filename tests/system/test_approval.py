@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -114,6 +116,97 @@ def test_an_approval_killed_anywhere_ends_in_one_publication(
     assert not victim.folder.proposed.exists()
     kinds = [event.kind for event in victim.events]
     assert (kinds.count(EventKind.APPROVED), kinds.count(EventKind.PUBLISHED)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("command", "point", "side"),
+    [
+        ("publish", "decide", "after"),
+        ("publish", "published", "after"),
+        ("evaluate", "manifest", "before"),
+        ("handover", "decide", "after"),
+    ],
+)
+def test_whoever_wants_an_approved_release_completes_its_approval(
+    parent: WarmParent, victim: Victim, tmp_path: Path, command: str, point: str, side: str
+) -> None:
+    """Killed when the ledger had the approval and the files were not in place, or the manifest did not say so."""
+    assert parent.ask(victim.order())["code"] == 0
+    before = _check_awaiting(victim)
+    assert parent.ask(victim.order(decision=YES, point=[point, side, 1]))["code"] == -signal.SIGKILL
+    done = CommandLine(victim.home)(command, victim.run, *([] if command == "evaluate" else ["--to", tmp_path / "out"]))
+    assert done.returncode == 0, done.stderr
+    if command == "publish":
+        assert contents(tmp_path / "out") == before
+    victim.check_finished()
+    _audit(victim)
+    assert contents(victim.folder.release) == before
+
+
+def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
+    parent: WarmParent, victim: Victim, tmp_path: Path
+) -> None:
+    """Plan, promise, rows, anchor, which verify; not what was counted or discovered. The same once the files are purged."""
+    people(
+        tmp_path,
+        600,
+        aggregate__reporting_length=2,
+        publish__approval="required",
+        columns__region={"type": "category", "domain": "private"},
+        columns__age={"type": "number", "bounds": "private", "within": [0, 128], "bins": 4},
+    )
+    assert parent.ask(victim.order())["code"] == 0
+    assert parent.ask(victim.order(decision=NO, point=["decide", "after", 1]))["code"] == -signal.SIGKILL
+    full = json.loads((victim.folder.proposed / "privacy.json").read_text())
+    cli = CommandLine(victim.home)
+    for purged in (False, True):
+        to = tmp_path / f"audit-{purged}"
+        done = cli("handover", victim.run, "--to", to)
+        assert done.returncode == 0, done.stderr
+        told = json.loads((to / "privacy.json").read_text())
+        assert told["rejected"] == {"by": NO["by"], "reason": NO["reason"]}
+        assert full.keys() - told.keys() == {"bounds", "domain", "noise", "confidence"}
+        assert not any("sigma" in row for row in told["mechanisms"])
+        same = told.keys() - {"rejected", "mechanisms", "preparation", "account"}
+        assert {name: told[name] for name in same} == {name: full[name] for name in same}
+        assert told["account"]["epsilon"] == full["account"]["epsilon"]
+        found = [f'"{label}"'.encode() for label in full["domain"]["region"] if label]
+        assert found  # 100 rows and more of each, where the threshold is near 30
+        assert not any(label in content for label in found for content in contents(to).values())
+        _check_verification(to, victim.folder.proposed)
+        assert cli("publish", victim.run, "--to", tmp_path / "out").returncode == 2
+        assert cli("purge", victim.run).returncode == 0
+        assert not victim.folder.proposed.exists()
+
+
+def _check_verification(bundle: Path, published: Path) -> None:
+    """The bundle checks itself; a changed promise, a missing row and a folder of files are faults."""
+    verify = [sys.executable, "-I", str(bundle / "verify.py")]
+
+    def check(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*verify, *more], capture_output=True, text=True, check=False)
+
+    done = check()
+    assert done.returncode == 0, done.stderr
+    assert "rejected it" in done.stdout
+    assert check(str(published)).returncode == 1
+    for name, old, new in (
+        ("privacy.json", '"epsilon": 1.0', '"epsilon": 0.1'),
+        ("privacy.json", NO["reason"], "another reason"),
+        ("ledger.jsonl", NO["reason"], "another reason"),
+    ):
+        whole = (bundle / name).read_text()
+        assert old in whole
+        (bundle / name).write_text(whole.replace(old, new))
+        assert check().returncode == 1, (name, old)
+        (bundle / name).write_text(whole)
+    rows = (bundle / "ledger.jsonl").read_text().splitlines(keepends=True)
+    for kind in ("RESERVED", "DRAWN", "COMMITTED", "SUBMITTED", "REJECTED"):
+        left = list(rows)
+        left.remove(next(row for row in rows if f'"kind": "{kind}"' in row))
+        (bundle / "ledger.jsonl").write_text("".join(left))
+        assert check().returncode == 1, kind
+    (bundle / "ledger.jsonl").write_text("".join(rows))
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

@@ -124,11 +124,34 @@ def _seconds(cli: CommandLine, arguments: list[str]) -> float:
     return time.monotonic() - start
 
 
-@pytest.mark.parametrize("arguments", [["run"], ["nothing"], ["run", "x.yaml", "--what"], ["ledger", "open", "a"]])
-def test_a_slip_in_the_command_is_exit_2(alone: CommandLine, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["nothing"],
+        ["no\nthing"],
+        ["run", "x.yaml", "--what"],
+        ["run", "x.yaml", "--wh\nat"],
+        ["run", "x\ny.yaml"],
+        ["run", "x.yaml", "y.yaml"],
+        ["approve", "r", "--by", "x"],
+        ["approve", "r", "--by", "x\ny", "--reason", "z"],
+        ["ledger", "open", "a"],
+        ["ledger", "open", "a", "--epsilon", "1\n2", "--delta", "1e-6"],
+        ["synthesize", "r", "--records", "1\n2"],
+    ],
+)
+def test_a_slip_in_the_command_is_exit_2_and_one_line(alone: CommandLine, arguments: list[str]) -> None:
     result = alone(*arguments)
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("marginweave: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_group_of_commands_alone_shows_its_help(alone: CommandLine) -> None:
+    result = alone("ledger")
+    assert (result.returncode, result.stderr) == (2, "")
+    assert "verify" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.support.postgres import installed_postgres
 from tests.support.production import REPOSITORY, Site, documented, site, until
 from tests.system.test_release import RELEASED, contents, people
 
-pytestmark = [pytest.mark.system, pytest.mark.long]
+pytestmark = pytest.mark.system
 DEPLOY = "prefect --no-prompt deploy"
 SHIPPED = REPOSITORY / "deployments" / "prefect.yaml"
 ZONE = "Pacific/Kiritimati"  # UTC+14: the date there is not that of UTC for most of the day
@@ -34,8 +34,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield made
 
 
-def deploy(place: Site, file: str, datasets: dict[str, Path], zone: str = ZONE) -> None:
-    """Deploy the shipped nightly release for each dataset, its schedule in `zone`."""
+def deploy(place: Site, file: str, datasets: dict[str, Path], zone: str = ZONE, pool: str = "marginweave") -> None:
+    """Deploy the shipped nightly release for each dataset, its schedule in `zone`, for the workers of `pool`."""
     shipped = yaml.safe_load(SHIPPED.read_text())
     nightly = shipped["deployments"][0]
     deployments = []
@@ -44,14 +44,14 @@ def deploy(place: Site, file: str, datasets: dict[str, Path], zone: str = ZONE) 
         parameters["source"] = str(configuration.with_suffix(".csv").relative_to(place.home))
         schedule = {**nightly["schedules"][0], "timezone": zone}
         changes = {"name": dataset, "tags": ["marginweave", dataset], "parameters": parameters, "schedules": [schedule]}
-        deployments.append({**nightly, **changes})
+        deployments.append({**nightly, **changes, "work_pool": {**nightly["work_pool"], "name": pool}})
     (place.home / file).write_text(yaml.safe_dump({**shipped, "deployments": deployments}))
     place.run(*[file if word == "deployments/prefect.yaml" else word for word in documented(DEPLOY)])
 
 
 def due_soon(place: Site, datasets: Iterable[str], zone: str = ZONE) -> datetime.datetime:
     """Change the schedules of the deployments to a day's interval from some seconds on; when that is."""
-    due = soon(25)
+    due = soon(20)
     for deployment in place.ask("/deployments/filter", {"deployments": {"name": {"any_": list(datasets)}}}):
         (schedule,) = deployment["schedules"]
         interval = {"interval": 86400, "anchor_date": due.isoformat(), "timezone": zone}
@@ -115,22 +115,12 @@ def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-def test_a_late_release_is_told(place: Site) -> None:
-    """Nobody is there to run it when its time comes."""
-    deploy(place, "waiting.yaml", {"waiting": dataset(place, "waiting")})
-    (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["waiting"]}}})
-    # Made through the API: of the first state of a run that a schedule makes, Prefect tells nothing, and its triggers wait for
-    # that for a quarter of an hour where the run was made less than five minutes before its time.
-    state = {"type": "SCHEDULED", "state_details": {"scheduled_time": soon(0).isoformat()}}
-    made = place.ask(f"/deployments/{deployment['id']}/create_flow_run", {"state": state})
-    (late,) = until(lambda: [body for body in place.heard if body["event"] == "prefect.flow-run.Late"])
-    assert late["deployment"] == "waiting"
-    place.ask(f"/flow_runs/{made['id']}/set_state", {"state": {"type": "CANCELLED"}, "force": True})
-
-
 @pytest.fixture(scope="module")
-def resumed(place: Site) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Begun by its schedule, killed with its worker, and gone on with by another: run and flow run."""
+def killed(place: Site) -> Iterator[str]:
+    """A run begun by its schedule and killed with its worker; the worker that goes on with it is there until the end.
+
+    It does so after more than a minute of silence, and the tests that need nothing of it come first.
+    """
     deploy(place, "people.yaml", {"people": dataset(place, "people")})
     with place.worker() as first:
         run = dated("people", due_soon(place, ["people"]))
@@ -138,8 +128,55 @@ def resumed(place: Site) -> Iterator[tuple[str, dict[str, Any]]]:
         first.wait()
         until(lambda: not place.processes(), pause=0.1)
     with place.worker():
-        flow_run = until(lambda: place.ended("people"))
-        yield run, flow_run
+        yield run
+
+
+@pytest.fixture(scope="module")
+def resumed(place: Site, killed: str) -> tuple[str, dict[str, Any]]:
+    """The same run when another worker has ended it: run and flow run."""
+    return killed, until(lambda: place.ended("people"))
+
+
+def test_the_shipped_deployments(place: Site, killed: str) -> None:
+    """From the root of the repository, as they are: schedules in their zones, one at a time, a described form; and one run."""
+    place.run(*documented(DEPLOY), folder=REPOSITORY)
+    found = place.ask(
+        "/deployments/filter", {"deployments": {"name": {"any_": ["affairs-nightly", "ma2019-quarterly"]}}}
+    )
+    nightly, quarterly = sorted(found, key=lambda one: str(one["name"]))
+    for one, zone in ((nightly, "Europe/Oslo"), (quarterly, "America/New_York")):
+        (schedule,) = one["schedules"]
+        assert schedule["schedule"]["timezone"] == zone
+        assert one["global_concurrency_limit"]["limit"] == 1
+        assert one["pull_steps"] == []
+        assert one["entrypoint"] == "marginweave.flows.release.release"
+        form = one["parameter_openapi_schema"]["properties"]
+        assert all(field["description"] and field["examples"] for field in form.values())
+    place.ask(f"/deployments/{nightly['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
+    flow_run = until(lambda: place.ended("affairs-nightly"))
+    assert flow_run["state_type"] == "COMPLETED", flow_run["state"]
+    assert flow_run["name"].startswith("affairs-")  # started by hand: the configuration's own run
+    made = place.ask("/artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run["id"]]}}})
+    kinds = {artifact["key"].rsplit("-", 5)[0] for artifact in made if artifact["key"]}
+    assert kinds == {"budget-of", "evaluation-of", "release", "report-of"}
+
+
+def test_a_late_release_is_told(place: Site, killed: str) -> None:
+    """Nobody is there to run it when its time comes; and that somebody has cancelled it is another event."""
+    create = ["nobody" if word == "marginweave" else word for word in documented("prefect work-pool create")]
+    place.run(*create)
+    deploy(place, "waiting.yaml", {"waiting": dataset(place, "waiting")}, pool="nobody")
+    (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["waiting"]}}})
+    # Made through the API: of the first state of a run that a schedule makes, Prefect tells nothing, and its triggers wait for
+    # that for a quarter of an hour where the run was made less than five minutes before its time.
+    state = {"type": "SCHEDULED", "state_details": {"scheduled_time": soon(0).isoformat()}}
+    made = place.ask(f"/deployments/{deployment['id']}/create_flow_run", {"state": state})
+    (late,) = until(lambda: [body for body in place.heard if body["event"] == "prefect.flow-run.Late"])
+    assert late["deployment"] == "waiting"
+    place.ask(
+        f"/flow_runs/{made['id']}/set_state", {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True}
+    )
+    until(lambda: place.told("prefect.flow-run.Cancelled", late["run"]))
 
 
 def test_a_killed_worker_costs_nothing(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
@@ -147,7 +184,7 @@ def test_a_killed_worker_costs_nothing(place: Site, resumed: tuple[str, dict[str
     run, flow_run = resumed
     assert flow_run["state_type"] == "COMPLETED", flow_run["state"]
     assert (flow_run["name"], flow_run["run_count"]) == (run, 2)
-    assert [folder.name for folder in (place.home / "runs").iterdir()] == [run]
+    assert [folder.name for folder in (place.home / "runs").glob("people-*")] == [run]
     assert {file.name for file in (place.home / "runs" / run / "release").iterdir()} == RELEASED
     assert not (place.home / "runs" / run / "private").exists()
     (record,) = releases(place, "people")
@@ -202,30 +239,7 @@ def test_refusals_and_failures_are_told_apart(place: Site, resumed: tuple[str, d
     place.run("marginweave", "ledger", "verify")
 
 
-def test_the_shipped_deployments(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
-    """From the root of the repository, as they are: schedules in their zones, one at a time, a described form; and one run."""
-    place.run(*documented(DEPLOY), folder=REPOSITORY)
-    found = place.ask(
-        "/deployments/filter", {"deployments": {"name": {"any_": ["affairs-nightly", "ma2019-quarterly"]}}}
-    )
-    nightly, quarterly = sorted(found, key=lambda one: str(one["name"]))
-    for one, zone in ((nightly, "Europe/Oslo"), (quarterly, "America/New_York")):
-        (schedule,) = one["schedules"]
-        assert schedule["schedule"]["timezone"] == zone
-        assert one["global_concurrency_limit"]["limit"] == 1
-        assert one["pull_steps"] == []
-        assert one["entrypoint"] == "marginweave.flows.release.release"
-        form = one["parameter_openapi_schema"]["properties"]
-        assert all(field["description"] and field["examples"] for field in form.values())
-    place.ask(f"/deployments/{nightly['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
-    flow_run = until(lambda: place.ended("affairs-nightly"))
-    assert flow_run["state_type"] == "COMPLETED", flow_run["state"]
-    assert flow_run["name"].startswith("affairs-")  # started by hand: the configuration's own run
-    made = place.ask("/artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run["id"]]}}})
-    kinds = {artifact["key"].rsplit("-", 5)[0] for artifact in made if artifact["key"]}
-    assert kinds == {"budget-of", "evaluation-of", "release", "report-of"}
-
-
+@pytest.mark.long  # more than a minute of both cores: ten processes of everything at once
 def test_ten_at_once(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
     """Ten datasets due in the same second, one worker: all complete, and the ledger is exact."""
     names = [f"d{number}" for number in range(10)]
