@@ -56,7 +56,9 @@ def run(raw: pa.Table, config: Configuration, rows: int, folder: Path) -> Encode
     """The stages as a run has them, with so many rows a block."""
     blocks = [compact_table(block) for block in in_blocks([raw], rows)]
     assert [b.num_rows for b in blocks[:-1]] == [rows] * (len(blocks) - 1)
-    clean = CleanBlocks(list(pack_clean(prepare_blocks(blocks, config, KEY, folder), config)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Configuration, "block_rows", rows)  # so many rows of small partitions are together, too
+        clean = CleanBlocks(list(pack_clean(prepare_blocks(blocks, config, KEY, folder), config)))
     return EncodedBlocks(list(pack_blocks(encode_blocks(clean, config, KEY))))
 
 
