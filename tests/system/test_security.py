@@ -18,7 +18,7 @@ from tests.support.witness import heard, witness
 from tests.system.conftest import REPOSITORY, CommandLine
 from tests.system.test_release import only_run, opened, people
 
-pytestmark = [pytest.mark.system, pytest.mark.long]
+pytestmark = pytest.mark.system
 PASSWORD = "hidden-word"
 SAVE_BLOCK = (
     "import sys; from prefect.blocks.system import Secret; "

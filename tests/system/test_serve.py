@@ -16,7 +16,7 @@ from tests.support.production import until
 from tests.system.conftest import CommandLine
 from tests.system.test_release import RELEASED, opened, people, processes_of
 
-pytestmark = [pytest.mark.system, pytest.mark.long]
+pytestmark = pytest.mark.system
 
 
 def started(cli: CommandLine, path: Path, due: datetime.datetime) -> subprocess.Popen[bytes]:
@@ -25,6 +25,7 @@ def started(cli: CommandLine, path: Path, due: datetime.datetime) -> subprocess.
         return subprocess.Popen(command, cwd=cli.home, env=cli.variables, stdout=log, stderr=log)
 
 
+@pytest.mark.long  # cron knows no seconds: up to two minutes of waiting
 def test_a_service_that_was_killed_goes_on_at_its_next_start(alone: CommandLine, tmp_path: Path) -> None:
     """SIGKILL takes server and release with it; the next start finishes the same run; SIGTERM ends that with code 0."""
     # With room for a draw that the kill may hit: then, too, the release is finished.
