@@ -9,9 +9,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import IntArray
+from marginweave.tasks.synthesize.chances import Chances, change, clear, draw_free
 from marginweave.tasks.synthesize.combinations import Combinations, Numbers
 
 _NONE = np.iinfo(np.int32).min  # below every weight
+_ALL = -1  # candidates: every value of a column that is not used
 
 
 class Rules(NamedTuple):
@@ -51,6 +53,8 @@ class State(NamedTuple):
     """Weight of each node; below every other that of the empty combination, which stands for all that are not released."""
     available: Numbers
     """How often each attribute may still be used."""
+    alone: Chances
+    """Weight of each attribute by itself, as long as it may be used."""
     used: NDArray[np.bool_]
     """For each column, whether the record has a value, or a missing value, there."""
     members: IntArray
@@ -108,7 +112,7 @@ def grow_records(
     records = np.empty((1024 if unlimited else rules.records, len(empty)), np.int32)
     made = 0
     _refill(combinations, state)
-    while (unlimited and np.any(state.available > 0)) or made < rules.records:
+    while (unlimited and np.any(state.alone.sums > 0)) or made < rules.records:
         if made == len(records):
             longer = np.empty((2 * made, len(empty)), np.int32)
             longer[:made] = records
@@ -118,7 +122,7 @@ def grow_records(
         if unlimited and filled == 0:
             break
         made += 1
-        if not unlimited and (filled == 0 or not np.any(state.available > 0)):
+        if not unlimited and (filled == 0 or not np.any(state.alone.sums > 0)):
             _refill(combinations, state)
     return records[:made].copy()
 
@@ -128,8 +132,11 @@ def _refill(combinations: Combinations, state: State) -> None:
     """Begin again with the released counts."""
     state.left[:] = combinations.counts
     state.left[0] = _NONE
+    clear(state.alone)
     for attribute in range(len(state.available)):
-        state.available[attribute] = combinations.counts[combinations.children[attribute]]
+        count = combinations.counts[combinations.children[attribute]]
+        state.available[attribute] = count
+        change(state.alone, attribute, combinations.columns[attribute], count)
 
 
 @njit(cache=True)
@@ -145,13 +152,20 @@ def _grow_record(
     depth, filled = rules.longest, 0
     candidates, members = _offer(combinations, state, depth, 1, filled)
     while True:
-        candidates = _weigh(combinations, rules, state, candidates, members, filled < depth)
-        attribute = _draw(combinations, state, candidates, rng.random())
+        if candidates == _ALL:
+            attribute = draw_free(state.alone, state.used, rng.random())
+        else:
+            candidates = _weigh(combinations, rules, state, candidates, members, filled < depth)
+            attribute = _draw(combinations, state, candidates, rng.random())
         if attribute >= 0:
             record[combinations.columns[attribute]] = combinations.values[attribute]
             filled += 1
             known, (members, whole) = members, _add(combinations, rules, state, attribute, depth, members)
-            candidates = _extend(combinations, state, known, members, whole, candidates)
+            if candidates != _ALL:
+                candidates = _extend(combinations, state, known, members, whole, candidates)
+            elif whole >= 0:  # the first value of a record: others have to be released with it
+                candidates = _children(combinations, state, state.members[whole])
+                candidates = _extend(combinations, state, 0, members, whole, candidates)
             _ban(combinations, state, attribute, record)
         elif depth > rules.shortest:
             depth -= 1
@@ -162,15 +176,13 @@ def _grow_record(
 
 @njit(cache=True)
 def _offer(combinations: Combinations, state: State, depth: int, members: int, filled: int) -> tuple[int, int]:
-    """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members."""
+    """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members.
+
+    An attribute has to extend every member, so the children of the one that has the fewest are enough. Where there is but
+    the empty combination, any attribute can be next (`_ALL`), unless a rule forbids it or sets have an order of their own.
+    """
     state.without.fill(0)
-    candidates = 0
-    for attribute in range(len(state.available)):
-        if state.available[attribute] > 0 and not state.used[combinations.columns[attribute]]:
-            state.candidates[candidates] = attribute
-            state.blocked[attribute] = False
-            candidates += 1
-    kept, whole = 0, -1
+    kept, whole, nearest = 0, -1, 0
     for i in range(members):
         if state.lengths[i] < depth:
             state.members[kept], state.lengths[kept] = state.members[i], state.lengths[i]
@@ -178,8 +190,35 @@ def _offer(combinations: Combinations, state: State, depth: int, members: int, f
                 state.holding[kept, kind] = state.holding[i, kind]
             if state.lengths[i] == filled:
                 whole = kept
+            if nearest == 0 or _degree(combinations, state.members[i]) < _degree(combinations, nearest):
+                nearest = state.members[i]
             kept += 1
+    if len(state.held):  # a member with a value of a set says nothing about the set's other values
+        nearest = 0
+    elif nearest == 0 and len(state.prohibitions.rules) == 0:
+        return _ALL, kept
+    candidates = _children(combinations, state, nearest)
     return _extend(combinations, state, 0, kept, whole, candidates), kept
+
+
+@njit(cache=True)
+def _degree(combinations: Combinations, node: int) -> int:
+    """How many combinations extend a node."""
+    width = combinations.width
+    return np.int64(combinations.starts[(node + 1) * width]) - np.int64(combinations.starts[node * width])
+
+
+@njit(cache=True)
+def _children(combinations: Combinations, state: State, node: int) -> int:
+    """Candidates: available attributes of free columns that extend a node, ascending; returns how many there are."""
+    candidates, width = 0, combinations.width
+    for place in range(combinations.starts[node * width], combinations.starts[(node + 1) * width]):
+        attribute = np.int64(combinations.extensions[place])
+        if state.available[attribute] > 0 and not state.used[combinations.columns[attribute]]:
+            state.candidates[candidates] = attribute
+            state.blocked[attribute] = False
+            candidates += 1
+    return candidates
 
 
 @njit(cache=True)
@@ -240,6 +279,10 @@ def _add(
     Returns how many members there are, and which of the new ones is the whole record, or -1.
     """
     state.available[attribute] -= 1
+    weight = 1 if rules.subtract else 0
+    if state.available[attribute] == 0 and not rules.subtract:
+        weight = combinations.counts[combinations.children[attribute]]
+    change(state.alone, attribute, combinations.columns[attribute], -weight)
     state.used[combinations.columns[attribute]] = True
     group = combinations.sets[attribute]
     if group >= 0:

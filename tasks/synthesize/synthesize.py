@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.attributes import most_combinations
 from marginweave.schemas.synthesis import SynthesisSettings
+from marginweave.tasks.synthesize.chances import Chances
 from marginweave.tasks.synthesize.combinations import Combinations, number_combinations
 from marginweave.tasks.synthesize.complete import complete_records, prohibit
 from marginweave.tasks.synthesize.grow import Prohibitions, Rules, State, grow_records
@@ -173,6 +174,7 @@ def _working_memory(
     return State(
         left=combinations.counts.copy(),
         available=np.zeros(attributes, packed),
+        alone=Chances.of(combinations.columns, len(sets)),
         used=np.zeros(len(sets), np.bool_),
         members=np.zeros(members, np.int64),
         lengths=np.zeros(members, np.int64),
