@@ -85,6 +85,25 @@ def test_no_class_holds_what_a_run_could_change() -> None:
     assert found == set()
 
 
+LIBRARIES = {"numpy", "pandas", "pyarrow", "pyarrow.compute", "pyarrow.parquet"}
+
+
+def test_what_is_asked_of_libraries_is_there() -> None:
+    """Every name below numpy, pandas and pyarrow that the code has: a path that no test takes cannot fail by a removed one."""
+    absent = set()
+    for path in PRODUCT:
+        tree = ast.parse(path.read_text())
+        imports = (alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names)
+        known = {alias.asname or alias.name: import_module(alias.name) for alias in imports if alias.name in LIBRARIES}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
+                library = known[node.value.id]
+                absent |= {f"{path.name}: {library.__name__}.{node.attr}"} - {
+                    f"{path.name}: {library.__name__}.{name}" for name in dir(library)
+                }
+    assert absent == set()
+
+
 def test_importing_runs_nothing() -> None:
     """The stages can be imported whatever the command line says: nothing is parsed, said or made by it."""
     code = f"import importlib\nfor name in {modules()!r}: importlib.import_module(name)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes
+from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
+from tests.support.published import published
 
 
 @pytest.mark.parametrize("values", [["f", None, None, "m"], [1.5, None, 40.25], [None, 3, 4]])
@@ -37,3 +39,13 @@ def test_a_parquet_file_has_cells_and_nothing_else() -> None:
     assert [found.row_group(0).column(j).is_stats_set for j in range(2)] == [False, False]
     assert b"ARROW:schema" not in file
     assert b"xq7marker" not in file
+
+
+def test_counts_that_are_not_whole_are_not_written() -> None:
+    """The fraction of a count that is weighted, or was not rounded, can tell what it was made from."""
+    release, _ = published()
+    first = release.aggregates.levels[0]
+    weighted = replace(first, counts=first.counts + 0.25)
+    assert counts_table(release.aggregates, release.intervals).schema.field("count").type == pa.int64()
+    with pytest.raises(pa.ArrowInvalid, match="truncated"):
+        counts_table(replace(release.aggregates, levels=(weighted, *release.aggregates.levels[1:])), release.intervals)
