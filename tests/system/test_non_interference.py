@@ -363,7 +363,7 @@ def cells_of(name: str, content: bytes) -> bytes:
     """What is written in a file, of a database every cell; without the ports and processes of this machine."""
     if name.endswith((".db", ".sqlite")):
         with closing(sqlite3.connect(":memory:")) as database:
-            database.deserialize(content)
+            database.deserialize(content[:18] + b"\1\1" + content[20:])  # memory has no write-ahead log
             content = "\n".join(database.iterdump()).encode()
     return re.sub(rb"(?:127\.0\.0\.1|localhost):\d+|process \[\d+\]|pid\W+\d+", b"", content)
 
