@@ -184,13 +184,16 @@ def test_a_killed_run_leaves_one_draw_or_a_lost_charge(
 
 
 def test_failed_draws_are_lost_not_repeated(ledger: Ledger, draw_store: DrawStore) -> None:
-    """An exception in the draw keeps the charge: the next attempt does not draw again."""
+    """An exception in the draw keeps the charge: neither this attempt nor the next draws again."""
+    begun = []
 
     def broken() -> tuple[bytes, bool]:
+        begun.append("noise")
         raise MemoryError
 
     with pytest.raises(MemoryError):
         run_draw(ledger, draw_store, "r", "count", "A", broken)
+    assert begun == ["noise"]
     with pytest.raises(BudgetError, match="charged and lost"):
         _again(ledger, draw_store, "B", _never)
     assert run_draw(ledger, draw_store, "r", "level-1", "B", _fresh) == PAYLOAD

@@ -39,6 +39,7 @@ REFUSED = [
     ({"aggregate__reporting_length": 5}, "aggregate.reporting_length (5) must be at most the number of columns (4)"),
     ({"aggregate__reporting_length": 0}, "aggregate.reporting_length (0) must be at least 1"),
     ({"aggregate__sigma": [1, 1]}, "aggregate.sigma has 2 proportions; it must have one a length (3)"),
+    ({"aggregate__count_share": 0}, "aggregate.count_share (0) must lie strictly between 0 and 1"),
     ({"aggregate__percentile": 100}, "aggregate.percentile (100) must lie in [1, 100), or be none"),
     ({"aggregate__thresholds": "some"}, "aggregate.thresholds (some) must be one of uncontrolled"),
     ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),

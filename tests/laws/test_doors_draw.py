@@ -1,0 +1,159 @@
+"""What the doors hand to the ledger has the planned noise: the stages themselves are run, with nothing but the ledger left out.
+
+The laws beside this one are about the functions that the doors call. A door that called another one, or handed on the exact
+count, would break none of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.ledger import State
+from marginweave.tasks.aggregate import marginals_task, task
+from marginweave.tasks.aggregate.cliques import scoring
+from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements, unpack_scores
+from marginweave.tasks.aggregate.marginals import count_marginal
+from marginweave.tasks.aggregate.payloads import unpack_level
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.checkpoint.codecs import unpack_number
+from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.references import StageResult
+from tests.laws.test_level_draw import category, clopper_pearson, table_of
+from tests.support.configurations import configuration
+from tests.support.counting import blocks_of
+
+ENCODED = StageResult(stage="encode", address="", file="", digest="")
+# |z| above this has probability 2e-7; no test looks at more than four of them: false alarm below 1e-6
+Z = 5.2
+
+
+class Doors:
+    """A run without ledger and files: what each door would have drawn once, and can be asked to draw again."""
+
+    def __init__(self, config: Configuration, table: EncodedTable, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        (folder / "key").write_bytes(bytes(range(32)))
+        self.makes: dict[str, Callable[[], tuple[bytes, bool]]] = {}
+        self.drawn: dict[str, bytes] = {}
+        self.reference: Any = SimpleNamespace(
+            configuration=config, resolved=config, plan=plan_budget(config), key_file=folder / "key"
+        )
+        for module in (task, marginals_task):
+            patch.setattr(module, "draw_once", self._once)
+            patch.setattr(module, "standing", lambda _, name: SimpleNamespace(state=self._state(name)))
+            patch.setattr(module, "open_encoded", lambda *_: blocks_of(table))
+
+    def _state(self, name: str) -> State:
+        return State.COMMITTED if name in self.drawn else State.RESERVED
+
+    def _once(self, _: Any, name: str, make: Any = None, **__: Any) -> tuple[bytes, StageResult]:
+        if make is not None:
+            assert name in {draw.name for draw in self.reference.plan.draws}
+            self.makes[name] = make
+            self.drawn[name], tainted = make()
+            assert not tainted
+        return self.drawn[name], ENCODED
+
+    def multiplier(self, name: str) -> float:
+        """The planned noise multiplier of a draw."""
+        return float(self.reference.plan.draw(name).parameter)
+
+
+def assert_noise(noise: NDArray[np.float64], deviation: float) -> None:
+    """Mean 0 and variance sd^2 + 1/12, each within Z standard errors: false alarm 4e-7."""
+    variance, count = deviation**2 + 1 / 12, noise.size
+    assert abs(noise.mean()) < Z * math.sqrt(variance / count)
+    assert abs((noise**2).mean() / variance - 1) < Z * math.sqrt(2 / count)
+
+
+@pytest.mark.parametrize("theta", [1, 3])
+def test_the_record_count(theta: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4,000 draws of the count of 17 records: sd theta times the multiplier. The exact count has variance 0."""
+    unit = "row" if theta == 1 else {"column": "id", "max_records": theta}
+    config = configuration(columns={"a": category(3)}, privacy__unit=unit)
+    doors = Doors(config, table_of([[1] * 17], [3]), tmp_path, monkeypatch)
+    task.count_records.fn(doors.reference, ENCODED)
+    drawn = np.array([unpack_number(doors.makes["count"]()[0]) for _ in range(4000)])
+    assert_noise(drawn - 17.0, theta * doors.multiplier("count"))
+
+
+@pytest.mark.parametrize("percentile", ["none", 99], ids=["cap", "percentile"])
+def test_a_length_of_combinations(percentile: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 values that occur 10,000 times or never: noise on both, none suppressed by its exact count; false alarm 1e-6."""
+    size, often = 20_000, 40
+    config = configuration(
+        columns={"a": category(size), "b": category(3)},
+        aggregate={"reporting_length": 1, "percentile": percentile},
+    )
+    table = table_of([np.repeat(np.arange(often), 10_000).tolist(), [3] * 10_000 * often], [size, 3])
+    doors = Doors(config, table, tmp_path, monkeypatch)
+    task.aggregate_level.fn(doors.reference, ENCODED, 1)
+    drawn = unpack_level(doors.drawn["level-1"])
+    bound = drawn.noise.contribution_bound
+    sd = doors.multiplier("level-1") * math.sqrt(bound)
+    assert bound in {1, 2}
+    assert drawn.noise.deviation == pytest.approx(sd, abs=1 / 1024)
+    level = drawn.level
+    frequent = (level.columns[:, 0] == 0) & (level.values[:, 0] < often)
+    assert frequent.sum() == often
+    assert_noise(level.counts[frequent] - 10_000.0, sd)
+    empty = level.counts[~frequent]
+    low, high = clopper_pearson(len(empty), size + 3 - often)
+    assert low <= ndtr(-0.5 / sd) <= high
+    # the positive half of symmetric noise has its mean square
+    assert abs((empty.astype(float) ** 2).mean() * len(empty) / (size + 3 - often) / (sd**2 / 2) - 1) < 0.1
+
+
+MARGINALS = {"aggregate__method": "marginals", "aggregate__compress": "none"}
+SIZES = (90, 70, 110)
+
+
+def marginal_doors(folder: Path, patch: pytest.MonkeyPatch, **changes: Any) -> tuple[Doors, list[NDArray[np.integer]]]:
+    rng = np.random.default_rng(4)
+    columns = [rng.integers(0, size, 5000) for size in SIZES]
+    named = {
+        name: {**category(size), "impute": {"distribution": "uniform"}} for name, size in zip("abc", SIZES, strict=True)
+    }
+    config = configuration(columns=named, **MARGINALS, **changes)
+    return Doors(config, table_of([c.tolist() for c in columns], SIZES), folder, patch), columns
+
+
+def assert_marginals(
+    doors: Doors, name: str, cliques: Sequence[tuple[int, ...]], codes: list[NDArray[np.integer]]
+) -> None:
+    """All cells have the noise that is told, and together the marginals cost what the draw is charged."""
+    measured = unpack_measurements(doors.drawn[name])
+    assert [m.attributes for m in measured] == list(cliques)
+    assert sum(m.deviation**-2 for m in measured) <= doors.multiplier(name) ** -2 * (1 + 1e-12)
+    noise = [(m.counts - count_marginal(codes, SIZES, m.attributes)).ravel() / m.deviation for m in measured]
+    assert abs((np.concatenate(noise) ** 2).mean() - 1) < 0.01 + Z * math.sqrt(2 / sum(n.size for n in noise))
+    assert min(np.abs(n).max() for n in noise) > 0
+
+
+def test_single_attributes_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Residuals over 270 and 23,900 cells, zeros included, by their standard deviations: false alarm 4e-7."""
+    doors, codes = marginal_doors(tmp_path, monkeypatch, aggregate__cliques={"all": 2})
+    marginals_task.measure_one_way.fn(doors.reference, ENCODED)
+    assert_marginals(doors, "one-way", [(0,), (1,), (2,)], codes)
+    marginals_task.measure_larger.fn(doors.reference, ENCODED)
+    assert_marginals(doors, "marginals", list(itertools.combinations(range(3), 2)), codes)
+
+
+def test_scores_of_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 draws of three scores: the deviation that is told, and every draw another: false alarm 1e-6."""
+    doors, _ = marginal_doors(tmp_path, monkeypatch)
+    marginals_task.measure_one_way.fn(doors.reference, ENCODED)
+    marginals_task.score_pairs.fn(doors.reference, ENCODED)
+    scores = np.array([unpack_scores(doors.makes["selection"]()[0]) for _ in range(2000)])
+    told = scoring(doors.reference.configuration, doors.reference.plan).score_deviation
+    assert np.abs(scores.std(axis=0, ddof=1) / told - 1).max() < 0.01 + Z * math.sqrt(1 / (2 * 2000))

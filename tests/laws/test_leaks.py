@@ -1,0 +1,151 @@
+"""Ways of leaking that no single stage owns: retries, logs, state that outlives a call, work done cell by cell.
+
+`deployments/leaks.md` says which leak each of these tests, and those of the stages, forbid.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from prefect.tasks import Task
+
+import marginweave.tasks
+from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals
+from marginweave.tasks.normalize.consistency import make_consistent
+from marginweave.tasks.synthesize.gum.settings import GumSettings
+from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
+
+
+def modules() -> list[str]:
+    """All modules of the stages; a migration of the ledger is run by Alembic, never imported."""
+    names = (module.name for module in pkgutil.walk_packages(marginweave.tasks.__path__, "marginweave.tasks."))
+    return [name for name in names if ".migrations." not in name]
+
+
+def doors() -> dict[str, Task[..., Any]]:
+    """Every Prefect task of the stages, by the name of its function."""
+    found = (vars(import_module(name)).values() for name in modules())
+    return {item.fn.__name__: item for item in itertools.chain.from_iterable(found) if isinstance(item, Task)}
+
+
+def test_only_stages_that_draw_nothing_are_tried_again() -> None:
+    """Of all doors that there are, those that read the source and write files alone; none keeps a result anywhere."""
+    every = doors()
+    assert len(every) >= 20
+    assert {name for name, door in every.items() if door.retries} == {"validate", "publish", "report_internally"}
+    assert not any(door.persist_result or door.log_prints for door in every.values())
+    assert {type(door.cache_policy).__name__ for door in every.values()} == {"_None"}
+
+
+SPEAKS = {"debug", "info", "warning", "warn", "exception", "critical", "get_run_logger", "get_logger"}
+
+
+def test_nothing_is_logged_or_printed() -> None:
+    """No line of ours goes to a log, standard output or a warning: what is told goes through reporters and errors."""
+    found = set()
+    for path in PRODUCT:
+        calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+        names = {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in calls}
+        # the command line answers on a console of rich, which prints; no stage has one
+        spoken = SPEAKS if path.is_relative_to(REPOSITORY / "flows") else SPEAKS | {"print"}
+        found |= {(str(path.relative_to(REPOSITORY)), name) for name in names & spoken}
+    assert found == set()
+
+
+def _can_change(value: ast.expr | None) -> bool:
+    displays = ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
+    makers = {"list", "dict", "set", "defaultdict", "Counter", "deque", "bytearray"}
+    return isinstance(value, displays) or (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in makers
+    )
+
+
+def test_no_class_holds_what_a_run_could_change() -> None:
+    """What one run leaves in a class the next would find: no list, mapping or set, but the defaults that pydantic copies."""
+    found = set()
+    for path in PRODUCT:
+        kinds = ast.Assign if path.is_relative_to(REPOSITORY / "schemas") else ast.Assign | ast.AnnAssign
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found |= {node.name for child in node.body if isinstance(child, kinds) and _can_change(child.value)}
+    assert found == set()
+
+
+LIBRARIES = {"numpy", "pandas", "pyarrow", "pyarrow.compute", "pyarrow.parquet"}
+
+
+def test_what_is_asked_of_libraries_is_there() -> None:
+    """Every name below numpy, pandas and pyarrow that the code has: a path that no test takes cannot fail by a removed one."""
+    absent = set()
+    for path in PRODUCT:
+        tree = ast.parse(path.read_text())
+        imports = (alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names)
+        known = {alias.asname or alias.name: import_module(alias.name) for alias in imports if alias.name in LIBRARIES}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
+                library = known[node.value.id]
+                absent |= {f"{path.name}: {library.__name__}.{node.attr}"} - {
+                    f"{path.name}: {library.__name__}.{name}" for name in dir(library)
+                }
+    assert absent == set()
+
+
+def test_importing_runs_nothing() -> None:
+    """The stages can be imported whatever the command line says: nothing is parsed, said or made by it."""
+    code = f"import importlib\nfor name in {modules()!r}: importlib.import_module(name)"
+    command = [sys.executable, "-W", "ignore", "-c", code, "--epsilon", "nonsense", "--no-such-option"]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def lines_run(work: Callable[[], Any]) -> int:
+    """How many lines of Python `work` runs."""
+    count = 0
+
+    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def marginals_work(sizes: tuple[int, ...]) -> Callable[[], Any]:
+    """Counting, noise, consistency and records of two pairs over attributes of these sizes."""
+    rng = np.random.default_rng(1)
+    codes = [rng.integers(0, size, 300) for size in sizes]
+    pairs = [(0, 1), (1, 2)]
+
+    def work() -> None:
+        exact = count_marginals([codes], sizes, pairs)
+        noisy = list(measure_marginals(exact, pairs, [Fraction(3)] * 2))
+        synthesize_gum(list(make_consistent(noisy, rounds=1)), sizes, 200, GumSettings(rounds=1))
+
+    return work
+
+
+def test_no_step_goes_through_a_domain_cell_by_cell() -> None:
+    """Marginals of 120,000 cells take as many lines of Python as those of 12, up to a half more: a loop takes 10,000 times."""
+    small, large = marginals_work((3, 4, 3)), marginals_work((300, 400, 300))
+    small()  # tables of noise and compiled code are made once
+    assert lines_run(large) <= 1.5 * lines_run(small)
