@@ -39,7 +39,9 @@ class Fault:
         """
         found = source.count(self.text)
         if found != 1:
-            raise MovedError(f"{self.name}: its text stands {found} times in {self.file}, not once: write the fault anew")
+            raise MovedError(
+                f"{self.name}: its text stands {found} times in {self.file}, not once: write the fault anew"
+            )
         return source.replace(self.text, self.instead).replace("@njit(cache=True,", "@njit(cache=False,")
 
     def planted(self) -> str:

@@ -19,7 +19,7 @@ class Overlay(SourceFileLoader):
         self._source = fault.planted()
         self._loaded: CodeType | None = None
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, _: ModuleType | None = None) -> ModuleSpec | None:
         """The spec of the one module; it must be the one that is imported without the overlay, from this repository."""
         if name != self.name:
             return None
@@ -28,7 +28,7 @@ class Overlay(SourceFileLoader):
         assert shipped.origin == self.path, f"{name} is imported from {shipped.origin}, not from {self.path}"
         return spec_from_file_location(name, self.path, loader=self)
 
-    def get_code(self, fullname: str) -> CodeType:
+    def get_code(self, _: str) -> CodeType:
         """The compiled source, with the fault."""
         self._loaded = self.source_to_code(self._source.encode(), self.path)
         return self._loaded

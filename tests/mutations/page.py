@@ -21,7 +21,8 @@ def written() -> str:
     parts = [_ABOUT.format(number=len(FAULTS))]
     for section, faults in SECTIONS.items():
         rows = [
-            f"| {fault.name} | `{fault.file}` | {'<br>'.join(f'`{test}`' for test in fault.killed_by)} |" for fault in faults
+            f"| {fault.name} | `{fault.file}` | {'<br>'.join(f'`{test}`' for test in fault.killed_by)} |"
+            for fault in faults
         ]
         parts.append("\n".join([f"## {section}", "", "| fault | in | killed by |", "| --- | --- | --- |", *rows, ""]))
     return "\n".join(parts)

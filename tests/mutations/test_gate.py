@@ -21,6 +21,33 @@ from tests.mutations.page import PAGE, written
 from tests.mutations.verdicts import ASSERTION, PASSED
 
 
+# Faults of published programs and texts, or of drafts of this one (`notes/privacy.md`): they stay in the catalogue.
+KNOWN = {
+    "rho is not squared",
+    "the sum in sigma_k runs to k, not to R",
+    "the root of Delta_k is missing in the noise",
+    "the root of Delta_1 is missing in the threshold",
+    "sigma is halved",
+    'the "+ 1" of the threshold is missing',
+    "a noisy count above the printed rho_1 is told, where it has to reach the integer T",
+    "counts are suppressed by what they are exactly",
+    "cells in which nobody is get no noise",
+    "noise is used again at a retry",
+    "a percentile is chosen from the range of the data",
+    "the score of the percentile is that of SDS",
+    "of a subject's rows the first in the file are kept",
+    "a seed was left in",
+    "noise is a float that is rounded",
+    "delta is used twice, for the threshold and whole for the noise",
+    "theta is ignored in the noise",
+    "a resized table has max(m, n) records, not min(m, n)",
+    "a private domain is that of the rows, not of what bounding left of them",
+    "the number of records is told without noise",
+    "the text of an exception quotes what a library said",
+    "the charge comes after the draw",
+}
+
+
 class Judges:
     """`tests.mutations.warm_parent` as a process."""
 
@@ -93,8 +120,9 @@ def test_code_that_has_moved_is_told() -> None:
 
 
 def test_the_catalogue_is_whole() -> None:
-    """No name twice, no fault that changes nothing, and what issue and notes ask for at the least."""
-    assert len(FAULTS) == sum(map(len, SECTIONS.values())) >= 30
+    """No name twice, no fault that changes nothing, and those among them that this field is known to have made."""
+    assert len(FAULTS) == sum(map(len, SECTIONS.values()))
+    assert FAULTS.keys() >= KNOWN
     assert all(fault.killed_by and fault.text != fault.instead for fault in FAULTS.values())
 
 

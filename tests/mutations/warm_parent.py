@@ -6,12 +6,14 @@ done once; each child imports the product anew, with its one fault.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
 import signal
 import sys
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -36,6 +38,10 @@ EXAMPLES = settings(
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
 )
+PYTEST = (
+    "--disable-plugin-autoload", "-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider",
+    "--hypothesis-profile=mutations", "--quiet", "--tb=short",
+)  # fmt: skip
 LONGEST = 240  # seconds until a child that hangs is ended
 
 
@@ -46,6 +52,7 @@ def main() -> None:
     for library in LIBRARIES:
         importlib.import_module(library)
     settings.register_profile("mutations", EXAMPLES)
+    gc.freeze()  # what is imported stays, and pytest collects garbage ten times at its end
     for line in sys.stdin:
         answers.write(json.dumps(_serve(json.loads(line))) + "\n")
         answers.flush()
@@ -82,9 +89,8 @@ def _judge(fault: dict[str, Any] | None, tests: list[str], place: Path) -> dict[
     if overlay is not None:
         overlay.install()
     verdicts = Verdicts(tests)
-    options = ("-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutations", f"--basetemp={place}")
-    pytest.main([*options, "--quiet", "--tb=short", *tests], plugins=[verdicts])
-    return {"planted": overlay is not None and overlay.is_imported, "ends": verdicts.ends, "cpu": __import__("time").process_time()}
+    pytest.main([*PYTEST, f"--basetemp={place}", *tests], plugins=[verdicts])
+    return {"planted": overlay is not None and overlay.is_imported, "ends": verdicts.ends, "cpu": process_time()}
 
 
 if __name__ == "__main__":

@@ -5,19 +5,14 @@ from __future__ import annotations
 from tests.mutations.fault import Fault
 
 _CRASH = "tests/unit/checkpoint/test_run_draw.py::test_a_killed_run_leaves_one_draw_or_a_lost_charge"
+_CHARGE = "ledger.begin_draw(release_id, name, lease, replaces=replaces)"
 
 FAULTS = (
     Fault(
         name="the charge comes after the draw",
         file="tasks/checkpoint/draws.py",
-        text=(
-            "    ledger.begin_draw(release_id, name, lease, replaces=replaces)\n"
-            "    payload, tainted = make()\n"
-        ),
-        instead=(
-            "    payload, tainted = make()\n"
-            "    ledger.begin_draw(release_id, name, lease, replaces=replaces)\n"
-        ),
+        text=f"    {_CHARGE}\n    payload, tainted = make()\n",
+        instead=f"    payload, tainted = make()\n    {_CHARGE}\n",
         killed_by=("tests/unit/checkpoint/test_run_draw.py::test_order_is_charge_draw_store_commit",),
     ),
     Fault(

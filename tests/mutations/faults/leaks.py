@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.fault import Fault
 
-_PUBLIC = "tests/laws/test_doors.py::test_nothing_private_is_opened_right_of_aggregate"
+_PUBLIC = "tests/system/test_doors.py::test_nothing_private_is_opened_right_of_aggregate"
 
 FAULTS = (
     Fault(
@@ -12,7 +12,7 @@ FAULTS = (
         file="tasks/aggregate/task.py",
         text="return pack_number(int(add_noise(records, _count_deviation(reference))[0])), False",
         instead="return pack_number(int(records[0])), False",
-        killed_by=("tests/laws/test_doors.py::test_the_number_of_records_is_told_with_its_noise",),
+        killed_by=("tests/system/test_doors.py::test_the_number_of_records_is_told_with_its_noise",),
     ),
     Fault(
         name="the names of all values of a private domain are released",
@@ -29,10 +29,10 @@ FAULTS = (
         killed_by=("tests/unit/test_door.py::test_a_fault_is_named_by_type_and_place_alone",),
     ),
     Fault(
-        name="the reason of a refused input is for Prefect as well",
-        file="tasks/door.py",
-        text="replacement: MarginweaveError = OperatorError(str(error))",
-        instead="replacement: MarginweaveError = error",
+        name="what is for the operator's eyes is stored by Prefect as well",
+        file="schemas/errors.py",
+        text="super().__init__(_TOLD_TO_OPERATOR)",
+        instead="super().__init__(detail)",
         killed_by=("tests/unit/test_door.py::test_a_broken_rule_of_the_input_is_for_the_operator_only",),
     ),
     Fault(

@@ -56,6 +56,8 @@ FAULTS = (
         file="tasks/preprocess/bounds.py",
         text="return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)",
         instead="return np.bincount(index + 1, minlength=2).astype(np.int64)",
-        killed_by=("tests/unit/preprocess/test_bounds.py::test_the_histogram_counts_values_at_or_below_each_candidate",),
+        killed_by=(
+            "tests/unit/preprocess/test_bounds.py::test_the_histogram_counts_values_at_or_below_each_candidate",
+        ),
     ),
 )

@@ -24,6 +24,7 @@ from tests.support.opened import opened_files, within
 from tests.support.warm_parent import DOORS, flow_module
 from tests.system.test_release import people
 
+pytestmark = pytest.mark.system
 ROWS = 97
 NOISE = 1_009
 
