@@ -1,7 +1,8 @@
-"""A whole release by the doors of its stages, without Prefect: what is told of the number of records, and who opens what."""
+"""A whole release by the doors of its stages, without Prefect: what is told has its noise, and who opens what."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Callable
@@ -10,14 +11,16 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 
 from marginweave.flows.preparation import prepare_run
 from marginweave.flows.progress import reporting
 from marginweave.flows.request import read_request
 from marginweave.tasks.aggregate import task as aggregate
+from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.store import Store
+from marginweave.tasks.evaluate import paid_task
 from marginweave.tasks.references import DerivedReference
 from tests.support.kills import Victim
 from tests.support.opened import opened_files, within
@@ -27,6 +30,7 @@ from tests.system.test_release import people
 pytestmark = pytest.mark.system
 ROWS = 97
 NOISE = 1_009
+PAID_NOISE = 1_000_003
 
 
 @dataclass
@@ -35,6 +39,7 @@ class Released:
 
     folder: RunFolder
     source: Path
+    key: bytes
     left: list[str] = field(default_factory=list)
     right: list[str] = field(default_factory=list)
 
@@ -50,15 +55,17 @@ class Released:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
-    """97 rows, whose number gets a noise of exactly 1,009."""
+    """97 rows, whose number gets a noise of exactly 1,009, and a bought comparison that gets one of 1,000,003."""
     home = tmp_path_factory.mktemp("doors")
-    victim = Victim(home=home, config=people(home, ROWS, publish__keep_private=True, aggregate__reporting_length=2))
-    made = Released(victim.folder, home / "people.csv")
+    settings = {"publish__keep_private": True, "aggregate__reporting_length": 2, "evaluate__paid": {"share": 0.05}}
+    victim = Victim(home=home, config=people(home, ROWS, **settings))
+    made = Released(victim.folder, home / "people.csv", Ledger.open(victim.location, environment={}).checkpoint_key)
     doors = {name: made.watched(getattr(flow_module, name).fn) for name in DOORS}
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.location)}),
         mock.patch.multiple(flow_module, **doors),
-        mock.patch.object(aggregate, "add_noise", lambda counts, _: np.asarray(counts) + NOISE),
+        mock.patch.object(aggregate, "add_noise", lambda counts, _: counts + NOISE),
+        mock.patch.object(paid_task, "add_noise", lambda counts, _: counts + PAID_NOISE),
         reporting(None),
     ):
         private, _ = prepare_run(read_request(victim.config, run="r", source=None, home=home))
@@ -67,12 +74,28 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
 
 
 def test_the_number_of_records_is_told_with_its_noise(released: Released) -> None:
-    """Every number that is released as that of the records has the noise in it."""
-    told = json.loads((released.folder.release / "privacy.json").read_text())
-    counted = [noise for noise in told["mechanisms"] if noise["draw"] == "count"]
-    assert counted
-    lines = (released.folder.release / "aggregates.csv").read_text().splitlines()
-    assert str(ROWS + NOISE) in lines[1]
+    """In the table of counts, which is where all that is published of it comes from."""
+    with (released.folder.release / "aggregates.csv").open(newline="") as file:
+        (whole,) = (row for row in csv.DictReader(file) if row["length"] == "0")
+    assert int(whole["count"]) == ROWS + NOISE
+
+
+def test_a_bought_comparison_is_told_with_its_noise(released: Released) -> None:
+    """No distance between 97 rows and the records that stand for 1,106 is near a million."""
+    told = json.loads((released.folder.release / "evaluation.json").read_text())
+    assert PAID_NOISE <= told["paid"]["count_error"]["value"] <= PAID_NOISE + 2 * (2 * ROWS + NOISE)
+
+
+def test_private_checkpoints_hang_on_the_key_of_the_ledger(released: Released) -> None:
+    """Their digests stand in the manifest: without a secret key a small table could be guessed from them."""
+    store = Store(released.folder.private, released.key)
+    manifest = released.folder.read_manifest()
+    assert manifest is not None
+    for stage in ("validate", "preprocess", "encode"):
+        entry = manifest.stages[stage]
+        blocks = store.blocks(stage, entry.address)
+        assert blocks is not None
+        assert blocks.digest == entry.digest
 
 
 def test_nothing_private_is_opened_right_of_aggregate(released: Released) -> None:

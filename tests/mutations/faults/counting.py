@@ -47,6 +47,16 @@ FAULTS = (
         killed_by=(_MIDDLE,),
     ),
     Fault(
+        name="all lengths choose by the same words",
+        file="tasks/budget/randomness.py",
+        text='info=b"marginweave/" + self.purpose.encode()',
+        instead='info=b"marginweave/"',
+        killed_by=(
+            "tests/unit/budget/test_randomness.py::test_keyed_streams_of_other_keys_or_purposes_share_nothing",
+            "tests/laws/test_counting_kernels.py::test_choices_of_two_records_and_of_two_lengths_are_independent",
+        ),
+    ),
+    Fault(
         name="every shard of a count chooses by the same words",
         file="tasks/aggregate/bounded_counts.py",
         text="seeds=self.words.words_at(first, len(held))[over]",

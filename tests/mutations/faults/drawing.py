@@ -21,7 +21,7 @@ FAULTS = (
         text="        (State.RESERVED, State.DRAWN),\n",
         instead="        (State.RESERVED, State.DRAWN),\n        (State.DRAWN, State.DRAWN),\n",
         killed_by=(
-            "tests/unit/ledger/test_draw_states.py::test_only_the_table_of_states_is_possible",
+            "tests/unit/ledger/test_draw_states.py::test_every_move_from_every_state",
             "tests/unit/ledger/test_draw_states.py::test_one_of_many_begins_a_draw",
         ),
     ),
@@ -30,7 +30,7 @@ FAULTS = (
         file="schemas/ledger.py",
         text="        (State.RESERVED, State.RETURNED),\n",
         instead="        (State.RESERVED, State.RETURNED),\n        (State.DRAWN, State.RETURNED),\n",
-        killed_by=("tests/unit/ledger/test_draw_states.py::test_only_the_table_of_states_is_possible",),
+        killed_by=("tests/unit/ledger/test_draw_states.py::test_every_move_from_every_state",),
     ),
     Fault(
         name="a draw that was lost in a crash costs nothing",

@@ -15,6 +15,13 @@ FAULTS = (
         killed_by=("tests/system/test_doors.py::test_the_number_of_records_is_told_with_its_noise",),
     ),
     Fault(
+        name="a bought comparison is told without noise",
+        file="tasks/evaluate/paid_task.py",
+        text="noisy = add_noise(np.array([error], np.int64), deviation)",
+        instead="noisy = np.array([error], np.int64)",
+        killed_by=("tests/system/test_doors.py::test_a_bought_comparison_is_told_with_its_noise",),
+    ),
+    Fault(
         name="the names of all values of a private domain are released",
         file="tasks/aggregate/released.py",
         text="tuple(sorted(table.labels[j][v] for v in survived.tolist()))",
@@ -27,6 +34,15 @@ FAULTS = (
         text='kind(f"{stage} failed: {type(error).__name__} at {place_of(error)}")',
         instead='kind(f"{stage} failed: {error}")',
         killed_by=("tests/unit/test_door.py::test_a_fault_is_named_by_type_and_place_alone",),
+    ),
+    Fault(
+        name="a refusal of noise quotes the largest count",
+        file="tasks/budget/mechanisms.py",
+        text='raise StageError("counts with noise must fit 64 bits")',
+        instead='raise StageError(f"counts ({counts.max()}) with noise must fit 64 bits")',
+        killed_by=(
+            "tests/unit/budget/test_mechanisms.py::test_counts_that_could_overflow_or_are_no_int64_are_refused",
+        ),
     ),
     Fault(
         name="what is for the operator's eyes is stored by Prefect as well",
@@ -58,6 +74,13 @@ FAULTS = (
         text="return DerivedReference(place=self.folder.derived, canonical=self.manifest.configuration)",
         instead="return DerivedReference(place=self.folder.private, canonical=self.manifest.configuration)",
         killed_by=(_PUBLIC,),
+    ),
+    Fault(
+        name="digests of private checkpoints are made with a key that everybody has",
+        file="tasks/references.py",
+        text="return Store(self.folder.private, self.ledger.checkpoint_key)",
+        instead="return Store(self.folder.private, bytes(32))",
+        killed_by=("tests/system/test_doors.py::test_private_checkpoints_hang_on_the_key_of_the_ledger",),
     ),
     Fault(
         name="the digest of the source is unkeyed",

@@ -118,6 +118,30 @@ FAULTS = (
         killed_by=("tests/laws/test_laplace.py::test_the_noise_has_its_exact_distribution",),
     ),
     Fault(
+        name="cells of a marginal in which nobody is get no noise",
+        file="tasks/aggregate/marginals.py",
+        text="counts=add_noise(counts, sd, bits), deviation=float(sd))",
+        instead="counts=np.where(counts > 0, add_noise(counts, sd, bits), 0), deviation=float(sd))",
+        killed_by=("tests/laws/test_marginals.py::test_the_noise_of_a_marginal_has_the_deviation_it_claims",),
+    ),
+    Fault(
+        name="theta is ignored in the noise of the record count",
+        file="tasks/budget/mechanisms.py",
+        text='return deviation(multiplier, 1, replace(stability, neighbors="add-remove"))',
+        instead='return deviation(multiplier, 1, replace(stability, records=1, neighbors="add-remove"))',
+        killed_by=(
+            "tests/unit/budget/test_preparation_plans.py::test_the_record_count_is_noised_for_the_whole_unit",
+            "tests/laws/test_units.py::test_alike_rows_of_a_subject_attain_every_sensitivity",
+        ),
+    ),
+    Fault(
+        name="a percentile is chosen as if the table had not been resized",
+        file="tasks/aggregate/task.py",
+        text="select_percentile(histogram, percentile, epsilon, configuration.stability)",
+        instead="select_percentile(histogram, percentile, epsilon, configuration.privacy.stability)",
+        killed_by=("tests/unit/budget/test_preparation_plans.py::test_the_percentile_is_chosen_for_the_whole_unit",),
+    ),
+    Fault(
         name="scores of pairs are noised as if there were one pair",
         file="tasks/aggregate/selection/indif.py",
         text="(indif_sensitivity(steps, stability) + 1) ** 2 * pairs",

@@ -89,7 +89,7 @@ FAULTS = (
         killed_by=(_JOINT,),
     ),
     Fault(
-        name="an adaptive threshold is made for the noise of length 1",
+        name="an adaptive threshold does not grow with the noise",
         file="tasks/budget/thresholds.py",
         text="return max(0.0, -float(deviation) * float(ndtri(probability)))",
         instead="return max(0.0, -float(ndtri(probability)))",
