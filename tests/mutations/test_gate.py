@@ -20,7 +20,6 @@ from tests.mutations.fault import REPOSITORY, Fault, MovedError
 from tests.mutations.page import PAGE, written
 from tests.mutations.verdicts import ASSERTION, PASSED
 
-
 # Faults of published programs and texts, or of drafts of this one (`notes/privacy.md`): they stay in the catalogue.
 KNOWN = {
     "rho is not squared",
@@ -102,13 +101,19 @@ def test_a_fault_is_killed(judges: Judges, fault: Fault) -> None:
     assert verdict["ends"] == dict.fromkeys(fault.killed_by, ASSERTION)
 
 
-def test_a_change_that_is_no_fault_survives(judges: Judges) -> None:
-    """The gate can fail: what changes nothing is killed by nothing."""
-    test = "tests/unit/test_door.py::test_a_door_neither_retries_nor_caches"
-    harmless = Fault(
-        name="a comma", file="tasks/door.py", text="log_prints=False,", instead="log_prints=bool(0),", killed_by=(test,)
-    )
-    assert judges.judge(harmless, harmless.killed_by) == {"planted": True, "ends": {test: PASSED}}
+DOOR = "tests/unit/test_door.py::test_a_door_neither_retries_nor_caches"
+
+
+@pytest.mark.parametrize(
+    ("instead", "end"),
+    [("log_prints=bool(0),", PASSED), ("log_prints=nothing,", "NameError"), ("log_prints=(,", "error of collection")],
+    ids=["nothing", "an error", "no import"],
+)
+def test_the_gate_tells_other_ends_from_kills(judges: Judges, instead: str, end: str) -> None:
+    """A change that is no fault survives, and one that only breaks the code has not been noticed by an assertion."""
+    changed = Fault(name="change", file="tasks/door.py", text="log_prints=False,", instead=instead, killed_by=(DOOR,))
+    verdict = judges.judge(changed, changed.killed_by)
+    assert verdict == {"planted": end != "error of collection", "ends": {DOOR: end}}
 
 
 def test_code_that_has_moved_is_told() -> None:
