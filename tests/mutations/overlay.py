@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
+from pathlib import Path
 from types import CodeType, ModuleType
 
 from tests.mutations.fault import REPOSITORY, Fault
@@ -25,7 +26,8 @@ class Overlay(SourceFileLoader):
             return None
         shipped = PathFinder.find_spec(name, path)
         assert shipped is not None, f"{name} is not there"
-        assert shipped.origin == self.path, f"{name} is imported from {shipped.origin}, not from {self.path}"
+        assert shipped.origin is not None, f"{name} is no file"
+        assert Path(shipped.origin).samefile(self.path), f"{name} is imported from {shipped.origin}, not {self.path}"
         return spec_from_file_location(name, self.path, loader=self)
 
     def get_code(self, _: str) -> CodeType:
