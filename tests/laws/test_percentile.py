@@ -162,6 +162,19 @@ def test_drawn_choices_follow_the_exponential_mechanism(unit: Stability) -> None
     assert stats.chisquare(observed, expected * 1500).pvalue > 1e-6
 
 
+def test_candidates_are_public_whatever_occurs() -> None:
+    """Where every record has one combination, 2 … 5 are chosen as well, each by the chance that it should have.
+
+    Of 400 choices none is one of them, or all but the last, with probability below 1e-20: a range that ends at the largest
+    value of the data could never choose 5, and would tell whoever comes with 6 combinations (SDS's defect 3c-2).
+    """
+    histogram = np.array([0, 3, 0, 0, 0, 0])
+    expected = np.exp(log_pmf(histogram, 90, 0.1, UNITS[0]))
+    assert 400 * math.log1p(-expected.min()) < math.log(1e-20)
+    chosen = {select_percentile(histogram, 90, 0.1, UNITS[0]) for _ in range(400)}
+    assert chosen == {1, 2, 3, 4, 5}
+
+
 def test_a_large_epsilon_finds_the_percentile() -> None:
     """With epsilon 1000 the choice is the exact percentile; a wrong one has probability below 1e-40."""
     assert select_percentile(np.array([0, 10, 20, 60, 9, 1]), 85, 1000.0, UNITS[0]) == 3

@@ -15,10 +15,9 @@ import os
 import re
 import shutil
 import sqlite3
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, closing, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -36,6 +35,7 @@ from marginweave.schemas.ledger import Account
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference
+from tests.support.opened import opened_files, within
 from tests.support.warm_parent import DOORS, flow_module
 from tests.system.conftest import CommandLine
 from tests.system.test_release import contents, people
@@ -77,19 +77,6 @@ class Pass:
     def seen(self) -> dict[str, Any]:
         """All that leaves the pass."""
         return {"release": self.release, "artifacts": self.artifacts, "printed": self.printed, "log": self.log}
-
-
-_WATCHING: list[Pass] = []
-
-
-def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if _WATCHING and event in ("open", "os.listdir", "os.scandir", "os.rename", "sqlite3.connect"):
-        _WATCHING[-1].opened.append(os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes | Path) else "")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _hooked() -> None:
-    sys.addaudithook(_watch)
 
 
 @dataclass
@@ -155,6 +142,7 @@ class Flow:
         self.passes.append(found := Pass())
         normalize, printed = flow_module.normalize_counts, io.StringIO()
         begun = 0
+        watching = ExitStack()
 
         def measured(*arguments: Any) -> Any:
             nonlocal begun
@@ -164,21 +152,19 @@ class Flow:
                 for place in (self.folder.path, self.ledger.parent):
                     shutil.copytree(place, self.kept / place.name)
             begun = self.log.stat().st_size
-            _WATCHING.append(found)
+            watching.enter_context(opened_files(found.opened))
             return normalize(*arguments)
 
         with (
+            watching,
             redirect_stdout(printed),
             redirect_stderr(printed),
             reporting(None),
             _artifacts(found.artifacts),
             mock.patch.multiple(flow_module, **left, normalize_counts=measured),
+            SHOWN(private),
         ):
-            try:
-                with SHOWN(private):
-                    RELEASE(private)
-            finally:
-                _WATCHING.clear()
+            RELEASE(private)
         found.release, found.printed = contents(self.folder.release), printed.getvalue()
         written = self.log.read_bytes()[begun:].decode()
         found.log = [TIME.sub("", line) for line in written.splitlines()]
@@ -273,8 +259,7 @@ def run_again(place: Path, server: str, changes: dict[str, Any]) -> tuple[Flow, 
 
 def private_files(flow: Flow, opened: list[str]) -> list[str]:
     """Those of the opened files that hold something private."""
-    places = (flow.folder.private, flow.folder.internal, flow.source)
-    return [name for name in opened if any(Path(name).is_relative_to(place) for place in places)]
+    return within(opened, flow.folder.private, flow.folder.internal, flow.source)
 
 
 def assert_keys_are_fresh(flow: Flow) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 from decimal import Decimal
 from pathlib import Path
@@ -31,6 +32,35 @@ TABLE = {
     ("DRAWN", "commit"): "COMMITTED",
     ("DRAWN", "lose"): "CHARGED_LOST",
 }
+
+
+PATHS = {
+    "RESERVED": (),
+    "RETURNED": ("return",),
+    "DRAWN": ("begin",),
+    "COMMITTED": ("begin", "commit"),
+    "CHARGED_LOST": ("begin", "lose"),
+}
+
+
+def test_every_move_from_every_state(ledger, reserve) -> None:
+    """Each of the twenty goes where the table says, or is refused and changes nothing."""
+    cases = {f"draw-{i}": case for i, case in enumerate(itertools.product(PATHS, sorted(MOVES.keys() - {"take"})))}
+    cost = Cost(mu2=Decimal("0.001"), rho=Decimal("0.0005"))
+    reserve("r", plan=small_plan(tuple(cases), cost=cost))
+    ledger.take_lease("r", "A")
+    for name, (state, move) in cases.items():
+        for before in PATHS[state]:
+            MOVES[before](ledger, name, "A")
+        if (state, move) in TABLE:
+            MOVES[move](ledger, name, "A")
+        else:
+            with pytest.raises(BudgetError):
+                MOVES[move](ledger, name, "A")
+    record = ledger.release("r")
+    assert record is not None
+    ended = {draw.name: draw.state.value for draw in record.draws}
+    assert ended == {name: TABLE.get(case, case[0]) for name, case in cases.items()}
 
 
 @settings(max_examples=25, deadline=None)

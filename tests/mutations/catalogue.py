@@ -1,0 +1,17 @@
+"""All planted faults, by name."""
+
+from __future__ import annotations
+
+from tests.mutations.fault import Fault
+from tests.mutations.faults import accounting, counting, drawing, leaks, noise, preparation, thresholds
+
+SECTIONS: dict[str, tuple[Fault, ...]] = {
+    "Budget": accounting.FAULTS,
+    "Noise": noise.FAULTS,
+    "Thresholds and empty cells": thresholds.FAULTS,
+    "Bounded contributions and counts": counting.FAULTS,
+    "Preparation and domains": preparation.FAULTS,
+    "Charges and draws": drawing.FAULTS,
+    "What leaves": leaks.FAULTS,
+}
+FAULTS: dict[str, Fault] = {fault.name: fault for faults in SECTIONS.values() for fault in faults}

@@ -1,0 +1,79 @@
+"""Faults of the budget: what (epsilon, delta) buys, how it is split, what is charged."""
+
+from __future__ import annotations
+
+from tests.mutations.fault import Fault
+
+FAULTS = (
+    Fault(
+        name="rho is not squared",
+        file="tasks/budget/accountants.py",
+        text="return (epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))) ** 2",
+        instead="return epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))",
+        killed_by=("tests/laws/test_accounting.py::test_unsquared_rho_would_break_the_claim",),
+    ),
+    Fault(
+        name="the sum in sigma_k runs to k, not to R",
+        file="tasks/budget/split.py",
+        text="multipliers = tuple(p / least * scale for p in proportions)",
+        instead=(
+            "multipliers = tuple(\n"
+            "        p * math.sqrt(sum(q**-2 for q in proportions[: k + 1]) / budget) for k, p in enumerate(proportions)\n"
+            "    )"
+        ),
+        killed_by=("tests/unit/budget/test_split.py::test_sigma_sum_must_run_to_the_last_length",),
+    ),
+    Fault(
+        name="delta is used twice, for the threshold and whole for the noise",
+        file="tasks/budget/split.py",
+        text="left = target.delta - delta_threshold",
+        instead="left = target.delta",
+        killed_by=("tests/unit/budget/test_split.py::test_shares_are_shares_of_the_accountants_budget[True-zcdp]",),
+    ),
+    Fault(
+        name="the delta of the threshold is not charged",
+        file="tasks/budget/planned.py",
+        text="rho=amount(float(squared / 2)), delta=amount(delta))",
+        instead="rho=amount(float(squared / 2)))",
+        killed_by=("tests/unit/budget/test_split.py::test_only_private_domains_pay_for_a_threshold",),
+    ),
+    Fault(
+        name="a selection is charged half its epsilon",
+        file="tasks/budget/planned.py",
+        text="cost = Cost(mu2=amount(selection_mu(epsilon) ** 2), rho=amount(epsilon**2 / 8))",
+        instead="cost = Cost(mu2=amount(selection_mu(epsilon / 2) ** 2), rho=amount(epsilon**2 / 32))",
+        killed_by=("tests/unit/budget/test_split.py::test_every_draw_is_priced_in_both_currencies",),
+    ),
+    Fault(
+        name="releases of an account do not add up",
+        file="tasks/budget/composition.py",
+        text="total, stated = sum(costs, Cost()), sum(statements, NOTHING)",
+        instead="total, stated = sum(costs[-1:], Cost()), sum(statements[-1:], NOTHING)",
+        killed_by=("tests/unit/budget/test_composition.py::test_another_release_never_lowers_the_total",),
+    ),
+    Fault(
+        name="the sum of group privacy begins at 1",
+        file="tasks/budget/resize.py",
+        text="share = _expm1_ratio(functional, copies * functional) / s",
+        instead="share = 1 / (s * max(1, sum(math.exp(i * functional) for i in range(1, copies))))",
+        killed_by=("tests/unit/budget/test_resize.py::test_the_sum_begins_at_zero_and_has_the_functional_exponent",),
+    ),
+    Fault(
+        name="the shares of DPSyn's marginals are relative to the largest, not to their sum",
+        file="tasks/aggregate/marginals.py",
+        text="weights / weights.sum()",
+        instead="weights / weights.max()",
+        killed_by=(
+            "tests/unit/budget/test_marginal_plans.py::test_the_deviations_of_a_draw_cost_what_its_multiplier_does",
+        ),
+    ),
+    Fault(
+        name="a release is compared with the cap as if it cost nothing",
+        file="tasks/budget/ledger/admission.py",
+        text="both = spent.with_charge(cost, statement)",
+        instead="both = spent",
+        killed_by=(
+            "tests/unit/ledger/test_accounts_and_reservations.py::test_cap_below_the_printed_one_still_refuses",
+        ),
+    ),
+)

@@ -1,0 +1,99 @@
+"""Faults by which something exact leaves: numbers, names, texts of errors, files."""
+
+from __future__ import annotations
+
+from tests.mutations.fault import Fault
+
+_PUBLIC = "tests/system/test_doors.py::test_nothing_private_is_opened_right_of_aggregate"
+
+FAULTS = (
+    Fault(
+        name="the number of records is told without noise",
+        file="tasks/aggregate/task.py",
+        text="return pack_number(int(add_noise(records, _count_deviation(reference))[0])), False",
+        instead="return pack_number(int(records[0])), False",
+        killed_by=("tests/system/test_doors.py::test_the_number_of_records_is_told_with_its_noise",),
+    ),
+    Fault(
+        name="a bought comparison is told without noise",
+        file="tasks/evaluate/paid_task.py",
+        text="noisy = add_noise(np.array([error], np.int64), deviation)",
+        instead="noisy = np.array([error], np.int64)",
+        killed_by=("tests/system/test_doors.py::test_a_bought_comparison_is_told_with_its_noise",),
+    ),
+    Fault(
+        name="the names of all values of a private domain are released",
+        file="tasks/aggregate/released.py",
+        text="tuple(sorted(table.labels[j][v] for v in survived.tolist()))",
+        instead="tuple(sorted(table.labels[j]))",
+        killed_by=("tests/laws/test_level_draw.py::test_private_labels_leave_only_if_they_survived",),
+    ),
+    Fault(
+        name="the text of an exception quotes what a library said",
+        file="tasks/door.py",
+        text='kind(f"{stage} failed: {type(error).__name__} at {place_of(error)}")',
+        instead='kind(f"{stage} failed: {error}")',
+        killed_by=("tests/unit/test_door.py::test_a_fault_is_named_by_type_and_place_alone",),
+    ),
+    Fault(
+        name="a refusal of noise quotes the largest count",
+        file="tasks/budget/mechanisms.py",
+        text='raise StageError("counts with noise must fit 64 bits")',
+        instead='raise StageError(f"counts ({counts.max()}) with noise must fit 64 bits")',
+        killed_by=(
+            "tests/unit/budget/test_mechanisms.py::test_counts_that_could_overflow_or_are_no_int64_are_refused",
+        ),
+    ),
+    Fault(
+        name="what is for the operator's eyes is stored by Prefect as well",
+        file="schemas/errors.py",
+        text="super().__init__(_TOLD_TO_OPERATOR)",
+        instead="super().__init__(detail)",
+        killed_by=("tests/unit/test_door.py::test_a_broken_rule_of_the_input_is_for_the_operator_only",),
+    ),
+    Fault(
+        name="Prefect keeps what a stage returns",
+        file="tasks/door.py",
+        text="persist_result=False,",
+        instead="persist_result=True,",
+        killed_by=("tests/unit/test_door.py::test_a_door_neither_retries_nor_caches",),
+    ),
+    Fault(
+        name="post-processing reads a private file",
+        file="tasks/normalize/task.py",
+        text="        normalized = normalize(unpack_aggregates(reference.load(collected)))\n",
+        instead=(
+            "        seen = sum(len(f.read_bytes()) for f in (reference.place.parent / 'private').glob('encode*'))\n"
+            "        normalized = normalize(unpack_aggregates(reference.load(collected))) if seen + 1 else None\n"
+        ),
+        killed_by=(_PUBLIC,),
+    ),
+    Fault(
+        name="post-processing is given the folder of private checkpoints",
+        file="tasks/references.py",
+        text="return DerivedReference(place=self.folder.derived, canonical=self.manifest.configuration)",
+        instead="return DerivedReference(place=self.folder.private, canonical=self.manifest.configuration)",
+        killed_by=(_PUBLIC,),
+    ),
+    Fault(
+        name="digests of private checkpoints are made with a key that everybody has",
+        file="tasks/references.py",
+        text="return Store(self.folder.private, self.ledger.checkpoint_key)",
+        instead="return Store(self.folder.private, bytes(32))",
+        killed_by=("tests/system/test_doors.py::test_private_checkpoints_hang_on_the_key_of_the_ledger",),
+    ),
+    Fault(
+        name="the digest of the source is unkeyed",
+        file="tasks/budget/ledger/core.py",
+        text='digest = hmac.new(subkey(self._key.root, "source"), digestmod=hashlib.sha256)',
+        instead="digest = hashlib.sha256()",
+        killed_by=("tests/unit/ledger/test_places_and_keys.py::test_source_digest_is_keyed_and_ignores_chunks",),
+    ),
+    Fault(
+        name="ids of subjects are digested without the key",
+        file="tasks/preprocess/subjects.py",
+        text='hashlib.blake2b(digest_size=_WIDTH, key=key, person=b"subject")',
+        instead='hashlib.blake2b(digest_size=_WIDTH, person=b"subject")',
+        killed_by=("tests/unit/preprocess/test_subjects.py::test_a_digest_needs_the_key_and_both_of_its_halves",),
+    ),
+)

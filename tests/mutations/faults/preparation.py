@@ -1,0 +1,63 @@
+"""Faults of what happens to rows before they are counted."""
+
+from __future__ import annotations
+
+from tests.mutations.fault import Fault
+
+_ROWS = "tests/unit/preprocess/test_subjects.py::test_every_choice_of_rows_is_as_likely"
+_OTHERS = "tests/unit/preprocess/test_subjects.py::test_the_words_of_other_rows_do_not_matter"
+_RESIZED = "tests/unit/preprocess/test_resize.py::test_90_of_100_at_one_and_a_half"
+
+FAULTS = (
+    Fault(
+        name="of a subject's rows the first in the file are kept",
+        file="tasks/preprocess/subjects.py",
+        text="order = over[np.lexsort((word[over], subjects[over]))]",
+        instead="order = over[np.argsort(subjects[over], kind='stable')]",
+        killed_by=(_OTHERS,),
+    ),
+    Fault(
+        name="a subject keeps one row more than theta",
+        file="tasks/preprocess/subjects.py",
+        text="kept[order[rank >= most]] = False",
+        instead="kept[order[rank > most]] = False",
+        killed_by=(_ROWS, "tests/laws/test_units.py::test_a_subject_changes_at_most_theta_rows_and_all_its_own"),
+    ),
+    Fault(
+        name="which rows are kept depends on the rows of others",
+        file="tasks/preprocess/subjects.py",
+        text="np.lexsort((word[over], subjects[over]))",
+        instead="np.lexsort((word[: len(over)], subjects[over]))",
+        killed_by=(_OTHERS,),
+    ),
+    Fault(
+        name="a resized table has max(m, n) records, not min(m, n)",
+        file="tasks/preprocess/resize.py",
+        text="most = min(math.floor(settings.rate * len(word)), settings.records)",
+        instead="most = max(math.floor(settings.rate * len(word)), settings.records)",
+        killed_by=(_RESIZED,),
+    ),
+    Fault(
+        name="a sample is not cut to the public number of records",
+        file="tasks/preprocess/resize.py",
+        text="        most = settings.records\n",
+        instead="        most = len(word)\n",
+        killed_by=(_RESIZED,),
+    ),
+    Fault(
+        name="a public domain is what occurs in the rows",
+        file="tasks/preprocess/categories.py",
+        text='if isinstance(column, Category) and column.domain == "private":',
+        instead="if isinstance(column, Category):",
+        killed_by=("tests/unit/preprocess/test_clean.py::test_the_dictionary_is_the_public_domain_whatever_the_data",),
+    ),
+    Fault(
+        name="candidates of private bounds end at the largest value that occurs",
+        file="tasks/preprocess/bounds.py",
+        text="return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)",
+        instead="return np.bincount(index + 1, minlength=2).astype(np.int64)",
+        killed_by=(
+            "tests/unit/preprocess/test_bounds.py::test_the_histogram_counts_values_at_or_below_each_candidate",
+        ),
+    ),
+)

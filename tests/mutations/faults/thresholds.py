@@ -1,0 +1,98 @@
+"""Faults of what is told: the threshold of private values, and noise on cells in which nobody is."""
+
+from __future__ import annotations
+
+from tests.mutations.fault import Fault
+
+_SMALLEST = "tests/laws/test_thresholds.py::test_private_threshold_is_the_smallest_that_keeps_delta"
+_EXPOSED = (
+    "tests/laws/test_level_draw.py::test_private_values_of_one_record_are_published_with_probability_delta_at_most"
+)
+_EMPTY_VALUES = "tests/laws/test_level_draw.py::test_empty_values_of_public_domains_survive_as_the_tail_says"
+_EMPTY_PAIRS = "tests/laws/test_level_draw.py::test_empty_pairs_of_survivors_survive_as_the_tail_says"
+_JOINT = "tests/laws/test_zero_cells.py::test_the_joint_distribution_is_the_exact_one[draw_unvisited]"
+_MANY = "tests/laws/test_zero_cells.py::test_many_cells_pass_as_often_and_as_far_as_they_should"
+
+FAULTS = (
+    Fault(
+        name='the "+ 1" of the threshold is missing',
+        file="tasks/budget/thresholds.py",
+        text="table.upper_tail(threshold - count)",
+        instead="table.upper_tail(threshold)",
+        killed_by=(_SMALLEST, _EXPOSED),
+    ),
+    Fault(
+        name="the root of Delta_1 is missing in the threshold",
+        file="tasks/budget/thresholds.py",
+        text="max(exposed(middle, 1, records * contributions), exposed(middle, records, contributions))",
+        instead="max(exposed(middle, 1, records), exposed(middle, records, 1))",
+        killed_by=(_SMALLEST, _EXPOSED),
+    ),
+    Fault(
+        name="theta is ignored in the threshold",
+        file="tasks/budget/thresholds.py",
+        text="max(exposed(middle, 1, records * contributions), exposed(middle, records, contributions))",
+        instead="exposed(middle, 1, contributions)",
+        killed_by=("tests/laws/test_units.py::test_no_way_to_hold_values_is_worse_than_the_two_extremes",),
+    ),
+    Fault(
+        name="a noisy count above the printed rho_1 is told, where it has to reach the integer T",
+        file="tasks/budget/thresholds.py",
+        text="            low = middle + 1\n    return low\n",
+        instead=(
+            "            low = middle + 1\n"
+            "    quantile = -ndtri(-math.expm1(math.log1p(-delta_threshold) / contributions))\n"
+            "    return _above(1 + float(deviation) * float(quantile))\n"
+        ),
+        killed_by=(_SMALLEST, _EXPOSED),
+    ),
+    Fault(
+        name="counts are suppressed by what they are exactly",
+        file="tasks/aggregate/level.py",
+        text="            kept = noised >= threshold\n",
+        instead="            kept = _counts_of(cells, mine, counts) >= threshold\n",
+        killed_by=("tests/laws/test_level_draw.py::test_noise_is_added_before_the_threshold", _EMPTY_VALUES),
+    ),
+    Fault(
+        name="cells in which nobody is get no noise",
+        file="tasks/aggregate/level.py",
+        text="for cells in ([mine] if len(mine) else []) if private else candidates.cells(columns):",
+        instead="for cells in [mine] if len(mine) else []:",
+        killed_by=(_EMPTY_VALUES, _EMPTY_PAIRS),
+    ),
+    Fault(
+        name="as many empty cells pass as are expected, always",
+        file="tasks/budget/zero_cells.py",
+        text="passing = binomial_table(size, probability).draw(source)",
+        instead="passing = round(size * probability)",
+        killed_by=(_JOINT,),
+    ),
+    Fault(
+        name="empty cells pass as often as those that exceed the threshold by one",
+        file="tasks/budget/zero_cells.py",
+        text="return noise_table(deviation).upper_tail(threshold)",
+        instead="return noise_table(deviation).upper_tail(threshold + 1)",
+        killed_by=(_MANY,),
+    ),
+    Fault(
+        name="the noise of empty cells that passed is that of any count",
+        file="tasks/budget/zero_cells.py",
+        text="return draw_tail(_tail(threshold, deviation), count,",
+        instead="return threshold - 1 + draw_tail(_tail(1, deviation), count,",
+        killed_by=(_MANY,),
+    ),
+    Fault(
+        name="a cell that occurs is told a second time, as an empty one",
+        file="tasks/aggregate/level.py",
+        text="zeros = passing[~np.isin(passing, mine, assume_unique=True)]",
+        instead="zeros = passing",
+        killed_by=(_JOINT,),
+    ),
+    Fault(
+        name="an adaptive threshold does not grow with the noise",
+        file="tasks/budget/thresholds.py",
+        text="return max(0.0, -float(deviation) * float(ndtri(probability)))",
+        instead="return max(0.0, -float(ndtri(probability)))",
+        killed_by=("tests/laws/test_thresholds.py::test_adaptive_rate_needs_this_lengths_contribution_bound",),
+    ),
+)

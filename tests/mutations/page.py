@@ -1,0 +1,33 @@
+"""deployments/faults.md: the planted faults and what kills each. `python -m tests.mutations.page` writes it anew."""
+
+from __future__ import annotations
+
+from tests.mutations.catalogue import FAULTS, SECTIONS
+from tests.mutations.fault import REPOSITORY
+
+PAGE = REPOSITORY / "deployments" / "faults.md"
+_ABOUT = """\
+# Planted faults
+
+A check is worth what it would notice. Each of these {number} faults is planted into the shipped code, one at a time, and the
+checks named beside it are run: every one of them has to fail, by an assertion, and to pass without the fault
+(`tests/mutations`, in `make test`). The exact change stands in `tests/mutations/faults/`; where the code has moved so that a
+fault cannot be planted any more, the gate fails and says so. Whoever corrects a fault that the checks had missed plants it
+here. This page is written by `python -m tests.mutations.page`.
+"""
+
+
+def written() -> str:
+    """The text of the page."""
+    parts = [_ABOUT.format(number=len(FAULTS))]
+    for section, faults in SECTIONS.items():
+        rows = [
+            f"| {fault.name} | `{fault.file}` | {'<br>'.join(f'`{test}`' for test in fault.killed_by)} |"
+            for fault in faults
+        ]
+        parts.append("\n".join([f"## {section}", "", "| fault | in | killed by |", "| --- | --- | --- |", *rows, ""]))
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(), encoding="utf-8")

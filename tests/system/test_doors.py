@@ -1,0 +1,106 @@
+"""A whole release by the doors of its stages, without Prefect: what is told has its noise, and who opens what."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from marginweave.flows.preparation import prepare_run
+from marginweave.flows.progress import reporting
+from marginweave.flows.request import read_request
+from marginweave.tasks.aggregate import task as aggregate
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.store import Store
+from marginweave.tasks.evaluate import paid_task
+from marginweave.tasks.references import DerivedReference
+from tests.support.kills import Victim
+from tests.support.opened import opened_files, within
+from tests.support.warm_parent import DOORS, flow_module
+from tests.system.test_release import people
+
+pytestmark = pytest.mark.system
+ROWS = 97
+NOISE = 1_009
+PAID_NOISE = 1_000_003
+
+
+@dataclass
+class Released:
+    """A release, the files that were opened by stages that see private rows, and those that all others opened."""
+
+    folder: RunFolder
+    source: Path
+    key: bytes
+    left: list[str] = field(default_factory=list)
+    right: list[str] = field(default_factory=list)
+
+    def watched(self, door: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of a door, watched."""
+
+        def call(first: Any, *others: Any) -> Any:
+            with opened_files(self.right if isinstance(first, DerivedReference) else self.left):
+                return door(first, *others)
+
+        return call
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
+    """97 rows, whose number gets a noise of exactly 1,009, and a bought comparison that gets one of 1,000,003."""
+    home = tmp_path_factory.mktemp("doors")
+    settings = {"publish__keep_private": True, "aggregate__reporting_length": 2, "evaluate__paid": {"share": 0.05}}
+    victim = Victim(home=home, config=people(home, ROWS, **settings))
+    made = Released(victim.folder, home / "people.csv", Ledger.open(victim.location, environment={}).checkpoint_key)
+    doors = {name: made.watched(getattr(flow_module, name).fn) for name in DOORS}
+    with (
+        mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.location)}),
+        mock.patch.multiple(flow_module, **doors),
+        mock.patch.object(aggregate, "add_noise", lambda counts, _: counts + NOISE),
+        mock.patch.object(paid_task, "add_noise", lambda counts, _: counts + PAID_NOISE),
+        reporting(None),
+    ):
+        private, _ = prepare_run(read_request(victim.config, run="r", source=None, home=home))
+        flow_module._release(private)
+    return made
+
+
+def test_the_number_of_records_is_told_with_its_noise(released: Released) -> None:
+    """In the table of counts, which is where all that is published of it comes from."""
+    with (released.folder.release / "aggregates.csv").open(newline="") as file:
+        (whole,) = (row for row in csv.DictReader(file) if row["length"] == "0")
+    assert int(whole["count"]) == ROWS + NOISE
+
+
+def test_a_bought_comparison_is_told_with_its_noise(released: Released) -> None:
+    """No distance between 97 rows and the records that stand for 1,106 is near a million."""
+    told = json.loads((released.folder.release / "evaluation.json").read_text())
+    assert PAID_NOISE <= told["paid"]["count_error"]["value"] <= PAID_NOISE + 2 * (2 * ROWS + NOISE)
+
+
+def test_private_checkpoints_hang_on_the_key_of_the_ledger(released: Released) -> None:
+    """Their digests stand in the manifest: without a secret key a small table could be guessed from them."""
+    store = Store(released.folder.private, released.key)
+    manifest = released.folder.read_manifest()
+    assert manifest is not None
+    for stage in ("validate", "preprocess", "encode"):
+        entry = manifest.stages[stage]
+        blocks = store.blocks(stage, entry.address)
+        assert blocks is not None
+        assert blocks.digest == entry.digest
+
+
+def test_nothing_private_is_opened_right_of_aggregate(released: Released) -> None:
+    """Post-processing opens checkpoints of its own, and nothing of the table, of `private/` or of `internal/`."""
+    places = released.folder.private, released.folder.internal, released.source
+    assert within(released.left, *places)
+    assert within(released.right, released.folder.derived)
+    assert within(released.right, *places) == []
