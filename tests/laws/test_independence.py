@@ -1,8 +1,8 @@
 """Noise is independent wherever two draws could share it: lengths, marginals, releases, threads, forks, pools of processes.
 
 Correlations are over N pairs and compared with z / sqrt(N), z the quantile at which all comparisons of a test together have a
-false alarm rate of 1e-6. First draws are 12 numbers of deviation 300: two workers have the same by chance with probability
-(2 sqrt(pi) 300)^-12 < 1e-36. Each law is seen to fail on a source with a state of its own, which forks copy.
+false alarm rate of 1e-6. First draws are 12 numbers of deviation 300, and 12 of Laplace noise of scale 1000: two workers have
+the same by chance with probability (2 sqrt(pi) 300)^-12 < 1e-36, or 4000^-12. Each law is seen to fail on a source with a state of its own, which forks copy.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals
 from marginweave.tasks.budget.mechanisms import add_laplace_noise, add_noise, prepare_noise
-from marginweave.tasks.budget.randomness import OsBits, RandomBits
+from marginweave.tasks.budget.randomness import OsBits
 from tests.laws.test_level_draw import bounded, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
 
 FALSE_ALARM = 1e-6
 WIDE = Fraction(300)
 SIZES = (130, 170)
-NOTHING = table_of([[], []], SIZES)
 PAIRS = math.prod(SIZES)
 FIRST = 12
 Draws = tuple[int, ...]
@@ -50,19 +49,20 @@ def assert_uncorrelated(series: Sequence[NDArray[np.int64]]) -> None:
         assert abs(np.corrcoef(left, right)[0, 1]) < z / math.sqrt(len(left))
 
 
-def level_noise_of(length: int, bits: RandomBits | None = None) -> NDArray[np.int64]:
-    """The noise of all empty combinations of a length, in order."""
+def level_noise_of(length: int) -> NDArray[np.int64]:
+    """The noise of as many empty candidates of length 1 as there are of length 2, in order."""
+    sizes = (PAIRS,) if length == 1 else SIZES
     candidates = (
-        CandidateSet(length=1, sizes=SIZES) if length == 1 else CandidateSet.above(surviving_values(SIZES), SIZES)
+        CandidateSet(length=1, sizes=sizes) if length == 1 else CandidateSet.above(surviving_values(sizes), sizes)
     )
     mechanism = LevelMechanism(length=length, contribution_bound=1, deviation=WIDE, threshold=-(10**6))
-    return draw_level(bounded(NOTHING, candidates, 1), candidates, mechanism, bits).counts
+    nothing = table_of([[]] * len(sizes), sizes)
+    return draw_level(bounded(nothing, candidates, 1), candidates, mechanism).counts
 
 
 def test_lengths_of_one_release() -> None:
-    """Singles 90 times against as many pairs: no noise of a length tells of that of another. False alarm 1e-6."""
-    singles = np.concatenate([level_noise_of(1) for _ in range(PAIRS // sum(SIZES) + 1)])[:PAIRS]
-    assert_uncorrelated([singles, level_noise_of(2)])
+    """22,100 values against as many pairs: no noise of a length tells of that of another. False alarm 1e-6."""
+    assert_uncorrelated([level_noise_of(1), level_noise_of(2)])
 
 
 def test_releases_of_one_table() -> None:
@@ -106,52 +106,48 @@ def test_laplace_draws_of_two_calls() -> None:
 
 
 def first_draws(_: int = 0) -> Draws:
-    """What a worker draws first."""
-    return tuple(add_noise(np.zeros(FIRST, np.int64), WIDE).tolist())
-
-
-def first_laplace_draws(_: int = 0) -> Draws:
-    """The same by OpenDP; at epsilon 1/1000 two are alike with probability (1/4000)^12."""
+    """What a worker draws first: of Gaussian noise, and of OpenDP's Laplace noise at epsilon 1/1000."""
     unit = Stability(records=1, neighbors="add-remove")
-    return tuple(add_laplace_noise(np.zeros(FIRST, np.int64), Fraction(1, 1000), unit).tolist())
+    gaussian, zeros = add_noise(np.zeros(FIRST, np.int64), WIDE), np.zeros(FIRST, np.int64)
+    return tuple([*gaussian.tolist(), *add_laplace_noise(zeros, Fraction(1, 1000), unit).tolist()])
 
 
-def by_threads(draw: Callable[[int], Draws]) -> Iterator[Draws]:
+def by_threads() -> Iterator[Draws]:
     with ThreadPoolExecutor(8) as pool:
-        yield from pool.map(draw, range(64))
+        yield from pool.map(first_draws, range(64))
 
 
-def by_forks(draw: Callable[[int], Draws]) -> Iterator[Draws]:
+def by_forks() -> Iterator[Draws]:
     """64 forks, one after the other, of a parent that has drawn before, and the parent between them."""
     for _ in range(64):
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            os.write(writing, struct.pack(f"{FIRST}q", *draw(0)))
+            os.write(writing, struct.pack(f"{2 * FIRST}q", *first_draws()))
             os._exit(0)
         os.close(writing)
-        yield struct.unpack(f"{FIRST}q", os.read(reading, 8 * FIRST))
+        yield struct.unpack(f"{2 * FIRST}q", os.read(reading, 16 * FIRST))
         os.close(reading)
         assert os.waitpid(child, 0)[1] == 0
-    yield draw(0)
+    yield first_draws()
 
 
-def by_fresh_forks(draw: Callable[[int], Draws]) -> Iterator[Draws]:
+def by_fresh_forks() -> Iterator[Draws]:
     """A worker for every task."""
     with multiprocessing.get_context("fork").Pool(4, maxtasksperchild=1) as pool:
-        yield from pool.map(draw, range(64), chunksize=1)
+        yield from pool.map(first_draws, range(64), chunksize=1)
 
 
-def by_spawned_processes(draw: Callable[[int], Draws]) -> Iterator[Draws]:
+def by_spawned_processes() -> Iterator[Draws]:
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(draw, range(64))
+        yield from pool.map(first_draws, range(64))
 
 
-def by_forks_of_a_server(draw: Callable[[int], Draws]) -> Iterator[Draws]:
+def by_forks_of_a_server() -> Iterator[Draws]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(4, mp_context=context) as pool:
-        yield from pool.map(draw, range(64))
+        yield from pool.map(first_draws, range(64))
 
 
 WORKERS = {
@@ -163,15 +159,18 @@ WORKERS = {
 }
 
 
-@pytest.mark.parametrize("draw", [first_draws, first_laplace_draws], ids=["gaussian", "laplace"])
+def kinds_of_noise(seen: Sequence[Draws]) -> list[list[Draws]]:
+    """The Gaussian draws and the Laplace draws of all workers."""
+    return [[draws[:FIRST] for draws in seen], [draws[FIRST:] for draws in seen]]
+
+
 @pytest.mark.parametrize("workers", WORKERS.values(), ids=WORKERS)
-def test_no_two_workers_draw_the_same(
-    workers: Callable[[Callable[[int], Draws]], Iterator[Draws]], draw: Callable[[int], Draws]
-) -> None:
+def test_no_two_workers_draw_the_same(workers: Callable[[], Iterator[Draws]]) -> None:
     """64 first draws are pairwise distinct, whoever makes them, after the parent has drawn."""
-    seen = [draw(0), *workers(draw)]
+    seen = [first_draws(), *workers()]
     assert len(seen) >= 65
-    assert len(set(seen)) == len(seen)
+    for drawn in kinds_of_noise(seen):
+        assert len(set(drawn)) == len(drawn)
 
 
 STATE = SeededBits(1)
@@ -184,12 +183,13 @@ def stateful(_: OsBits, nbytes: int) -> bytes:
 
 @pytest.mark.parametrize("workers", [by_forks, by_fresh_forks], ids=["forks", "pool"])
 def test_a_source_with_a_state_would_be_found(
-    workers: Callable[[Callable[[int], Draws]], Iterator[Draws]], monkeypatch: pytest.MonkeyPatch
+    workers: Callable[[], Iterator[Draws]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forks that inherit a generator draw the same, and the law above says so."""
     prepare_noise(WIDE)
     monkeypatch.setattr(OsBits, "take", stateful)
-    assert len(set(workers(first_draws))) < 64
+    gaussian, _ = kinds_of_noise(list(workers()))
+    assert len(set(gaussian)) < 64
 
 
 def test_noise_that_is_used_twice_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,12 @@ def people(seed: int) -> Rows:
     rng = np.random.default_rng(seed)
     rows = []
     for _ in range(400):
-        cells = [rng.choice(list("fm")), rng.choice(["north", "south", "west"]), rng.integers(0, 100), rng.integers(1, 8)]
+        cells = [
+            rng.choice(list("fm")),
+            rng.choice(["north", "south", "west"]),
+            rng.integers(0, 100),
+            rng.integers(1, 8),
+        ]
         rows.append(tuple(map(str, [*cells, f"T{rng.integers(0, 3)}"])))
     return rows
 
