@@ -349,18 +349,16 @@ def test_the_unit_reaches_its_sensitivity() -> None:
 
 
 def test_a_domain_read_off_the_table_would_move_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bins from the data (the clamped maximum as last edge) move counts of records that stay: the law of combinations sees it."""
-    bin_numbers = coding.bin_numbers
+    """Bins up to the largest value of the table move the counts of records that stay: the law of combinations sees it."""
 
-    def by_rank(cells: pa.Array, column: NumberColumn) -> np.ndarray:
-        present = cells.drop_null().to_numpy(zero_copy_only=False)
-        codes = bin_numbers(cells, column)
-        high = present.max(initial=0.0)
-        return np.where(codes < 5, np.where(codes * 20 >= high / 2, 4, 0), codes)
+    def by_the_largest(cells: pa.Array, _: NumberColumn) -> np.ndarray:
+        present = cells.to_numpy(zero_copy_only=False)
+        share = np.nan_to_num(present) / np.nanmax(present, initial=1.0)
+        return np.where(np.isnan(present), 5, np.minimum(4, share * 5)).astype(np.int64)
 
-    others = [("a", ("f", "kent", "7", "")), ("b", ("m", "", "", "x"))] * 5
+    others = [("a", ("f", "kent", "30", "")), ("b", ("m", "", "45", "x"))] * 5
     case = neighbors_of("row", "add-remove", others, [("", "", "99", "")], [])
     law_of_combinations(case, 1, 5, 9)
-    monkeypatch.setattr(coding, "bin_numbers", by_rank)
+    monkeypatch.setattr(coding, "bin_numbers", by_the_largest)
     with pytest.raises(AssertionError):
         law_of_combinations(case, 1, 5, 9)
