@@ -60,7 +60,7 @@ def test_every_step_has_code_and_tests() -> None:
     """Numbered from 1 without a gap; references to steps are to steps that there are."""
     assert list(STEPS) == list(range(1, len(STEPS) + 1))
     for number, text in STEPS.items():
-        reason, code, tests = (re.split(r"^(?:Code|Tests): ", text, flags=re.M) + ["", ""])[:3]
+        reason, code, tests = (re.split(r"^- (?:Code|Tests): ", text, flags=re.M) + ["", ""])[:3]
         assert len(reason.split()) > 15, number
         assert CODE.search(code), number
         assert TEST.search(tests), number
