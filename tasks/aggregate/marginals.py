@@ -166,7 +166,8 @@ def measure_marginals(
 ) -> Iterator[Measurement]:
     """Each marginal with independent rounded Gaussian noise on all of its cells, zero ones included.
 
-    Each is `add_noise` of a vector of L2 sensitivity S (`marginal_deviation`); mu^2 adds (Dong, Roth and Su 2019, corollary 3.3).
+    Each is `add_noise` of a vector of L2 sensitivity S (`marginal_deviation`), and mu^2 adds (Dong, Roth and Su 2019, corollary
+    3.3).
     DP: sum_i (S / deviation_i)^2 in mu^2; charge before the first is taken.
 
     Args:

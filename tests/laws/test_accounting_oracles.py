@@ -6,6 +6,7 @@ too much, and refutes it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from decimal import Decimal
@@ -190,7 +191,7 @@ def test_deviation_buys_in_opendp_what_it_is_planned_for() -> None:
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
 def test_a_sampled_gaussian_keeps_what_the_resize_formula_says(formula: Any, rate: float, epsilon: float) -> None:
-    """A Gaussian of exactly the functional (epsilon, delta), on a Poisson sample: dp-accounting agrees that it is private enough."""
+    """A Gaussian of exactly the functional (epsilon, delta), on a Poisson sample: dp-accounting finds it private enough."""
     from dp_accounting import get_sigma_gaussian
 
     functional, delta = functional_parameters(epsilon, DELTA, 1, Fraction(rate), formula)
@@ -267,7 +268,7 @@ def test_the_noise_that_is_drawn_is_no_less_than_a_real_gaussian() -> None:
         table = noise_table(sd)
         reach = table.largest
         tails = [table.upper_tail(t) for t in range(-reach - 1, reach + 3)]
-        mass = np.array([float(a - b) for a, b in zip(tails, tails[1:], strict=False)])
+        mass = np.array([float(a - b) for a, b in itertools.pairwise(tails)])
         for epsilon in (0.0, 0.1, 1.0, 3.0):
             stick = np.maximum(mass[:-1] - math.exp(epsilon) * mass[1:], 0).sum()
             assert stick <= gdp_delta(float(1 / sd), epsilon) * (1 + 1e-9) + 1e-15

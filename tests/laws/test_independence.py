@@ -1,8 +1,9 @@
 """Noise is independent wherever two draws could share it: lengths, marginals, releases, threads, forks, pools of processes.
 
 Correlations are over N pairs and compared with z / sqrt(N), z the quantile at which all comparisons of a test together have a
-false alarm rate of 1e-6. First draws are 12 numbers of deviation 300, and 12 of Laplace noise of scale 1000: two workers have
-the same by chance with probability (2 sqrt(pi) 300)^-12 < 1e-36, or 4000^-12. Each law is seen to fail on a source with a state of its own, which forks copy.
+false alarm rate of 1e-6. First draws are 12 numbers of deviation 300, and 12 of Laplace noise of scale 1000: two workers have the
+same by chance with probability (2 sqrt(pi) 300)^-12 < 1e-36, or 4000^-12. Each law is seen to fail on a source with a state of
+its own, which forks copy.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def first_draws(_: int = 0) -> Draws:
     """What a worker draws first: of Gaussian noise, and of OpenDP's Laplace noise at epsilon 1/1000."""
     unit = Stability(records=1, neighbors="add-remove")
     gaussian, zeros = add_noise(np.zeros(FIRST, np.int64), WIDE), np.zeros(FIRST, np.int64)
-    return tuple([*gaussian.tolist(), *add_laplace_noise(zeros, Fraction(1, 1000), unit).tolist()])
+    return (*gaussian.tolist(), *add_laplace_noise(zeros, Fraction(1, 1000), unit).tolist())
 
 
 def by_threads() -> Iterator[Draws]:

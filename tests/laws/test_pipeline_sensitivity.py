@@ -1,7 +1,7 @@
 """Sensitivity of everything that gets noise, from raw texts through the shipped stages: one unit comes, goes or gives way.
 
-The coupling of the proof is that of the code: a row's random word is that of its number, and the rows of the unit stand last, so
-that every other row has the same words in both tables. Tables have cells of several values, some longer than their cap, texts
+The coupling of the proof is that of the code: a row's random word is that of its number, and the rows of the unit stand last,
+so that every other row has the same words in both tables. Tables have cells of several values, some longer than their cap, texts
 outside every domain, gaps, records without any value, and repeated values; the unit has more rows than are counted.
 """
 
@@ -98,9 +98,7 @@ def neighbors_of(
     """
     if unit == "row":
         mine, theirs = [*mine, ("",) * 4][:1], [*theirs, ("",) * 4][:1]
-    config = configuration(
-        **{"columns": COLUMNS, **changes}, privacy__unit=UNITS[unit], privacy__neighbors=relation
-    )
+    config = configuration(**{"columns": COLUMNS, **changes}, privacy__unit=UNITS[unit], privacy__neighbors=relation)
     kept = [(*cells, who) for who, cells in others]
     tables = [[*kept, *((*cells, "me") for cells in rows)] for rows in (mine, theirs)]
     return Neighbors(config, tables[0], tables[1] if relation == "replace-one" else kept)
@@ -298,7 +296,7 @@ MARGINALS: dict[str, Any] = {"aggregate": {"method": "marginals", "values_share"
 def test_marginals(
     unit: str, relation: str, others: list[tuple[str, Row]], mine: list[Row], theirs: list[Row], length: int
 ) -> None:
-    """Each marginal, sets and missing values among its attributes: L1 at most `l1_sensitivity`, L2 at most its deviation at 1."""
+    """Each marginal, with sets and missing values: L1 at most `l1_sensitivity`, L2 at most its deviation at 1."""
     case = neighbors_of(unit, relation, others, mine, theirs, **MARGINALS)
     private = [j for j, attribute in enumerate(case.config.attributes) if attribute.private]
 

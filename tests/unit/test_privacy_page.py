@@ -12,7 +12,8 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "deployments" / "privacy.md").read_text(encoding="utf-8")
 STEPS = {
-    int(number): text for number, text in re.findall(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^## |\Z)", PAGE, re.M | re.S)
+    int(number): text
+    for number, text in re.findall(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
 CODE = re.compile(r"`((?:tasks|schemas|flows)/[\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
@@ -60,11 +61,12 @@ def test_every_step_has_code_and_tests() -> None:
     """Numbered from 1 without a gap; references to steps are to steps that there are."""
     assert list(STEPS) == list(range(1, len(STEPS) + 1))
     for number, text in STEPS.items():
-        reason, code, tests = (re.split(r"^- (?:Code|Tests): ", text, flags=re.M) + ["", ""])[:3]
+        reason, code, tests = ([*re.split(r"^- (?:Code|Tests): ", text, flags=re.MULTILINE), "", ""])[:3]
         assert len(reason.split()) > 15, number
         assert CODE.search(code), number
         assert TEST.search(tests), number
-        assert not CODE.search(tests + reason) and not TEST.search(code + reason), number
+        assert not CODE.search(tests + reason), number
+        assert not TEST.search(code + reason), number
     for first, last in re.findall(r"\((\d+) to (\d+)\)", PAGE):
         assert 1 <= int(first) <= int(last) <= len(STEPS)
 
@@ -95,7 +97,7 @@ def test_no_draw_is_left_out() -> None:
 )
 def test_assumptions_are_listed(subject: str) -> None:
     assumptions = PAGE.partition("\n## Assumptions\n")[2].partition("\n## ")[0]
-    assert re.search(rf"^- \*\*[^*]*{subject}", assumptions, re.M)
+    assert re.search(rf"^- \*\*[^*]*{subject}", assumptions, re.MULTILINE)
     assert {"Data-dependent stops", "Timing", "Small print of numbers"} <= set(
         re.findall(r"\*\*([^*.]+?)\.?\*\*", assumptions)
     )
