@@ -1,9 +1,9 @@
 """Noise is independent wherever two draws could share it: lengths, marginals, releases, threads, forks, pools of processes.
 
 Correlations are over N pairs and compared with z / sqrt(N), z the quantile at which all comparisons of a test together have a
-false alarm rate of 1e-6. First draws are 12 numbers of deviation 300, and 12 of Laplace noise of scale 1000: two workers have the
-same by chance with probability (2 sqrt(pi) 300)^-12 < 1e-36, or 4000^-12. Each law is seen to fail on a source with a state of
-its own, which forks copy.
+false alarm rate of 1e-6. First draws are 12 numbers of deviation 300, and 12 of Laplace noise of scale 1000: two workers have
+the same by chance with probability (2 sqrt(pi) 300)^-12 < 1e-36, or 4000^-12. Each law is seen to fail on a source with a
+state of its own, which forks copy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sensitivity of everything that gets noise, from raw texts through the shipped stages: one unit comes, goes or gives way.
 
 The coupling of the proof is that of the code: a row's random word is that of its number, and the rows of the unit stand last,
-so that every other row has the same words in both tables. Tables have cells of several values, some longer than their cap, texts
-outside every domain, gaps, records without any value, and repeated values; the unit has more rows than are counted.
+so that every other row has the same words in both tables. Tables have cells of several values, some longer than their cap,
+texts outside every domain, gaps, records without any value, and repeated values; the unit has more rows than are counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whatever the table holds, everything outside the noise is the same: files, schemas, order, tasks, log, progress, artifacts.
 
-The real flow runs on pairs of tables. Under the same noise, two tables that differ in the order of their rows and in rows that
-hold no value must give the same bytes. Under noise of their own, two tables that have nothing in common must give the same shape of
-everything. Nothing here is statistical. A stage that tells something of the rows is found out by both.
+The real flow runs on pairs of tables. Under the same noise, two tables that differ in the order of their rows and in rows
+that hold no value must give the same bytes. Under noise of their own, two tables that have nothing in common must give the
+same shape of everything. Nothing here is statistical. A stage that tells something of the rows is found out by both.
 """
 
 from __future__ import annotations
