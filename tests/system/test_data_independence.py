@@ -28,6 +28,7 @@ import yaml
 from prefect import task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from marginweave.flows.progress import reporting
 from marginweave.flows.session import prefect_session
@@ -92,7 +93,7 @@ def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], bits: Seed
     ledger, seen = home / "ledger" / "ledger.sqlite", Seen()
     account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
     Ledger.create(ledger, environment={}).open_account(account, actor="test")
-    printed, before = io.StringIO(), flow_runs(server)
+    printed = io.StringIO()
     take = OsBits.take if bits is None else lambda _, nbytes: bits.take(nbytes)
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(ledger), "PREFECT_API_URL": server}),
@@ -103,9 +104,9 @@ def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], bits: Seed
         reporting(None),
         _artifacts(seen.artifacts),
     ):
-        flow_module.release(str(config), "r", None, str(home))
-    (mine,) = flow_runs(server) - before
-    seen.tasks = tasks_of(mine)
+        state = flow_module.release(str(config), "r", None, str(home), return_state=True)
+    assert state.is_completed()
+    seen.tasks = tasks_of(state.state_details.flow_run_id, server)
     describe(seen, home, printed.getvalue())
     return seen
 
@@ -135,17 +136,11 @@ def describe(seen: Seen, home: Path, printed: str) -> None:
     seen.artifacts = [(name, json.loads(without_names(json.dumps(content)))) for name, content in seen.artifacts]
 
 
-def flow_runs(server: str) -> set[Any]:
-    """Ids of all flow runs that the server knows."""
-    with mock.patch.dict(os.environ, {"PREFECT_API_URL": server}), get_client(sync_client=True) as client:
-        return {run.id for run in client.read_flow_runs(limit=200)}
-
-
-def tasks_of(flow_run: Any) -> list[tuple[str, str]]:
+def tasks_of(flow_run: Any, server: str) -> list[tuple[str, str]]:
     """Names and last states of the flow run's tasks, once the server has been told of all of them."""
     found: list[tuple[str, str]] = []
     for _ in range(60):
-        with get_client(sync_client=True) as client:
+        with temporary_settings({PREFECT_API_URL: server}), get_client(sync_client=True) as client:
             only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
             told = [(t.name, t.state_name or "") for t in client.read_task_runs(flow_run_filter=only, limit=200)]
         if told and sorted(told) == found and {state for _, state in told} == {"Completed"}:
@@ -230,8 +225,13 @@ def logging_stage(private: RunReference, _: Any) -> None:
 
 
 def task_stage(private: RunReference, _: Any) -> None:
-    for value in {line.split(",")[-1] for line in Path(private.source).read_text().splitlines()[1:]}:
-        task(name=f"look at {value[:1]}")(len)(value)
+    for value in {line.split(",")[0] for line in Path(private.source).read_text().splitlines()[1:]}:
+
+        @task(name=f"look at {value!r}")
+        def look() -> None:
+            pass
+
+        look()
 
 
 def file_stage(private: RunReference, _: Any) -> None:
