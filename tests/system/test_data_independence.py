@@ -66,8 +66,9 @@ Rows = list[tuple[str, ...]]
 
 @dataclass
 class Seen:
-    """What a run leaves: published files, names of all files, artifacts, lines printed and logged, tasks in Prefect."""
+    """What a run leaves: its end, published files, names of all files, artifacts, lines printed and logged, its tasks."""
 
+    ended: str = ""
     release: dict[str, str] = field(default_factory=dict)
     schemas: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
@@ -81,7 +82,13 @@ class Seen:
         """All of it without the numbers, which are noise, and without what follows from them."""
         artifacts = [(name, sorted(content), len(content.get("table", []))) for name, content in self.artifacts]
         masked = {key: [re.sub(r"\d+", "#", line) for line in getattr(self, key)] for key in ("printed", "log")}
-        return masked | {"files": self.files, "schemas": self.schemas, "artifacts": artifacts, "tasks": self.tasks}
+        return masked | {
+            "ended": self.ended,
+            "files": self.files,
+            "schemas": self.schemas,
+            "artifacts": artifacts,
+            "tasks": self.tasks,
+        }
 
 
 def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], bits: SeededBits | None = None) -> Seen:
@@ -105,22 +112,26 @@ def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], bits: Seed
         _artifacts(seen.artifacts),
     ):
         state = flow_module.release(str(config), "r", None, str(home), return_state=True)
-    assert state.is_completed()
+    seen.ended = without_names(f"{state.name} {state.message}", home)
     seen.tasks = tasks_of(state.state_details.flow_run_id, server)
     describe(seen, home, printed.getvalue())
     return seen
 
 
+def without_names(text: str, home: Path) -> str:
+    """`text` without what is another one in every run."""
+    return CHANGING.sub("*", text).replace(str(home), "HOME")
+
+
 def describe(seen: Seen, home: Path, printed: str) -> None:
     """Fill in what can be read afterwards."""
 
-    def without_names(text: str) -> str:
-        return CHANGING.sub("*", text).replace(str(home), "HOME")
+    def unnamed(text: str) -> str:
+        return without_names(text, home)
 
-    release = RunFolder.at(home, "r").release
-    for file in sorted(release.iterdir()):
+    for file in sorted(RunFolder.at(home, "r").release.glob("*")):
         content = unpacked(file.name, file.read_bytes())
-        seen.release[file.name] = without_names(content.decode("latin-1"))
+        seen.release[file.name] = unnamed(content.decode("latin-1"))
         if file.suffix == ".parquet":
             described = pq.read_metadata(file)
             seen.schemas[file.name] = f"{pq.read_schema(file)} {described.created_by}"
@@ -130,10 +141,10 @@ def describe(seen: Seen, home: Path, printed: str) -> None:
             seen.schemas[file.name] = " ".join(sorted(json.loads(content)))
     everything = (str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
     kept = (name for name in everything if not name.startswith(("log/", "prefect")))
-    seen.files = sorted(without_names(re.sub(r"[0-9a-f]{16,}", "*", name)) for name in kept)
-    seen.printed = without_names(printed).splitlines()
-    seen.log = [without_names(line) for line in (home / "log" / "prefect.log").read_text().splitlines()]
-    seen.artifacts = [(name, json.loads(without_names(json.dumps(content)))) for name, content in seen.artifacts]
+    seen.files = sorted(unnamed(re.sub(r"[0-9a-f]{16,}", "*", name)) for name in kept)
+    seen.printed = unnamed(printed).splitlines()
+    seen.log = [unnamed(line) for line in (home / "log" / "prefect.log").read_text().splitlines()]
+    seen.artifacts = [(name, json.loads(unnamed(json.dumps(content)))) for name, content in seen.artifacts]
 
 
 def tasks_of(flow_run: Any, server: str) -> list[tuple[str, str]]:
@@ -143,7 +154,7 @@ def tasks_of(flow_run: Any, server: str) -> list[tuple[str, str]]:
         with temporary_settings({PREFECT_API_URL: server}), get_client(sync_client=True) as client:
             only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
             told = [(t.name, t.state_name or "") for t in client.read_task_runs(flow_run_filter=only, limit=200)]
-        if told and sorted(told) == found and {state for _, state in told} == {"Completed"}:
+        if told and sorted(told) == found and {state for _, state in told} <= {"Completed", "Failed"}:
             return found
         found = sorted(told)
         time.sleep(0.5)
@@ -188,6 +199,7 @@ def same_noise(place: Path, server: str, changes: dict[str, Any]) -> tuple[Seen,
 def test_neither_order_nor_empty_rows_show(server: str, tmp_path: Path, changes: dict[str, Any]) -> None:
     """Byte for byte, but for names and moments: every published file, artifact, line and task."""
     one, other = same_noise(tmp_path, server, changes)
+    assert one.ended.startswith("Completed")
     assert {"aggregates.csv", "synthetic.csv", "privacy.json", "report.html"} <= one.release.keys()
     assert len(one.tasks) >= 10
     assert len(one.log) >= 10
@@ -210,6 +222,17 @@ def test_tables_with_nothing_in_common_leave_the_same_shape(
     assert one.release != other.release
     for key, value in one.shape.items():
         assert other.shape[key] == value, key
+
+
+def test_a_stop_tells_nothing_of_its_reason(server: str, tmp_path: Path) -> None:
+    """Two tables that break different rules, in different rows and columns: the same end, tasks, log and files."""
+    strict = {f"columns__{name}__outside": "error" for name in ("sex", "region")}
+    broken = ([("q", "north", "3", "1", "T0"), *people(1)], [*strangers(2), ("m", "zz", "", "", "")])
+    one, other = (run(tmp_path / f"{i}", rows, server, strict) for i, rows in enumerate(broken))
+    assert one.ended.startswith("Failed")
+    assert {state for _, state in one.tasks} == {"Failed"}
+    assert (other.ended, other.tasks, other.files) == (one.ended, one.tasks, one.files)
+    assert (other.log, other.printed, other.release) == (one.log, one.printed, {})
 
 
 # --- the tests above can fail --------------------------------------------------------------------------------------
