@@ -105,7 +105,8 @@ def discover_labels(
 ) -> dict[int, tuple[str, ...]]:
     """Values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
 
-    Only values that occur are noised; that they do is what delta_threshold pays for (`private_threshold`).
+    Only values that occur are noised; that they do is what delta_threshold pays for (`private_threshold`; differentially
+    private set union: Korolova et al. 2009, Gopi et al. 2020).
     DP: mu-GDP with mu = 1 / multiplier, plus delta_threshold; `bits` is for tests.
 
     Args:

@@ -121,6 +121,8 @@ def draw_level(
     what the threshold's delta pays for. Everywhere else all cells of V_k are noised, whether they occur or not; where they
     are too many to visit, those that do not occur by `draw_unvisited`, with the same distribution.
 
+    Theorem: `add_noise` of a vector of L2 sensitivity theta sqrt(Delta_k), after which thresholds are post-processing; the
+    values of private domains by Gopi et al. 2020 (`private_threshold`, and step 22 of deployments/privacy.md).
     DP: mu-GDP with mu = 1 / sigma_k, plus delta_threshold at length 1 where domains are private; `bits` is for tests.
     """
     draw = draw_visited if visits_all(candidates, mechanism) else draw_unvisited
@@ -162,7 +164,8 @@ def draw_unvisited(
     """As `draw_visited`, in the same distribution, from noise on the cells that occur and `zero_cells` on the superset.
 
     Every member of the superset passes by itself with the probability of a zero; members that are no candidates, or occur,
-    are dropped, and the occurring ones have noise of their own.
+    are dropped, and the occurring ones have noise of their own (Cormode, Procopiuc, Srivastava and Tran 2012).
+    DP: as `draw_level`.
     """
     drawn: Drawn = {}
     for columns, passing in _passing_cells(candidates, mechanism, bits):

@@ -166,7 +166,9 @@ def measure_marginals(
 ) -> Iterator[Measurement]:
     """Each marginal with independent rounded Gaussian noise on all of its cells, zero ones included.
 
-    DP: sum_i (S / deviation_i)^2 in mu^2, S the L2 sensitivity in `marginal_deviation`; charge before the first is taken.
+    Each is `add_noise` of a vector of L2 sensitivity S (`marginal_deviation`), and mu^2 adds (Dong, Roth and Su 2019, corollary
+    3.3).
+    DP: sum_i (S / deviation_i)^2 in mu^2; charge before the first is taken.
 
     Args:
         exact: marginals by `count_marginal`, of rows of a unit already bounded to theta.
@@ -183,6 +185,7 @@ def measure_with_laplace(
 ) -> Iterator[Measurement]:
     """Each marginal with independent discrete Laplace noise on all of its cells, zero ones included.
 
+    Each is `add_laplace_noise`; epsilons add (Dwork and Roth 2014, theorem 3.16).
     DP: (sum_i epsilon_i, 0)-DP; charge before the first is taken.
 
     Args:

@@ -172,6 +172,7 @@ def accountant(name: AccountantName) -> Accountant:
 
     `gdp`: Gaussians compose exactly, a selection costs `selection_mu`^2. `zcdp`: a selection costs epsilon^2/8 in rho
     (Cesar and Rogers 2021). `sds`: the conversion of Bun and Steinke, and epsilon^2/2 in rho for a selection, as printed.
+    DP: arithmetic on public numbers.
     """
     if name == "gdp":
         return Accountant(

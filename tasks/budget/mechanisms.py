@@ -81,8 +81,11 @@ def prepare_noise(deviation: Fraction) -> None:
 def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits | None = None) -> NDArray[np.int64]:
     """Counts plus independent rounded Gaussian noise of standard deviation `deviation`.
 
-    With L2 sensitivity S of `counts`: DP: (S / deviation)-GDP and S^2/(2 deviation^2)-zCDP, as a real Gaussian that is
-    rounded afterwards (`noise_table` says how near). Every cell of the candidate set must be in `counts`, zeros included.
+    Theorem: f + N(0, deviation^2 I) is S/deviation-GDP (Dong, Roth and Su 2019, theorem 2.7) and S^2/(2 deviation^2)-zCDP (Bun
+    and Steinke 2016, proposition 1.6) for every f of L2 sensitivity S. Counts are integers, so that adding rounded noise is
+    rounding what the theorem speaks of: post-processing (`noise_table` says how near). Every cell of the candidate set must
+    be in `counts`, zeros included: which of them are there is not covered.
+    DP: (S / deviation)-GDP and S^2/(2 deviation^2)-zCDP, S the L2 sensitivity of `counts`.
 
     Args:
         counts: any shape, int64.
@@ -115,8 +118,10 @@ def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits |
 def add_laplace_noise(counts: NDArray[np.int64], epsilon: Fraction, stability: Stability) -> NDArray[np.int64]:
     """One marginal plus independent discrete Laplace noise of scale `laplace_scale`, from OpenDP's exact sampler.
 
-    DP: (epsilon, 0)-DP under `stability`, by the L1 sensitivity of `laplace.l1_sensitivity`. Every cell of the marginal must
-    be in `counts`, zeros included.
+    Theorem: noise of scale b on an f of L1 sensitivity S is (S/b, 0)-DP (Dwork, McSherry, Nissim and Smith 2006), on integers
+    with the discrete Laplace distribution as well (Ghosh, Roughgarden and Sundararajan 2012). Every cell of the marginal
+    must be in `counts`, zeros included.
+    DP: (epsilon, 0)-DP under `stability`, by the L1 sensitivity of `laplace.l1_sensitivity`.
 
     Args:
         counts: any shape, int64.
@@ -152,6 +157,8 @@ def select_percentile(histogram: NDArray[np.int64], percentile: float, epsilon: 
     Exponential mechanism on `rank_scores`, Pr[c] proportional to e^{epsilon s(c) / (2 sensitivity)}, by OpenDP's exact
     Gumbel noise of scale 2 sensitivity / epsilon; the candidates are public, 0 is none of them. The chosen rank is off by
     at most (2 / epsilon) ln(cap / beta) records with probability 1 - beta.
+    Theorem: it is epsilon-DP (McSherry and Talwar 2007, theorem 6), its loss lies in an interval of length epsilon (Durfee and
+    Rogers 2019): epsilon^2/8-zCDP (Cesar and Rogers 2021), and `selection_mu`-GDP by the proof that stands with that.
     DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP under `stability`, each record counted once at most.
 
     Args:

@@ -148,18 +148,31 @@ def test_known_bad_pair_of_the_reference_stays_within_epsilon() -> None:
     assert np.abs(ours[1] - ours[0]).max() <= 0.5
 
 
+CHOICES = 3000
+
+
+def choice_p_value(unit: Stability, drawn_for: Stability) -> float:
+    """Chi-square of choices that are drawn for one unit against the exact probabilities of another."""
+    histogram = np.array([3, 40, 30, 20, 6, 1, 0, 0])
+    expected = np.exp(log_pmf(histogram, 90, 0.1, unit)) * CHOICES
+    assert expected.min() > 20
+    chosen = [select_percentile(histogram, 90, 0.1, drawn_for) for _ in range(CHOICES)]
+    return float(stats.chisquare(np.bincount(chosen, minlength=len(histogram))[1:], expected).pvalue)
+
+
 @pytest.mark.parametrize("unit", UNITS[:4], ids=str)
 def test_drawn_choices_follow_the_exponential_mechanism(unit: Stability) -> None:
-    """Chi-square of 1500 choices against the exact probabilities: false alarm 1e-6.
+    """Chi-square of 3000 choices against the exact probabilities: false alarm 1e-6.
 
     The last candidates are of the public range, and no record's: choosing up to the data's largest value misses them.
     """
-    histogram = np.array([3, 40, 30, 20, 6, 1, 0, 0])
-    expected = np.exp(log_pmf(histogram, 90, 0.1, unit))
-    chosen = [select_percentile(histogram, 90, 0.1, unit) for _ in range(1500)]
-    assert min(expected) * 1500 > 20
-    observed = np.bincount(chosen, minlength=len(histogram))[1:]
-    assert stats.chisquare(observed, expected * 1500).pvalue > 1e-6
+    assert choice_p_value(unit, unit) > 1e-6
+
+
+def test_choices_with_too_much_or_too_little_noise_are_found() -> None:
+    """Half the noise, or twice as much, fails the same test: it has power (missed with probability 1e-10)."""
+    assert choice_p_value(UNITS[2], UNITS[0]) < 1e-9
+    assert choice_p_value(UNITS[0], UNITS[2]) < 1e-9
 
 
 def test_candidates_are_public_whatever_occurs() -> None:

@@ -97,7 +97,8 @@ def indif_scores(
 def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: RandomBits | None = None) -> NDArray[np.float64]:
     """Noisy InDif of every pair, in records, from `indif_scores` on the grid of `noise`; may be negative.
 
-    DP: 1/multiplier^2 in mu^2 for the multiplier of `plan_indif`, as a Gaussian vector of that sensitivity.
+    `add_noise` of the scores of PrivSyn (Zhang et al. 2021, section 4.2), a vector of the sensitivity of `indif_sensitivity`
+    times the root of their number. DP: 1/multiplier^2 in mu^2 for the multiplier of `plan_indif`.
     """
     noisy: NDArray[np.float64] = add_noise(scores, noise.deviation, bits) / noise.steps
     return noisy

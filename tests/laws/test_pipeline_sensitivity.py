@@ -1,0 +1,362 @@
+"""Sensitivity of everything that gets noise, from raw texts through the shipped stages: one unit comes, goes or gives way.
+
+The coupling of the proof is that of the code: a row's random word is that of its number, and the rows of the unit stand last,
+so that every other row has the same words in both tables. Tables have cells of several values, some longer than their cap,
+texts outside every domain, gaps, records without any value, and repeated values; the unit has more rows than are counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.columns import NumberColumn
+from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.aggregate import bounded_counts as counting
+from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.cliques import count_values, domain_sizes
+from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, marginal_deviation
+from marginweave.tasks.aggregate.released import recode
+from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
+from marginweave.tasks.budget.laplace import l1_sensitivity
+from marginweave.tasks.budget.mechanisms import count_deviation, deviation
+from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
+from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.encode import codes as coding
+from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
+from marginweave.tasks.encode.task import encode_blocks
+from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.preprocess import rows as preparing
+from marginweave.tasks.preprocess.blocks import CleanBlocks, pack_clean
+from marginweave.tasks.preprocess.bounds import candidate_histogram
+from marginweave.tasks.preprocess.rows import prepare_blocks
+from tests.support.configurations import configuration
+from tests.support.counting import as_counter
+from tests.support.tables import level_from
+
+KEY = bytes(range(32))
+ONE_CORE = LocalEngine(1)
+COLUMNS: dict[str, Any] = {
+    "sex": {"type": "category", "values": ["f", "m"]},
+    "town": {"type": "category", "domain": "private"},
+    "age": {"type": "number", "bounds": [0, 100], "bins": 5},
+    "signs": {"type": "set", "values": ["x", "y", "z"], "max_values": 2},
+}
+TOWNS = ("kent", "essex")  # what length 1 is taken to have released
+UNITS: dict[str, Any] = {
+    "row": "row",
+    "two rows": {"column": "person", "max_records": 2},
+    "three rows": {"column": "person", "max_records": 3, "missing_subject": "own"},
+    "joined": {"column": "person", "join": True},
+}
+Row = tuple[str, ...]
+values = st.tuples(
+    st.sampled_from(["f", "m", " f", "q", ""]),
+    st.sampled_from(["kent", "essex", "devon", ""]),
+    st.sampled_from(["7", "99", "1000", "old", ""]),
+    st.sampled_from(["x", "y;x", "x;y;z", "z;z", "w", ""]),
+)
+others_ = st.lists(st.tuples(st.sampled_from(["a", "b", "c", ""]), values), max_size=12)
+own = st.lists(values, max_size=5)
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """A configuration and two tables of raw rows that differ in one unit."""
+
+    config: Configuration
+    one: list[Row]
+    other: list[Row]
+
+    @property
+    def stability(self) -> Stability:
+        """What is claimed of them."""
+        return self.config.stability
+
+
+def neighbors_of(
+    unit: str, relation: Any, others: list[tuple[str, Row]], mine: list[Row], theirs: list[Row], **changes: Any
+) -> Neighbors:
+    """The unit's rows behind the others; without them under add-remove, other ones in their place under replace-one.
+
+    Where a row is the unit there is one, and under replace-one it is there in both.
+    """
+    if unit == "row":
+        mine, theirs = [*mine, ("",) * 4][:1], [*theirs, ("",) * 4][:1]
+    config = configuration(**{"columns": COLUMNS, **changes}, privacy__unit=UNITS[unit], privacy__neighbors=relation)
+    kept = [(*cells, who) for who, cells in others]
+    tables = [[*kept, *((*cells, "me") for cells in rows)] for rows in (mine, theirs)]
+    return Neighbors(config, tables[0], tables[1] if relation == "replace-one" else kept)
+
+
+def raw_table(rows: list[Row]) -> pa.Table:
+    return pa.table({n: pa.array([row[j] for row in rows], pa.string()) for j, n in enumerate([*COLUMNS, "person"])})
+
+
+def clean_of(rows: list[Row], config: Configuration) -> CleanBlocks:
+    with tempfile.TemporaryDirectory() as folder:
+        return CleanBlocks(list(pack_clean(prepare_blocks([raw_table(rows)], config, KEY, Path(folder)), config)))
+
+
+def blocks_of(rows: list[Row], config: Configuration) -> EncodedBlocks:
+    return EncodedBlocks(list(pack_blocks(encode_blocks(clean_of(rows, config), config, KEY))))
+
+
+def change(counts: Callable[[EncodedBlocks], Counter[Any]], case: Neighbors) -> np.ndarray:
+    """By how much each count moves."""
+    one, other = (counts(blocks_of(rows, case.config)) for rows in (case.one, case.other))
+    one.subtract(other)
+    return np.array([abs(moved) for moved in one.values()], np.int64)
+
+
+# --- combinations --------------------------------------------------------------------------------------------------
+
+
+def candidates_of(sizes: tuple[int, ...], length: int, forbidden: int) -> CandidateSet:
+    """V_k over survivors that are the same for both tables: all of them but every `forbidden`-th."""
+    candidates = CandidateSet(length=1, sizes=sizes)
+    for k in range(1, length):
+        found = [
+            tuple(zip(columns, cell, strict=True))
+            for columns in candidates.column_sets()
+            for cell in np.argwhere(candidates.mask(columns)).tolist()
+        ]
+        kept = [cell for i, cell in enumerate(found) if (i + 1) % forbidden]
+        candidates = CandidateSet.above(level_from(dict.fromkeys(kept, 1), k), sizes)
+    return candidates
+
+
+def combinations(length: int, bound: int, forbidden: int, blocks: EncodedBlocks) -> Counter[Any]:
+    """Bounded counts by label: of length 1 over all values that occur, of larger ones over the released domain."""
+    released = ReleasedBlocks(blocks, {} if length == 1 else {1: TOWNS})
+    candidates = candidates_of(released.sizes, length, forbidden)
+    words = KeyedBits(key=KEY, purpose=f"level-{length}")
+    counts = as_counter(bounded_counts(released, candidates, bound, words, ONE_CORE), released.sizes)
+    return Counter(
+        {
+            tuple((j, released.labels[j][v]) for j, v in zip(columns, cell, strict=True)): n
+            for (columns, cell), n in counts.items()
+        }
+    )
+
+
+def law_of_combinations(case: Neighbors, length: int, bound: int, forbidden: int) -> None:
+    """L0, Linf, L1 and L2 of the vector of counts."""
+    moved, theta = change(partial(combinations, length, bound, forbidden), case), case.stability.records
+    tables = 2 if case.stability.neighbors == "replace-one" else 1
+    assert np.count_nonzero(moved) <= tables * theta * bound
+    assert moved.max(initial=0) <= theta
+    assert moved.sum() <= tables * theta * bound
+    assert math.sqrt((moved**2).sum()) <= deviation(1.0, bound, case.stability)
+
+
+relations = pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+units = pytest.mark.parametrize("unit", UNITS)
+
+
+@units
+@relations
+@given(others_, own, own, st.integers(1, 3), st.integers(1, 6), st.integers(2, 5))
+@settings(max_examples=25, deadline=None)
+def test_combinations(
+    unit: str,
+    relation: str,
+    others: list[tuple[str, Row]],
+    mine: list[Row],
+    theirs: list[Row],
+    length: int,
+    bound: int,
+    forbidden: int,
+) -> None:
+    """L0 and L1 at most theta Delta_k (twice that under replace-one), Linf at most theta, L2 at most `deviation`(1)."""
+    law_of_combinations(neighbors_of(unit, relation, others, mine, theirs), length, bound, forbidden)
+
+
+FEW = settings(max_examples=150, deadline=None, derandomize=True, phases=[Phase.generate], database=None)
+
+
+def kept_all(subjects: np.ndarray, *_: Any) -> np.ndarray:
+    return np.ones(len(subjects), np.bool_)
+
+
+def one_word_for_all(self: Any, start: int, count: int) -> np.ndarray:
+    """What a choice that looks at the table looks like: the words of all records move with their number."""
+    return np.full(count, 0x9E3779B97F4A7C15 * (start + count) & (2**64 - 1), np.uint64)
+
+
+FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "theta is not enforced": lambda patch: patch.setattr(preparing, "kept_rows", kept_all),
+    "contributions are not bounded": lambda patch: patch.setattr(counting._BoundedCounts, "_bound", lambda *_: None),
+    "words depend on the number of records": lambda patch: patch.setattr(KeyedBits, "words_at", one_word_for_all),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_the_law_of_combinations_has_power(fault: Callable[[pytest.MonkeyPatch], None]) -> None:
+    """Each fault is found by the same law."""
+
+    @given(others_, own, own)
+    @FEW
+    def law(others: list[tuple[str, Row]], mine: list[Row], theirs: list[Row]) -> None:
+        law_of_combinations(neighbors_of("two rows", "add-remove", others, mine, theirs), 2, 1, 5)
+
+    law()
+    with pytest.MonkeyPatch.context() as patch:
+        fault(patch)
+        with pytest.raises(AssertionError):
+            law()
+
+
+# --- what bounds and sizes are chosen by ---------------------------------------------------------------------------
+
+
+@units
+@relations
+@given(others_, own, own, st.integers(1, 3), st.sampled_from([50, 99]))
+@settings(max_examples=12, deadline=None)
+def test_record_count_and_contributions(
+    unit: str,
+    relation: str,
+    others: list[tuple[str, Row]],
+    mine: list[Row],
+    theirs: list[Row],
+    length: int,
+    percentile: float,
+) -> None:
+    """The count moves by theta at most; the scores of Delta_k by `score_sensitivity`, each record counted once."""
+    case = neighbors_of(unit, relation, others, mine, theirs)
+    moved = change(lambda blocks: Counter({"n": blocks.records}), case)
+    assert moved.max(initial=0) <= count_deviation(1.0, case.stability)
+
+    def scores(rows: list[Row]) -> np.ndarray:
+        blocks = ReleasedBlocks(blocks_of(rows, case.config), {} if length == 1 else {1: TOWNS})
+        candidates = candidates_of(blocks.sizes, length, 4)
+        cap = case.config.contribution_cap(length)
+        histogram = contribution_histogram(blocks, candidates, cap, ONE_CORE)
+        assert histogram.sum() == blocks.blocks.records
+        return rank_scores(histogram, percentile)
+
+    assert np.abs(scores(case.one) - scores(case.other)).max() <= score_sensitivity(percentile, case.stability)
+
+
+@units
+@relations
+@pytest.mark.parametrize("percentile", [1.0, 99.0])
+@given(others_, own, own)
+@settings(max_examples=10, deadline=None)
+def test_private_bounds(
+    unit: str,
+    relation: str,
+    percentile: float,
+    others: list[tuple[str, Row]],
+    mine: list[Row],
+    theirs: list[Row],
+) -> None:
+    """The scores of the candidates for a bound move by `score_sensitivity` of the unit in the rows themselves."""
+    ages = {"type": "number", "bounds": "private", "within": [0, 120], "bins": 4}
+    case = neighbors_of(unit, relation, others, mine, theirs, columns={**COLUMNS, "age": ages})
+    column = case.config.columns["age"]
+    assert isinstance(column, NumberColumn)
+
+    def scores(rows: list[Row]) -> np.ndarray:
+        parts = (
+            candidate_histogram(block.table.column("age").combine_chunks(), column.bound_candidates)
+            for block in clean_of(rows, case.config)
+        )
+        return rank_scores(sum(parts, np.zeros(len(column.bound_candidates) + 1, np.int64)), percentile)
+
+    most = score_sensitivity(percentile, case.config.privacy.stability)
+    assert np.abs(scores(case.one) - scores(case.other)).max() <= most
+
+
+# --- marginals -----------------------------------------------------------------------------------------------------
+
+MARGINALS: dict[str, Any] = {"aggregate": {"method": "marginals", "values_share": 0.1}}
+
+
+@units
+@relations
+@given(others_, own, own, st.integers(1, 3))
+@settings(max_examples=12, deadline=None)
+def test_marginals(
+    unit: str, relation: str, others: list[tuple[str, Row]], mine: list[Row], theirs: list[Row], length: int
+) -> None:
+    """Each marginal, with sets and missing values: L1 at most `l1_sensitivity`, L2 at most its deviation at 1."""
+    case = neighbors_of(unit, relation, others, mine, theirs, **MARGINALS)
+    private = [j for j, attribute in enumerate(case.config.attributes) if attribute.private]
+
+    def counted(rows: list[Row]) -> list[np.ndarray]:
+        tables = [recode(table, dict.fromkeys(private, TOWNS)) for table in blocks_of(rows, case.config)]
+        sizes = domain_sizes(case.config.attributes, tables[0].labels)
+        return count_marginals([table.codes for table in tables], sizes, all_cliques(sizes, length))
+
+    for one, other in zip(counted(case.one), counted(case.other), strict=True):
+        moved = np.abs(one - other)
+        assert moved.max() <= case.stability.records
+        assert moved.sum() <= l1_sensitivity(case.stability)
+        assert math.sqrt((moved**2).sum()) <= marginal_deviation(1.0, case.stability)
+
+
+@units
+@relations
+@given(others_, own, own)
+@settings(max_examples=12, deadline=None)
+def test_values_of_private_domains(
+    unit: str, relation: str, others: list[tuple[str, Row]], mine: list[Row], theirs: list[Row]
+) -> None:
+    """Counts of the values of p private attributes: L2 at most the deviation of `discovery` at 1, sqrt(p) theta."""
+    two = {**COLUMNS, "sex": {"type": "category", "domain": "private"}}
+    case = neighbors_of(unit, relation, others, mine, theirs, columns=two, **MARGINALS)
+    private = [j for j, attribute in enumerate(case.config.attributes) if attribute.private]
+    assert len(private) == len(case.config.private_columns) == 2
+
+    def counted(blocks: EncodedBlocks) -> Counter[Any]:
+        counts = count_values(blocks, private)
+        pairs = itertools.chain.from_iterable(((j, v) for v in range(len(counts[j]))) for j in private)
+        return Counter({(j, blocks.labels[j][v]): int(counts[j][v]) for j, v in pairs})
+
+    moved = change(counted, case)
+    assert np.count_nonzero(moved) <= 2 * case.stability.records * (2 if relation == "replace-one" else 1)
+    assert math.sqrt((moved**2).sum()) <= deviation(1.0, 2, case.stability)
+
+
+def test_the_unit_reaches_its_sensitivity() -> None:
+    """The tables above are no easy ones: one unit with theta alike rows moves theta Delta_k in L1 through all the stages."""
+    rows = [("f", "kent", "7", "x;y")] * 4
+    for unit, theta in (("row", 1), ("two rows", 2), ("three rows", 3), ("joined", 1)):
+        case = neighbors_of(unit, "add-remove", [("a", ("m", "", "99", "z"))] * 3, rows, [])
+        assert case.stability.records == theta
+        moved = change(partial(combinations, 1, 5, 9), case)
+        assert sorted(moved[moved > 0].tolist()) == [theta] * 5
+        assert math.sqrt((moved**2).sum()) <= deviation(1.0, 5, case.stability) < theta * math.sqrt(5) + 1 / 512
+
+
+def test_a_domain_read_off_the_table_would_move_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bins up to the largest value of the table move the counts of records that stay: the law of combinations sees it."""
+
+    def by_the_largest(cells: pa.Array, _: NumberColumn) -> np.ndarray:
+        present = cells.to_numpy(zero_copy_only=False)
+        share = np.nan_to_num(present) / np.nanmax(present, initial=1.0)
+        return np.where(np.isnan(present), 5, np.minimum(4, share * 5)).astype(np.int64)
+
+    others = [("a", ("f", "kent", "30", "")), ("b", ("m", "", "45", "x"))] * 5
+    case = neighbors_of("row", "add-remove", others, [("", "", "99", "")], [])
+    law_of_combinations(case, 1, 5, 9)
+    monkeypatch.setattr(coding, "bin_numbers", by_the_largest)
+    with pytest.raises(AssertionError):
+        law_of_combinations(case, 1, 5, 9)

@@ -1,0 +1,113 @@
+"""deployments/privacy.md names code and tests that exist, in every step, and leaves no draw and no mechanism out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = (REPOSITORY / "deployments" / "privacy.md").read_text(encoding="utf-8")
+STEPS = {
+    int(number): text
+    for number, text in re.findall(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+}
+CODE = re.compile(r"`((?:tasks|schemas|flows)/[\w/]+\.py):([\w.]+)`")
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+# Where a theorem is used, its docstring says whose it is.
+THEOREMS = {
+    "tasks/budget/mechanisms.py": ["add_noise", "add_laplace_noise", "select_percentile"],
+    "tasks/budget/accountants.py": ["gdp_delta", "zcdp_delta", "sds_rho", "selection_mu", "accountant"],
+    "tasks/budget/composition.py": ["composed_epsilon", "account_epsilon"],
+    "tasks/budget/laplace.py": ["l1_sensitivity", "laplace_scale"],
+    "tasks/budget/percentile.py": ["rank_error"],
+    "tasks/budget/thresholds.py": ["private_threshold"],
+    "tasks/budget/resize.py": ["functional_parameters"],
+    "tasks/budget/marginal_split.py": ["marginal_draws"],
+    "tasks/aggregate/level.py": ["draw_level", "draw_unvisited"],
+    "tasks/aggregate/cliques.py": ["discover_labels"],
+    "tasks/aggregate/marginals.py": ["measure_marginals", "measure_with_laplace"],
+    "tasks/aggregate/selection/indif.py": ["measure_indif"],
+}
+
+
+@cache
+def definitions(file: str) -> dict[str, ast.FunctionDef | ast.ClassDef]:
+    """Functions and classes of a file by name, methods as Class.method."""
+    found: dict[str, ast.FunctionDef | ast.ClassDef] = {}
+    for node in ast.parse((REPOSITORY / file).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{part.name}": part for part in node.body if isinstance(part, ast.FunctionDef)}
+    return found
+
+
+@pytest.mark.parametrize(("file", "name"), sorted(set(CODE.findall(PAGE))), ids=lambda part: part)
+def test_named_code_exists(file: str, name: str) -> None:
+    assert name in definitions(file), f"{file} has no {name}"
+
+
+@pytest.mark.parametrize(("file", "name"), sorted(set(TEST.findall(PAGE))), ids=lambda part: part)
+def test_a_named_test_exists(file: str, name: str) -> None:
+    assert name.startswith("test_")
+    assert name in definitions(file), f"{file} has no {name}"
+
+
+def test_every_step_has_code_and_tests() -> None:
+    """Numbered from 1 without a gap; references to steps are to steps that there are."""
+    assert list(STEPS) == list(range(1, len(STEPS) + 1))
+    for number, text in STEPS.items():
+        reason, code, tests = ([*re.split(r"^- (?:Code|Tests): ", text, flags=re.MULTILINE), "", ""])[:3]
+        assert len(reason.split()) > 15, number
+        assert CODE.search(code), number
+        assert TEST.search(tests), number
+        assert not CODE.search(tests + reason), number
+        assert not TEST.search(code + reason), number
+    for first, last in re.findall(r"\((\d+) to (\d+)\)", PAGE):
+        assert 1 <= int(first) <= int(last) <= len(STEPS)
+
+
+def test_no_mechanism_is_left_out() -> None:
+    """Every public function of the module in which noise meets counts, but those that prepare tables ahead of a draw."""
+    public = {name for name in definitions("tasks/budget/mechanisms.py") if not name.startswith(("_", "prepare_"))}
+    assert public == {name for file, name in CODE.findall(PAGE) if file == "tasks/budget/mechanisms.py"}
+
+
+def test_no_draw_is_left_out() -> None:
+    """Every door that draws is spoken of by itself or by what it draws with: `draw_once` with something to make."""
+    modules = [
+        path for path in (REPOSITORY / "tasks").rglob("*.py") if re.search(r"draw_once\(.*make", path.read_text())
+    ]
+    named = {file for file, _ in CODE.findall(PAGE)}
+    drawing = {str(path.relative_to(REPOSITORY)) for path in modules}
+    doors = {
+        "tasks/aggregate/marginals_task.py": "tasks/aggregate/marginals.py",
+        "tasks/evaluate/paid_task.py": "tasks/evaluate/paid.py",
+    }
+    assert {"tasks/aggregate/task.py", "tasks/preprocess/task.py"} <= drawing
+    assert {doors.get(file, file) for file in drawing} <= named
+
+
+@pytest.mark.parametrize(
+    "subject", ["Trusted curator", "Public configuration", "unit is the right one", "Secret randomness"]
+)
+def test_assumptions_are_listed(subject: str) -> None:
+    assumptions = PAGE.partition("\n## Assumptions\n")[2].partition("\n## ")[0]
+    assert re.search(rf"^- \*\*[^*]*{subject}", assumptions, re.MULTILINE)
+    assert {"Data-dependent stops", "Timing", "Small print of numbers"} <= set(
+        re.findall(r"\*\*([^*.]+?)\.?\*\*", assumptions)
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [(f, n) for f, names in THEOREMS.items() for n in names], ids=lambda part: part
+)
+def test_a_mechanism_says_whose_theorem_it_is(file: str, name: str) -> None:
+    """Author and year, or where in this repository the proof stands; and its privacy cost."""
+    text = ast.get_docstring(definitions(file)[name]) or ""
+    assert re.search(r"\b(19|20)\d\d\b|notes/privacy", text), f"{name} names no source"
+    assert "DP:" in text, name
