@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Tag, model_validator
 
-from marginweave.schemas.budget import Neighbors, Stability
+from marginweave.schemas.budget import AccountantName, Neighbors, Stability
 from marginweave.schemas.numbers import FROZEN, OpenFraction, Positive, PositiveWhole, Whole
 
 MAX_REDRAWS = 3
@@ -83,7 +83,7 @@ class PrivacySettings(BaseModel):
     delta: OpenFraction
     unit: Unit
     neighbors: Neighbors = "add-remove"
-    accountant: Literal["gdp", "zcdp", "sds"] = "gdp"
+    accountant: AccountantName = "gdp"
     redraws: Annotated[Whole, AfterValidator(_redraws)] = 0
 
     @property

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw
+from marginweave.schemas.budget import BudgetPlan, Cost, Discovery, Plain, PlannedDraw, amount
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.privacy import PrivacySettings
 from marginweave.tasks.budget.accountants import SLACK, Accountant, accountant, sds_rho
 from marginweave.tasks.budget.composition import composed_epsilon
+from marginweave.tasks.budget.joint import joint_epsilon, joint_loss, threshold_delta
 from marginweave.tasks.budget.marginal_split import MarginalBudget, marginal_draws
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 from marginweave.tasks.budget.planned import (
@@ -78,15 +79,18 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
             configuration,
             MarginalBudget(pricing=pricing, epsilon=target.epsilon, delta=left, delta_threshold=delta_threshold),
         )
-    total = sum((draw.cost for draw in draws), Cost())
-    spent, _ = composed_epsilon(total, Decimal(repr(target.delta)))
+    discovery = _discovery(configuration)
+    if discovery is not None:
+        draws, delta_threshold, spent = _jointly(draws, discovery, target)
+    else:
+        spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(target.delta)))
     if not spent <= target.epsilon:
         raise InputError(
             f"privacy.epsilon ({privacy.epsilon:g}) must cover the draws, which cost {spent:.6g} by the tighter accounting; "
             "use privacy.accountant: gdp or other shares"
         )
     if target.amplified:
-        draws, spent = _charged_as_stated(draws, privacy), privacy.epsilon
+        draws, spent, discovery = _charged_as_stated(draws, privacy), privacy.epsilon, None
     return BudgetPlan(
         epsilon=privacy.epsilon,
         delta=privacy.delta,
@@ -97,6 +101,7 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
         draws=tuple(draws),
         spares=privacy.redraws,
         unit=privacy.unit_key,
+        discovery=discovery,
     )
 
 
@@ -170,6 +175,37 @@ def _delta_threshold(configuration: Configuration, delta: float) -> float:
     if not configuration.private_columns:
         return 0.0
     return delta / 2 if configuration.split == "sds" else configuration.aggregate.delta_threshold_share * delta
+
+
+def _discovery(configuration: Configuration) -> Discovery | None:
+    """What `accountant: joint` rests on; None with another one, and where no domain is private."""
+    if configuration.privacy.accountant != "joint" or not configuration.private_columns:
+        return None
+    tuples = configuration.marginals is None
+    cap = configuration.contribution_cap(1) if tuples else len(configuration.private_columns)
+    return Discovery(
+        draw="level-1" if tuples else "values",
+        least_share=min(1.0, configuration.private_values / cap),
+        adaptive=tuples and configuration.percentile is not None,
+        neighbors=configuration.stability.neighbors,
+    )
+
+
+def _jointly(
+    draws: list[PlannedDraw], discovery: Discovery, target: _Target
+) -> tuple[list[PlannedDraw], float, float]:
+    """The draws with the most delta for thresholds that `joint` proves room for, that delta, and their epsilon together.
+
+    Raises InputError where the noise alone has no room for any.
+    """
+    delta = threshold_delta(joint_loss(draws, discovery), target.epsilon, target.delta)
+    if not delta:
+        raise InputError("aggregate.delta_threshold_share must leave more of delta to the thresholds, with accountant joint")
+    priced = [
+        replace(draw, cost=replace(draw.cost, delta=amount(delta))) if draw.name == discovery.draw else draw
+        for draw in draws
+    ]
+    return priced, delta, joint_epsilon(joint_loss(priced, discovery), target.delta, target.epsilon)
 
 
 def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> _Split:

@@ -183,7 +183,8 @@ class Replay:
         """The account's total with a new release in it, against its cap at this point in time."""
         statement = Plain(epsilon=record.epsilon, delta=record.delta)
         planned = [draw for draw in record.draws if not draw.is_spare]
-        _expect_none(draws_fault(statement, planned, (draw.cost for draw in record.draws if draw.is_spare)))
+        spares = [draw.cost for draw in record.draws if draw.is_spare]
+        _expect_none(draws_fault(statement, planned, spares, record.discovery))
         account = self.accounts[record.dataset]
         self._expect_within_policy(account, record)
         spent = self._spent.get(account.dataset, Spent()).with_release(record)
