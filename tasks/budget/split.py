@@ -108,16 +108,18 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
 def _tuples(
     configuration: Configuration, pricing: Accountant, epsilon: float, delta: float, delta_threshold: float
 ) -> list[PlannedDraw]:
-    """Draws of k-tuples; `delta` is what `delta_threshold` leaves."""
+    """Draws of k-tuples; `delta` is what `delta_threshold` leaves, which the draws that discover something share equally."""
     split = (_by_shares if configuration.split == "shares" else _as_printed)(configuration, pricing, epsilon, delta)
     draws = bounds_draws(configuration, split.bound_epsilon)
     if split.count_multiplier is not None:
         draws.append(gaussian_draw("count", 0, split.count_multiplier, 0.0))
     proportions = configuration.tuples.proportions(configuration.reporting_length)
+    each = delta_threshold / max(1, configuration.discoveries)
     for length, multiplier in enumerate(level_multipliers(proportions, split.levels), 1):
         if split.selection_epsilon is not None:
             draws.append(selection_draw(f"percentile-{length}", length, split.selection_epsilon))
-        draws.append(gaussian_draw(f"level-{length}", length, multiplier, delta_threshold if length == 1 else 0.0))
+        discovers = length <= max(1, configuration.discoveries)
+        draws.append(gaussian_draw(f"level-{length}", length, multiplier, each if discovers else 0.0))
     if split.evaluation_multiplier is not None:
         draws.append(gaussian_draw(EVALUATION, 0, split.evaluation_multiplier, 0.0))
     return draws
@@ -172,7 +174,7 @@ def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[fl
 def _delta_threshold(configuration: Configuration, delta: float) -> float:
     if configuration.privacy.accountant == "sds":
         return delta / 2
-    if not configuration.private_columns:
+    if not configuration.discoveries:
         return 0.0
     return delta / 2 if configuration.split == "sds" else configuration.aggregate.delta_threshold_share * delta
 

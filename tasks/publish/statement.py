@@ -25,6 +25,14 @@ ASSUMPTIONS = (
     "Everybody who may see several releases about the same people is told the account's total, not this release alone.",
 )
 COMPOSED = "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta"
+PURE = "The draws of Laplace noise are (epsilon, 0)-differentially private, and their epsilons add; there is no delta"
+JOINT = (
+    "Gaussian differential privacy: mu^2 of all draws add; delta_threshold and the delta of the noise are treated together, "
+    "as whoever has new values moves other counts the less; in the account both are added"
+)
+UNFABRICATED = (
+    "; only combinations that occur are noised, and each length spends an equal part of delta_threshold on its threshold"
+)
 LAPLACE = (
     "The draws of Laplace noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
     "differential privacy, are converted at delta; both are added"
@@ -80,12 +88,13 @@ def privacy_statement(
             "rho": None if in_plain else float(plan.cost.rho),
             "delta_threshold": plan.delta_threshold,
             "accountant": privacy.accountant,
+            "fabrication": "possible" if configuration.marginals is not None else configuration.tuples.fabrication or "possible",
         },
         "observer": _observer(plan, mu),
         "preparation": preparation_words(configuration, bounds),
         "bounds": {name: list(pair) for name, pair in bounds.items()},
         "mechanisms": _mechanisms(configuration, plan, aggregates, returned),
-        "composition": AMPLIFIED if amplified else LAPLACE if in_plain else COMPOSED,
+        "composition": AMPLIFIED if amplified else _composition(configuration, plan),
         "assumptions": [
             unit_assumption(configuration),
             *ASSUMPTIONS,
@@ -101,6 +110,14 @@ def privacy_statement(
         "noise": [asdict(noise) for noise in aggregates.noise] if configuration.marginals is None else [],
         "configuration": configuration.canonical(),
     }
+
+
+def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
+    if plan.cost.plain:
+        return LAPLACE if plan.delta else PURE
+    words = JOINT if plan.discovery is not None else COMPOSED
+    unfabricated = configuration.marginals is None and configuration.tuples.fabrication == "none"
+    return words + UNFABRICATED if unfabricated else words
 
 
 def _functional(configuration: Configuration) -> dict[str, float] | None:

@@ -47,8 +47,8 @@ def stated_fault(statement: Plain, names: Sequence[str], spares: object) -> str 
     DP: arithmetic on public numbers.
     """
     epsilon, delta = statement.epsilon, statement.delta
-    if not (epsilon.is_finite() and delta.is_finite() and epsilon > 0 and 0 < delta < 1):
-        return f"the plan states epsilon {epsilon} and delta {delta}: no positive epsilon with a delta inside (0, 1)"
+    if not (epsilon.is_finite() and delta.is_finite() and epsilon > 0 and 0 <= delta < 1):
+        return f"the plan states epsilon {epsilon} and delta {delta}: no positive epsilon with a delta inside [0, 1)"
     if not names or len(set(names)) != len(names):
         return "a plan must have draws, each with a name of its own"
     if any(name.startswith(SPARE_PREFIX) for name in names):
