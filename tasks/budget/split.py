@@ -14,6 +14,7 @@ from marginweave.tasks.budget.accountants import SLACK, Accountant, accountant, 
 from marginweave.tasks.budget.composition import composed_epsilon
 from marginweave.tasks.budget.joint import joint_epsilon, joint_loss, threshold_delta
 from marginweave.tasks.budget.marginal_split import MarginalBudget, marginal_draws
+from marginweave.tasks.budget.mixed import mixed_budget, release_epsilon
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 from marginweave.tasks.budget.planned import (
     EVALUATION,
@@ -83,7 +84,7 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
     if discovery is not None:
         draws, delta_threshold, spent = _jointly(draws, discovery, target)
     else:
-        spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(target.delta)))
+        spent = _spent(draws, target)
     if not spent <= target.epsilon:
         raise InputError(
             f"privacy.epsilon ({privacy.epsilon:g}) must cover the draws, which cost {spent:.6g} by the tighter accounting; "
@@ -220,7 +221,7 @@ def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float
     if left <= 0:
         shares = {"count_share": counts, "percentile_share": selections, "bounds_share": bounds}
         raise nothing_left({f"aggregate.{key}": share for key, share in shares.items()}, "counts", configuration)
-    budget = pricing.budget(epsilon, delta) * SLACK
+    budget = _whole(configuration, pricing, epsilon, delta) * SLACK
     bound = bounds * budget / (2 * len(configuration.private_bounds)) if bounds else 0.0
     return _Split(
         count_multiplier=pricing.gaussian_multiplier(counts * budget) if counts else None,
@@ -231,6 +232,32 @@ def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float
         levels=left * budget,
         evaluation_multiplier=pricing.gaussian_multiplier(paid * budget) if paid else None,
     )
+
+
+def _whole(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> float:
+    """What (epsilon, delta) buys. With `gdp` it is shared by Gaussians and selections whose exact curves compose (`mixed`)."""
+    whole = pricing.budget(epsilon, delta)
+    number = configuration.reporting_length if configuration.percentile is not None else 0
+    bounds = 2 * len(configuration.private_bounds)
+    if pricing.name != "gdp" or not number + bounds:
+        return whole
+    share = configuration.tuples.percentile_share if number else 0.0
+    bounds_share = configuration.bounds_share if bounds else 0.0
+
+    def parts(budget: float) -> tuple[float, list[float]]:
+        chosen = [pricing.selection_epsilon(share * budget / number)] * number if number else []
+        bought = [pricing.selection_epsilon(bounds_share * budget / bounds)] * bounds if bounds else []
+        return (1 - share - bounds_share) * budget, chosen + bought
+
+    return mixed_budget(whole, parts, epsilon, delta)
+
+
+def _spent(draws: list[PlannedDraw], target: _Target) -> float:
+    """Epsilon of the draws together at the target's delta, by the tightest of the compositions that hold within a release."""
+    spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(target.delta)))
+    if any(draw.mechanism == "exponential" for draw in draws):
+        return min(spent, release_epsilon(draws, target.delta, min(spent, target.epsilon)))
+    return spent
 
 
 def _as_printed(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> _Split:

@@ -14,6 +14,7 @@ from marginweave.schemas.privacy import MAX_REDRAWS
 from marginweave.tasks.budget.accountants import selection_mu
 from marginweave.tasks.budget.composition import composed_epsilon
 from marginweave.tasks.budget.joint import joint_delta, joint_loss
+from marginweave.tasks.budget.mixed import release_delta
 
 # Prices are rounded to doubles on their way into a plan.
 _SLACK = 1e-9
@@ -63,8 +64,8 @@ def draws_fault(
 ) -> str | None:
     """Why the prices of `draws` and spares do not fit what was stated, or None.
 
-    Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon`, or by
-    `joint_delta` where the plan has a `discovery`, and a spare as much as the dearest draw in each currency: the plain sum of an account counts statements instead of draws, and a
+    Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon` or by
+    `release_delta`, or by `joint_delta` where the plan has a `discovery`, and a spare as much as the dearest draw in each currency: the plain sum of an account counts statements instead of draws, and a
     spare stands for any of them. Prices may be below by 1e-9 of themselves, for rounding; those in plain epsilon not at all.
     What the draws cost each is not asked where they are charged, in plain, all that is stated, as on a subsample, whose rate
     no row has.
@@ -83,7 +84,8 @@ def draws_fault(
     if discovery is not None:
         return _joint_fault(statement, draws, discovery)
     spent, _ = composed_epsilon(whole, statement.delta)
-    if spent > float(statement.epsilon) * (1 + _SLACK):
+    stated = float(statement.epsilon) * (1 + _SLACK)
+    if spent > stated and release_delta(draws, stated) > float(statement.delta) * (1 + _SLACK):
         return (
             f"the draws cost epsilon {spent:.6g} at delta {statement.delta}, more than the stated {statement.epsilon}"
         )
