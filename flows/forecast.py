@@ -85,7 +85,9 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
         return []
     if configuration.tuples.fabrication == "none":
         lengths, delta = configuration.discoveries, plan_budget(configuration).delta_threshold
-        return [f"Fabrication: none; each of {lengths} length(s) spends {delta / lengths:.3g} of delta on its threshold"]
+        return [
+            f"Fabrication: none; each of {lengths} length(s) spends {delta / lengths:.3g} of delta on its threshold"
+        ]
     if configuration.private_columns:
         return []
     settings, plan, told = configuration.tuples, plan_budget(configuration), []

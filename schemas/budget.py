@@ -158,10 +158,10 @@ class BudgetPlan:
     """The whole split of (epsilon, delta), a function of the configuration alone.
 
     `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
-    `level-1`, or of `values`; where nothing is fabricated, of every level, an equal part. `spent_epsilon` is the epsilon at `delta` of the draws together, at most `epsilon`. `spares` is
-    how many lost draws the account keeps room for; they are no part of what is guaranteed. `unit` is the unit of privacy as
-    the account knows it. With `discovery` the statement (epsilon, delta) holds by `tasks/budget/joint.py`; what is charged
-    to the account is the sum of the draws' costs all the same.
+    `level-1`, or of `values`; where nothing is fabricated, of every level, an equal part. `spent_epsilon` is the epsilon at
+    `delta` of the draws together, at most `epsilon`. `spares` is how many lost draws the account keeps room for; they are no
+    part of what is guaranteed. `unit` is the unit of privacy as the account knows it. With `discovery` the statement (epsilon,
+    delta) holds by `tasks/budget/joint.py`; what is charged to the account is the sum of the draws' costs all the same.
     """
 
     epsilon: float

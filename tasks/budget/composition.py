@@ -45,7 +45,8 @@ def account_epsilon(
     bound of its own, compose (concurrently, too: Haney et al. 2023). `plain` adds the stated (epsilon, delta) of whole
     releases and holds where the deltas add to at most `delta`. Its epsilon is the nearest float, so that it compares with
     the nearest float of a cap as the decimals do: a release alone never exceeds a cap equal to its own (epsilon, delta).
-    The other two are rounded up. Nothing spent is 0; at delta 0 only pure epsilons have a sum; where no composition is valid the epsilon is infinite.
+    The other two are rounded up. Nothing spent is 0; at delta 0 only pure epsilons have a sum; where no composition is valid
+    the epsilon is infinite.
     DP: arithmetic on public numbers.
 
     Args:

@@ -84,8 +84,11 @@ class CostedDraw(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class JointLoss:
-    """The loss of the draws of a release, apart: mu^2 before the discovery where its shape may depend on them, of the
-    discovery, and of all others; `saved` is c k of the theorem."""
+    """The loss of the draws of a release, apart.
+
+    mu^2 of what is drawn before the discovery where its shape may depend on it, of the discovery, and of all others; `saved`
+    is c k of the theorem.
+    """
 
     before: float
     discovery: float
@@ -114,7 +117,9 @@ def joint_loss(draws: Sequence[CostedDraw], discovery: Discovery) -> JointLoss:
     )
 
 
-def sparse_delta(mu: Floats | float, epsilon: Floats | float, present: Floats | float, absent: Floats | float) -> Floats:
+def sparse_delta(
+    mu: Floats | float, epsilon: Floats | float, present: Floats | float, absent: Floats | float
+) -> Floats:
     """The lemma's value for a mu-GDP pair: 1 - p + p H_{epsilon + ln q - ln p}, p = `present`, q = `absent`, by broadcasting.
 
     H_e = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu). DP: arithmetic on public numbers.
@@ -174,7 +179,7 @@ def joint_epsilon(loss: JointLoss, delta: float, most: float) -> float:
 
 
 def _remaining(loss: JointLoss, epsilon: Floats) -> Floats:
-    """V(e) for each e: the worst over x of what the discovery and the draws not counted as `before` lose; shape of `epsilon`."""
+    """V(e) for each e: the worst over x of what the discovery and the draws beside `before` lose; shape of `epsilon`."""
     edges = np.linspace(0.0, 1.0, _BLOCKS + 1)
     least, most = np.concatenate([[0.0], edges[:-1]]), np.concatenate([[0.0], edges[1:]])
     whole = loss.discovery + loss.others

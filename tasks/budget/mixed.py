@@ -75,9 +75,9 @@ def mixed_delta(mu2: float, selections: Sequence[float], epsilon: float) -> floa
 def mixed_budget(
     whole: float, parts: Callable[[float], tuple[float, Sequence[float]]], epsilon: float, delta: float
 ) -> float:
-    """The largest budget from `whole` on, which mu^2 alone allows, whose `parts` (mu^2 of Gaussians, selections) are
-    (epsilon, delta)-DP; rounded down.
+    """The largest budget whose `parts` (mu^2 of Gaussians, selections) are (epsilon, delta)-DP together; rounded down.
 
+    It is looked for from `whole` on, which mu^2 alone allows.
     DP: arithmetic on public numbers.
     """
 
@@ -106,7 +106,10 @@ def release_delta(draws: Sequence[MeasuredDraw], epsilon: float) -> float:
 
 
 def release_epsilon(draws: Sequence[MeasuredDraw], delta: float, most: float) -> float:
-    """Smallest epsilon at `delta` of planned draws up to `most`, to 2^-40 of it, rounded up; infinite where `most` is not enough."""
+    """Smallest epsilon at `delta` of planned draws, to 2^-40 of `most` and rounded up; infinite where `most` is too small.
+
+    DP: arithmetic on public numbers.
+    """
     if release_delta(draws, most) > delta:
         return math.inf
     low, high = 0.0, most

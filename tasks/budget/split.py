@@ -194,16 +194,16 @@ def _discovery(configuration: Configuration) -> Discovery | None:
     )
 
 
-def _jointly(
-    draws: list[PlannedDraw], discovery: Discovery, target: _Target
-) -> tuple[list[PlannedDraw], float, float]:
+def _jointly(draws: list[PlannedDraw], discovery: Discovery, target: _Target) -> tuple[list[PlannedDraw], float, float]:
     """The draws with the most delta for thresholds that `joint` proves room for, that delta, and their epsilon together.
 
     Raises InputError where the noise alone has no room for any.
     """
     delta = threshold_delta(joint_loss(draws, discovery), target.epsilon, target.delta)
     if not delta:
-        raise InputError("aggregate.delta_threshold_share must leave more of delta to the thresholds, with accountant joint")
+        raise InputError(
+            "aggregate.delta_threshold_share must leave more of delta to the thresholds, with accountant joint"
+        )
     priced = [
         replace(draw, cost=replace(draw.cost, delta=amount(delta))) if draw.name == discovery.draw else draw
         for draw in draws

@@ -43,7 +43,8 @@ def test_every_length_has_an_equal_part_of_delta(accountant: str, private: bool,
         planned(accountant=accountant, private=private, reporting_length=length, fabrication="none", delta=1e-6)
     )
     levels = [draw.cost.delta for draw in plan.draws if draw.length and draw.mechanism == "rounded-gaussian"]
-    assert len(set(levels)) == 1 and len(levels) == length
+    assert len(set(levels)) == 1
+    assert len(levels) == length
     assert plan.delta_threshold == (5e-7 if accountant == "sds" else pytest.approx(1e-7))
     assert float(sum(levels)) == pytest.approx(plan.delta_threshold, rel=1e-12)
     assert plan.cost.delta == sum(levels)
@@ -54,7 +55,7 @@ def test_every_length_has_an_equal_part_of_delta(accountant: str, private: bool,
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_thresholds_are_those_of_remark_1_1_on_integers(neighbors: Any, length: int) -> None:
-    """T_k pays for Delta_k new combinations with delta/(2 R), as printed with accountant sds; 1.5 above the real one at most."""
+    """T_k pays for Delta_k new combinations with delta/(2 R), as printed with accountant sds; within 1.5 of the real one."""
     config = unfabricated(
         privacy={"epsilon": 1.0, "delta": 1e-6, "unit": "row", "accountant": "sds", "neighbors": neighbors}
     )
@@ -77,7 +78,8 @@ def test_thresholds_are_those_of_remark_1_1_on_integers(neighbors: Any, length: 
     assert 1 - (1 - noise_table(sd).upper_tail(mechanism.threshold - 1)) ** bound <= Fraction(part)
     real = printed_threshold(float(sd) / math.sqrt(bound), bound, 2 * part)
     assert real < mechanism.threshold <= real + 1.5 + 0.02
-    assert mechanism.occurring_only and visits_all(candidates, mechanism)
+    assert mechanism.occurring_only
+    assert visits_all(candidates, mechanism)
     assert level_noise(mechanism, candidates).candidates is None
     assert ONE_ROW.records == unit.records
 
@@ -133,7 +135,7 @@ def test_what_is_released_occurs(rows: list[tuple[int, int, int]], thresholds: A
     candidates = CandidateSet(length=1, sizes=sizes)
     for length in (1, 2, 3):
         if length > 1:
-            every = level_from({key: 1 for key in tuple_counts(table, length - 1)}, length - 1)
+            every = level_from(dict.fromkeys(tuple_counts(table, length - 1), 1), length - 1)
             candidates = CandidateSet.above(every, sizes)
         mechanism = plan_level(
             config,
@@ -145,9 +147,12 @@ def test_what_is_released_occurs(rows: list[tuple[int, int, int]], thresholds: A
         )
         level = draw_level(bounded(table, candidates, 3), candidates, mechanism)
         held = tuple_counts(table, length)
-        released = [tuple(zip(c, v, strict=True)) for c, v in zip(level.columns.tolist(), level.values.tolist(), strict=True)]
+        released = [
+            tuple(zip(c, v, strict=True)) for c, v in zip(level.columns.tolist(), level.values.tolist(), strict=True)
+        ]
         assert set(released) <= set(held)
-        assert (level.counts >= mechanism.threshold).all() and mechanism.threshold > 1
+        assert (level.counts >= mechanism.threshold).all()
+        assert mechanism.threshold > 1
 
 
 def test_plan_and_statement_say_it() -> None:
@@ -185,7 +190,8 @@ def test_plan_and_statement_say_it() -> None:
     assert rows["level-3"] == pytest.approx(plan.delta_threshold / 3)
     assert statement["guarantee"]["delta_threshold"] == plan.delta_threshold
     plain = privacy_statement(configuration(), plan_budget(configuration()), released, {}, {}, {})
-    assert plain["guarantee"]["fabrication"] == "possible" and "only combinations" not in plain["composition"]
+    assert plain["guarantee"]["fabrication"] == "possible"
+    assert "only combinations" not in plain["composition"]
 
 
 def test_joint_accounting_does_not_know_it() -> None:

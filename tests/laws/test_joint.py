@@ -231,7 +231,8 @@ def test_a_joint_plan_gives_the_threshold_all_that_there_is_room_for(
     ours, sums = plan_budget(configuration(accountant="joint", **facts)), plan_budget(configuration(**facts))
     assert [d.parameter for d in ours.draws] == [d.parameter for d in sums.draws]
     assert 1.4 * sums.delta_threshold < ours.delta_threshold < delta
-    assert ours.discovery is not None and ours.spent_epsilon <= epsilon
+    assert ours.discovery is not None
+    assert ours.spent_epsilon <= epsilon
     loss = joint_loss(ours.draws, ours.discovery)
     assert loss.before > 0 if percentile == 99 else loss.before == 0
     assert loss.saved == pytest.approx(1 / 4 * (0.5 if neighbors == "replace-one" else 1.0))
@@ -264,7 +265,8 @@ def test_an_account_adds_mu2_and_deltas_or_whole_statements() -> None:
     one = account_epsilon([plan.cost], [statement], Decimal("1e-6"))
     assert one == (1.0, "plain")
     epsilon, name = account_epsilon([plan.cost] * 2, [statement] * 2, Decimal("2e-6"))
-    assert name == "gdp" and 1 < epsilon < 2
+    assert name == "gdp"
+    assert 1 < epsilon < 2
     assert epsilon == composed_epsilon(plan.cost + plan.cost, Decimal("2e-6"))[0]
 
 

@@ -56,7 +56,8 @@ def test_default_noise_is_within_one_percent_of_the_optimum(
     """
     plan = plan_budget(configuration(epsilon=epsilon, delta=delta, reporting_length=length, private=private))
     kinds = [draw.mechanism for draw in plan.draws]
-    assert kinds.count("exponential") == length and kinds.count("rounded-gaussian") == length + 1
+    assert kinds.count("exponential") == length
+    assert kinds.count("rounded-gaussian") == length + 1
     interval = epsilon / 4000
     left = delta - plan.delta_threshold
     assert composed(plan, 1.0, interval).get_epsilon_for_delta(left) <= epsilon * 1.0005
@@ -69,6 +70,8 @@ def test_joint_noise_is_within_a_fifth_of_a_percent_of_the_optimum_at_a_large_de
     """At delta 1e-4 a tenth set aside costs sigma up to 1.24 %; joint, with a hundredth, nothing like it."""
     facts = {"epsilon": epsilon, "delta": 1e-4, "private": True, "percentile": "none", "reporting_length": 2}
     free = plan_budget(configuration(**{**facts, "private": False})).draw("level-1").parameter
-    joint = plan_budget(configuration(accountant="joint", delta_threshold_share=0.01, **facts)).draw("level-1").parameter
+    joint = (
+        plan_budget(configuration(accountant="joint", delta_threshold_share=0.01, **facts)).draw("level-1").parameter
+    )
     gdp = plan_budget(configuration(**facts)).draw("level-1").parameter
     assert free < joint < free * 1.002 < gdp

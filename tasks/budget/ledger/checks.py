@@ -100,9 +100,7 @@ def is_part(purse: Plain, cap: Plain) -> bool:
     """Whether a purse leaves something of the cap's delta, where there is any; an empty one always does."""
     finite = purse.epsilon.is_finite() and purse.delta.is_finite()
     return not purse or (
-        finite
-        and 0 < purse.epsilon <= cap.epsilon
-        and (0 <= purse.delta < cap.delta or purse.delta == cap.delta == 0)
+        finite and 0 < purse.epsilon <= cap.epsilon and (0 <= purse.delta < cap.delta or purse.delta == cap.delta == 0)
     )
 
 

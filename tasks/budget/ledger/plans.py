@@ -65,10 +65,10 @@ def draws_fault(
     """Why the prices of `draws` and spares do not fit what was stated, or None.
 
     Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon` or by
-    `release_delta`, or by `joint_delta` where the plan has a `discovery`, and a spare as much as the dearest draw in each currency: the plain sum of an account counts statements instead of draws, and a
-    spare stands for any of them. Prices may be below by 1e-9 of themselves, for rounding; those in plain epsilon not at all.
-    What the draws cost each is not asked where they are charged, in plain, all that is stated, as on a subsample, whose rate
-    no row has.
+    `release_delta`, or by `joint_delta` where the plan has a `discovery`, and a spare as much as the dearest draw in each
+    currency: the plain sum of an account counts statements instead of draws, and a spare stands for any of them. Prices may be
+    below by 1e-9 of themselves, for rounding; those in plain epsilon not at all. What the draws cost each is not asked where
+    they are charged, in plain, all that is stated, as on a subsample, whose rate no row has.
     DP: arithmetic on public numbers.
     """
     whole = sum((draw.cost for draw in draws), Cost())
@@ -100,7 +100,9 @@ def _joint_fault(statement: Plain, draws: Sequence[PricedDraw], discovery: Disco
     except InputError as error:
         return str(error)
     if delta > float(statement.delta) * (1 + _SLACK):
-        return f"the draws have delta {delta:.6g} at epsilon {statement.epsilon}, more than the stated {statement.delta}"
+        return (
+            f"the draws have delta {delta:.6g} at epsilon {statement.epsilon}, more than the stated {statement.delta}"
+        )
     return None
 
 

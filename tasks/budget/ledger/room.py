@@ -14,11 +14,11 @@ _HALVINGS = 40
 
 
 def room(account: Account, releases: Iterable[ReleaseRecord]) -> float:
-    """The largest epsilon, at the cap's delta, of one more release of Gaussian draws alone that still fits; 0 for none,
-    as under a cap without any delta.
+    """The largest epsilon, at the cap's delta, of one more release of Gaussian draws alone that still fits; 0 for none.
 
-    Found by halving on mu: the total grows with it. It is more than the difference between cap and total, because several
-    releases together cost less than the sum of their epsilons. DP: arithmetic on public numbers.
+    There is none under a cap without any delta. Found by halving on mu: the total grows with it. It is more than the
+    difference between cap and total, because several releases together cost less than the sum of their epsilons. DP:
+    arithmetic on public numbers.
     """
     if not account.delta:
         return 0.0
