@@ -130,7 +130,8 @@ def _losses(selections: tuple[float, ...]) -> tuple[Floats, Floats]:
     for epsilon in selections:
         masses = np.convolve(masses, _selection_masses(math.ceil(epsilon / step * (1 - 1e-12)), step))
     half = len(masses) // 2
-    return step * np.arange(-half, half + 1), masses
+    losses: Floats = step * np.arange(-half, half + 1, dtype=np.float64)
+    return losses, masses
 
 
 def _selection_masses(steps: int, step: float) -> Floats:

@@ -55,7 +55,7 @@ def two_point(epsilon: float, t: float) -> tuple[np.ndarray, np.ndarray]:
 )
 @settings(max_examples=80, deadline=None)
 def test_no_choice_of_selections_loses_more(pairs: list[tuple[float, float]], mu: float, epsilon: float) -> None:
-    """Extreme pairs of every kind, t anywhere in [0, eps], enumerated with a Gaussian: at most the bound, in both directions."""
+    """Extreme pairs of every kind, t anywhere in [0, eps], enumerated with a Gaussian: at most the bound, both ways."""
     bound = mixed_delta(mu * mu, [range_ for range_, _ in pairs], epsilon)
     for sign in (1, -1):
         total = 0.0
