@@ -226,7 +226,7 @@ def test_the_bound_lies_between_the_noise_and_the_sum_and_is_monotone(
 def test_a_joint_plan_gives_the_threshold_all_that_there_is_room_for(
     neighbors: Neighbors, percentile: object, epsilon: float, delta: float
 ) -> None:
-    """The noise is that of gdp by mu^2, the threshold gets more, 1 % more still would break the claim; the ledger believes it."""
+    """The noise is that of gdp by mu^2, the threshold gets more, 1 % more still would break it; the ledger believes it."""
     facts = {"epsilon": epsilon, "delta": delta, "neighbors": neighbors, "private": True, "percentile": percentile}
     ours, sums = plan_budget(configuration(accountant="joint", **facts)), plan_budget(configuration(**facts))
     first, other = (plan.draw("level-1").parameter for plan in (ours, sums))
