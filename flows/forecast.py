@@ -81,7 +81,14 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
 
     Beside them how many noise alone would keep if everything shorter survived and nobody had any, at the public cap's noise.
     """
-    if configuration.marginals is not None or configuration.private_columns:
+    if configuration.marginals is not None:
+        return []
+    if configuration.tuples.fabrication == "none":
+        lengths, delta = configuration.discoveries, plan_budget(configuration).delta_threshold
+        return [
+            f"Fabrication: none; each of {lengths} length(s) spends {delta / lengths:.3g} of delta on its threshold"
+        ]
+    if configuration.private_columns:
         return []
     settings, plan, told = configuration.tuples, plan_budget(configuration), []
     for length in range(1, configuration.reporting_length + 1):
@@ -275,6 +282,9 @@ def _rank_error(configuration: Configuration, draw: PlannedDraw) -> str:
 def _threshold(configuration: Configuration, length: int, bound: int, sd: Fraction, delta_threshold: float) -> str:
     # |S| and |V| are not known yet; with as many survivors as candidates the paper's rule is at its lowest.
     threshold = level_threshold(configuration.tuples, length, configuration.reporting_length, sd, 1, 1)
+    if configuration.tuples.fabrication == "none":
+        delta = delta_threshold / configuration.discoveries
+        return str(max(threshold, private_threshold(sd, bound, configuration.stability.records, delta)))
     if length == 1 and configuration.private_columns:
         values = min(bound, configuration.private_values)
         private = private_threshold(sd, values, configuration.stability.records, delta_threshold)

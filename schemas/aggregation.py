@@ -95,7 +95,8 @@ class AggregateSettings(BaseModel):
     combinations are more exact), `short` 1/(R-k+1), `balanced` 1. `bounds_share` (0.05 unless declared) is what all columns
     with private bounds have together. `split: sds` takes SDS's own formula for the record count and the percentiles instead
     of shares. Where more than `max_combinations` of a length would be kept, its threshold is raised, or it and longer ones
-    are left out: `on_overflow`.
+    are left out: `on_overflow`. `fabrication: none` releases no combination that nobody has (Gopi et al., remark 1.1): only
+    what occurs is counted, and every length has a threshold that pays for that with its part of delta.
     """
 
     model_config = FROZEN
@@ -111,6 +112,7 @@ class AggregateSettings(BaseModel):
     thresholds: Thresholds = "uncontrolled"
     on_overflow: Literal["raise-threshold", "stop"] = "raise-threshold"
     max_combinations: PositiveWhole = MAX_COMBINATIONS
+    fabrication: Literal["none"] | None = None
 
     def check_length(self, columns: int) -> None:
         """Refuse a reporting length beyond the number of columns, and settings for lengths that do not exist."""

@@ -8,6 +8,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Literal
 
 Neighbors = Literal["add-remove", "replace-one"]
+AccountantName = Literal["gdp", "zcdp", "sds", "joint"]
 CountNoise = Literal["rounded-gaussian", "discrete-laplace"]
 Mechanism = Literal["rounded-gaussian", "discrete-laplace", "exponential", "threshold"]
 
@@ -135,24 +136,44 @@ class PlannedDraw:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Discovery:
+    """What `accountant: joint` knows of the draw that discovers private domains: public facts, from the configuration alone.
+
+    `draw` is its name; `least_share` the least part of what a unit adds to its counts that goes to private values, where a
+    unit has as many of them as it can; `adaptive` says that an earlier draw, a percentile, chooses how many those are.
+    """
+
+    draw: str
+    least_share: float
+    adaptive: bool
+    neighbors: Neighbors
+
+    def __post_init__(self) -> None:
+        if not 0 < self.least_share <= 1:
+            raise ValueError(f"least_share ({self.least_share}) must lie in (0, 1]")
+
+
+@dataclass(frozen=True, kw_only=True)
 class BudgetPlan:
     """The whole split of (epsilon, delta), a function of the configuration alone.
 
     `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
-    `level-1`, or of `values`. `spent_epsilon` is the epsilon at `delta` of the draws together, at most `epsilon`. `spares` is
-    how many lost draws the account keeps room for; they are no part of what is guaranteed. `unit` is the unit of privacy as
-    the account knows it.
+    `level-1`, or of `values`; where nothing is fabricated, of every level, an equal part. `spent_epsilon` is the epsilon at
+    `delta` of the draws together, at most `epsilon`. `spares` is how many lost draws the account keeps room for; they are no
+    part of what is guaranteed. `unit` is the unit of privacy as the account knows it. With `discovery` the statement (epsilon,
+    delta) holds by `tasks/budget/joint.py`; what is charged to the account is the sum of the draws' costs all the same.
     """
 
     epsilon: float
     delta: float
     neighbors: Neighbors
-    accountant: Literal["gdp", "zcdp", "sds"]
+    accountant: AccountantName
     delta_threshold: float
     spent_epsilon: float
     draws: tuple[PlannedDraw, ...]
     spares: int = 0
     unit: str = "row"
+    discovery: Discovery | None = None
 
     @property
     def cost(self) -> Cost:

@@ -35,6 +35,7 @@ from marginweave.schemas.numbers import FROZEN
 from marginweave.schemas.preparation import ResizeSettings
 from marginweave.schemas.preparation_rules import check_preparation
 from marginweave.schemas.privacy import PrivacySettings
+from marginweave.schemas.privacy_rules import check_privacy
 from marginweave.schemas.source import Source
 from marginweave.schemas.structure import Forbidden, GroupedColumns, Structure, forbidden_labels, member_codes
 from marginweave.schemas.structure_rules import check_structure
@@ -116,6 +117,7 @@ class Configuration(Execution):
             check_open_bins(name, self.columns[name], self.missing_texts(name))
         check_preparation(self)
         check_marginals(self)
+        check_privacy(self)
         check_evaluation(self.evaluate, self.attributes, self.columns, self.split)
         if self.marginals is None:
             self.tuples.check_length(len(self.attributes))
@@ -274,6 +276,13 @@ class Configuration(Execution):
     def private_values(self) -> int:
         """The most values of private domains that one record can hold."""
         return sum(attribute.width for attribute in self.attributes if attribute.private)
+
+    @cached_property
+    def discoveries(self) -> int:
+        """How many draws publish only what occurs, and share delta_threshold: of k-tuples the lengths 1 … `discoveries`."""
+        if self.marginals is None and self.tuples.fabrication == "none":
+            return self.reporting_length
+        return 1 if self.private_columns else 0
 
     @cached_property
     def private_bounds(self) -> tuple[str, ...]:

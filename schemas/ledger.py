@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, Cost, Neighbors, Plain
+from marginweave.schemas.budget import NOTHING, Cost, Discovery, Neighbors, Plain
 from marginweave.schemas.policy import Policy
 
 
@@ -139,7 +139,8 @@ class ReleaseRecord:
 
     `lease` names the one attempt that may draw, commit and publish now; None before the first. Where `needs_approval`,
     `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the
-    release that this one corrects, `superseded_by` the published one that corrects it.
+    release that this one corrects, `superseded_by` the published one that corrects it. `discovery` is what the statement
+    of an `accountant: joint` rests on.
     """
 
     release: str
@@ -162,6 +163,7 @@ class ReleaseRecord:
     decision: Decision | None = None
     supersedes: str | None = None
     superseded_by: str | None = None
+    discovery: Discovery | None = None
 
     @cached_property
     def charged(self) -> Cost:

@@ -41,6 +41,12 @@ def _positive_whole(value: int) -> int:
     return value
 
 
+def _delta(value: float) -> float:
+    if not 0 <= value < 1:
+        raise ValueError("must be at least 0 and below 1")
+    return value
+
+
 def _open_fraction(value: float) -> float:
     if not 0 < value < 1:
         raise ValueError("must lie strictly between 0 and 1")
@@ -51,6 +57,7 @@ Number = Annotated[float, BeforeValidator(to_number)]
 Whole = Annotated[int, BeforeValidator(to_whole)]
 Positive = Annotated[float, BeforeValidator(to_number), AfterValidator(_positive)]
 PositiveWhole = Annotated[int, BeforeValidator(to_whole), AfterValidator(_positive_whole)]
+Delta = Annotated[float, BeforeValidator(to_number), AfterValidator(_delta)]
 OpenFraction = Annotated[float, BeforeValidator(to_number), AfterValidator(_open_fraction)]
 
 # Cells of one table of counts, and of all marginals of a draw together, that are held in memory.

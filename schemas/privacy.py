@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Tag, model_validator
 
-from marginweave.schemas.budget import Neighbors, Stability
-from marginweave.schemas.numbers import FROZEN, OpenFraction, Positive, PositiveWhole, Whole
+from marginweave.schemas.budget import AccountantName, Neighbors, Stability
+from marginweave.schemas.numbers import FROZEN, Delta, Positive, PositiveWhole, Whole
 
 MAX_REDRAWS = 3
 # Sums of one subject's rows stay far inside 64 bits.
@@ -72,7 +72,7 @@ def _redraws(value: int) -> int:
 
 
 class PrivacySettings(BaseModel):
-    """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public.
+    """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public; 0 for Laplace noise alone.
 
     `redraws` lost draws may be drawn again, each under a charge of its own that the account keeps room for; what is not needed
     is given back. They do not change what a finished release guarantees.
@@ -80,10 +80,10 @@ class PrivacySettings(BaseModel):
 
     model_config = FROZEN
     epsilon: Positive
-    delta: OpenFraction
+    delta: Delta
     unit: Unit
     neighbors: Neighbors = "add-remove"
-    accountant: Literal["gdp", "zcdp", "sds"] = "gdp"
+    accountant: AccountantName = "gdp"
     redraws: Annotated[Whole, AfterValidator(_redraws)] = 0
 
     @property

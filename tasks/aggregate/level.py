@@ -41,7 +41,8 @@ class LevelMechanism:
     `deviation` is the standard deviation of the noise (`mechanisms.deviation`: sigma_k times the L2 sensitivity of a unit);
     `threshold` the least noisy count that survives; `private_threshold` the larger one for values of the columns in
     `private_columns`, which pays for their discovery (0 where it does not apply); `raised_from` the threshold that was asked
-    for, where it had to be raised.
+    for, where it had to be raised. With `occurring_only` a combination is noised only if it occurs among the bounded records,
+    and `threshold` pays for that.
     """
 
     length: int
@@ -51,6 +52,7 @@ class LevelMechanism:
     private_threshold: int = 0
     private_columns: frozenset[int] = frozenset()
     raised_from: int | None = None
+    occurring_only: bool = False
 
 
 def plan_level(
@@ -62,7 +64,7 @@ def plan_level(
     deviation: Fraction,
     delta_threshold: float,
 ) -> LevelMechanism:
-    """The mechanism of a level once its contribution bound is released.
+    """The mechanism of a level once its contribution bound is released; `delta_threshold` is that of all discoveries together.
 
     DP: post-processing; depends on the configuration and on released counts only.
     """
@@ -75,6 +77,10 @@ def plan_level(
         survivors_before,
         candidates.total if length > 1 else 0,
     )
+    unit, delta = configuration.stability, delta_threshold / max(1, configuration.discoveries)
+    occurring_only = configuration.tuples.fabrication == "none"
+    if occurring_only:
+        threshold = max(threshold, private_threshold(deviation, contribution_bound, unit.records, delta))
     private = (
         frozenset(j for j, attribute in enumerate(configuration.attributes) if attribute.private)
         if length == 1
@@ -86,18 +92,15 @@ def plan_level(
         contribution_bound=contribution_bound,
         deviation=deviation,
         threshold=threshold,
-        private_threshold=max(
-            threshold, private_threshold(deviation, held, configuration.stability.records, delta_threshold)
-        )
-        if private
-        else 0,
+        private_threshold=max(threshold, private_threshold(deviation, held, unit.records, delta)) if private else 0,
         private_columns=private,
+        occurring_only=occurring_only,
     )
 
 
 def visits_all(candidates: CandidateSet, mechanism: LevelMechanism) -> bool:
     """Whether every candidate gets its noise by itself: they are few, or many of them would pass. From released facts."""
-    if mechanism.length == 1 or mechanism.threshold < 1 or candidates.superset <= _VISITED:
+    if mechanism.length == 1 or mechanism.occurring_only or mechanism.threshold < 1 or candidates.superset <= _VISITED:
         return True
     return passing_probability(mechanism.threshold, mechanism.deviation) > _RARE
 
@@ -119,11 +122,15 @@ def draw_level(
 
     At length 1 a value of a private domain is a candidate when it occurs among the *bounded* records; that it occurs is
     what the threshold's delta pays for. Everywhere else all cells of V_k are noised, whether they occur or not; where they
-    are too many to visit, those that do not occur by `draw_unvisited`, with the same distribution.
+    are too many to visit, those that do not occur by `draw_unvisited`, with the same distribution. With `occurring_only` every
+    combination is treated as such a value: given the survivors below, a unit has at most theta Delta_k that nobody else has,
+    of which one is published with probability delta_threshold / R at most (`private_threshold` with D = Delta_k; remark 1.1
+    of Gopi, Mahabadi and Yekhanin, in integers). If none is, both sides noise the same combinations.
 
     Theorem: `add_noise` of a vector of L2 sensitivity theta sqrt(Delta_k), after which thresholds are post-processing; the
     values of private domains by Gopi et al. 2020 (`private_threshold`, and step 22 of deployments/privacy.md).
-    DP: mu-GDP with mu = 1 / sigma_k, plus delta_threshold at length 1 where domains are private; `bits` is for tests.
+    DP: mu-GDP with mu = 1 / sigma_k, plus delta_threshold at length 1 where domains are private, or, with `occurring_only`,
+    delta_threshold / R at every length; `bits` is for tests.
     """
     draw = draw_visited if visits_all(candidates, mechanism) else draw_unvisited
     drawn = draw(bounded, candidates, mechanism, bits)
@@ -147,7 +154,9 @@ def draw_visited(
     for columns in candidates.column_sets():
         private = bool(mechanism.private_columns.intersection(columns))
         threshold = mechanism.private_threshold if private else mechanism.threshold
-        counted = bounded.pieces(columns) if private else _counted(candidates.cells(columns), bounded.pieces(columns))
+        counted = bounded.pieces(columns)
+        if not (private or mechanism.occurring_only):
+            counted = _counted(candidates.cells(columns), counted)
         told, noisy = [_NONE], [_NONE]
         for cells, counts in counted:
             noised = add_noise(counts, mechanism.deviation, bits)
@@ -233,7 +242,7 @@ def level_noise(mechanism: LevelMechanism, candidates: CandidateSet, *, stopped:
         deviation=float(mechanism.deviation),
         threshold=mechanism.threshold,
         private_threshold=mechanism.private_threshold,
-        candidates=None if mechanism.private_columns else candidates.total,
+        candidates=None if mechanism.private_columns or mechanism.occurring_only else candidates.total,
         raised_from=mechanism.raised_from,
         stopped=stopped,
     )

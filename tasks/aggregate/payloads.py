@@ -48,7 +48,9 @@ def level_bytes(
     lost, with its charge, if it has not.
     """
     cells = candidates.total if most is None else min(candidates.total, most)
-    if mechanism.threshold >= 1:
+    if mechanism.occurring_only:
+        cells = min(cells, sum(map(len, bounded.cells)))
+    elif mechanism.threshold >= 1:
         passing = most_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
         cells = min(cells, passing + bounded.occurring)
     return _HEAD_BYTES + cells * 8 * (2 * candidates.length + 1) + len(json.dumps(discovered))

@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from scipy.special import erfinv, log_expit, log_ndtr, ndtri_exp
 
+from marginweave.schemas.budget import AccountantName
 from marginweave.schemas.errors import InputError
-
-AccountantName = Literal["gdp", "zcdp", "sds"]
 
 # The two tails of the closed form cancel at small epsilon: 28 units in the last place of one are 2e-10 of their difference.
 _MARGIN = 1 - 1e-9
@@ -171,10 +169,11 @@ def accountant(name: AccountantName) -> Accountant:
     """The accountant called `name`.
 
     `gdp`: Gaussians compose exactly, a selection costs `selection_mu`^2. `zcdp`: a selection costs epsilon^2/8 in rho
-    (Cesar and Rogers 2021). `sds`: the conversion of Bun and Steinke, and epsilon^2/2 in rho for a selection, as printed.
+    (Cesar and Rogers 2021). `joint`: prices of `gdp`; the delta of thresholds is no price, but a part of what `joint` proves.
+    `sds`: the conversion of Bun and Steinke, and epsilon^2/2 in rho for a selection, as printed.
     DP: arithmetic on public numbers.
     """
-    if name == "gdp":
+    if name in ("gdp", "joint"):
         return Accountant(
             name=name,
             budget=lambda epsilon, delta: gdp_mu(epsilon, delta) ** 2,

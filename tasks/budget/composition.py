@@ -45,7 +45,8 @@ def account_epsilon(
     bound of its own, compose (concurrently, too: Haney et al. 2023). `plain` adds the stated (epsilon, delta) of whole
     releases and holds where the deltas add to at most `delta`. Its epsilon is the nearest float, so that it compares with
     the nearest float of a cap as the decimals do: a release alone never exceeds a cap equal to its own (epsilon, delta).
-    The other two are rounded up. Nothing spent is 0; where no composition is valid the epsilon is infinite.
+    The other two are rounded up. Nothing spent is 0; at delta 0 only pure epsilons have a sum; where no composition is valid
+    the epsilon is infinite.
     DP: arithmetic on public numbers.
 
     Args:
@@ -55,12 +56,12 @@ def account_epsilon(
         purse: the account's.
 
     Raises:
-        InputError: `costs` and `statements` of different lengths, or a delta outside (0, 1).
+        InputError: `costs` and `statements` of different lengths, or a delta outside [0, 1).
     """
     if len(costs) != len(statements):
         raise InputError(f"statements ({len(statements)}) must be as many as costs ({len(costs)})")
-    if not 0 < delta < 1:
-        raise InputError(f"delta ({delta}) must lie strictly between 0 and 1")
+    if not 0 <= delta < 1:
+        raise InputError(f"delta ({delta}) must be at least 0 and below 1")
     total, stated = sum(costs, Cost()), sum(statements, NOTHING)
     epsilon, name = math.inf, "gdp"
     if total.plain.within(purse):

@@ -53,8 +53,8 @@ def marginal_draws(configuration: Configuration, budget: MarginalBudget) -> list
     in any order (Dong, Roth and Su 2022, theorem 3.2), and both parts bound their own. Which marginals share the joint
     epsilon of a draw may therefore be known as late as the draw.
 
-    `auto`: whichever has the smaller variance (`_laplace_is_better`), and Gaussian where private values or bounds or
-    scores are drawn, as the number of marginals or their cells are not public then.
+    `auto`: whichever has the smaller variance (`_laplace_is_better`), Laplace where delta is 0, and Gaussian where private
+    values or bounds or scores are drawn, as the number of marginals or their cells are not public then.
     DP: a function of the configuration alone. Raises InputError for shares that leave nothing.
     """
     settings = configuration.marginals
@@ -62,7 +62,7 @@ def marginal_draws(configuration: Configuration, budget: MarginalBudget) -> list
     shares = marginal_shares(configuration)
     if settings.noise == "gaussian":
         return _gaussian(configuration, shares, budget)
-    if settings.noise == "laplace":
+    if settings.noise == "laplace" or not budget.delta:
         return _laplace(configuration, shares, budget)
     gaussian = _gaussian(configuration, shares, budget)
     cells = public_cells(configuration)

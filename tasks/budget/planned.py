@@ -69,6 +69,6 @@ def check_epsilon(name: str, epsilon: float) -> None:
 
 
 def check_delta(name: str, delta: float) -> None:
-    """Raise InputError for a delta that the conversions do not hold for."""
-    if delta < _LEAST_DELTA:
+    """Raise InputError for a delta that the conversions do not hold for; 0 is for draws that need none."""
+    if 0 < delta < _LEAST_DELTA:
         raise InputError(f"{name} ({delta:g}) must be at least {_LEAST_DELTA:g}")

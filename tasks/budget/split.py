@@ -6,13 +6,15 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw
+from marginweave.schemas.budget import BudgetPlan, Cost, Discovery, Plain, PlannedDraw, amount
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.privacy import PrivacySettings
 from marginweave.tasks.budget.accountants import SLACK, Accountant, accountant, sds_rho
 from marginweave.tasks.budget.composition import composed_epsilon
+from marginweave.tasks.budget.joint import joint_epsilon, joint_loss, threshold_delta
 from marginweave.tasks.budget.marginal_split import MarginalBudget, marginal_draws
+from marginweave.tasks.budget.mixed import mixed_budget, release_epsilon
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 from marginweave.tasks.budget.planned import (
     EVALUATION,
@@ -78,15 +80,18 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
             configuration,
             MarginalBudget(pricing=pricing, epsilon=target.epsilon, delta=left, delta_threshold=delta_threshold),
         )
-    total = sum((draw.cost for draw in draws), Cost())
-    spent, _ = composed_epsilon(total, Decimal(repr(target.delta)))
+    discovery = _discovery(configuration)
+    if discovery is not None:
+        draws, delta_threshold, spent = _jointly(draws, discovery, target)
+    else:
+        spent = _spent(draws, target)
     if not spent <= target.epsilon:
         raise InputError(
             f"privacy.epsilon ({privacy.epsilon:g}) must cover the draws, which cost {spent:.6g} by the tighter accounting; "
             "use privacy.accountant: gdp or other shares"
         )
     if target.amplified:
-        draws, spent = _charged_as_stated(draws, privacy), privacy.epsilon
+        draws, spent, discovery = _charged_as_stated(draws, privacy), privacy.epsilon, None
     return BudgetPlan(
         epsilon=privacy.epsilon,
         delta=privacy.delta,
@@ -97,22 +102,25 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
         draws=tuple(draws),
         spares=privacy.redraws,
         unit=privacy.unit_key,
+        discovery=discovery,
     )
 
 
 def _tuples(
     configuration: Configuration, pricing: Accountant, epsilon: float, delta: float, delta_threshold: float
 ) -> list[PlannedDraw]:
-    """Draws of k-tuples; `delta` is what `delta_threshold` leaves."""
+    """Draws of k-tuples; `delta` is what `delta_threshold` leaves, which the draws that discover something share equally."""
     split = (_by_shares if configuration.split == "shares" else _as_printed)(configuration, pricing, epsilon, delta)
     draws = bounds_draws(configuration, split.bound_epsilon)
     if split.count_multiplier is not None:
         draws.append(gaussian_draw("count", 0, split.count_multiplier, 0.0))
     proportions = configuration.tuples.proportions(configuration.reporting_length)
+    each = delta_threshold / max(1, configuration.discoveries)
     for length, multiplier in enumerate(level_multipliers(proportions, split.levels), 1):
         if split.selection_epsilon is not None:
             draws.append(selection_draw(f"percentile-{length}", length, split.selection_epsilon))
-        draws.append(gaussian_draw(f"level-{length}", length, multiplier, delta_threshold if length == 1 else 0.0))
+        discovers = length <= max(1, configuration.discoveries)
+        draws.append(gaussian_draw(f"level-{length}", length, multiplier, each if discovers else 0.0))
     if split.evaluation_multiplier is not None:
         draws.append(gaussian_draw(EVALUATION, 0, split.evaluation_multiplier, 0.0))
     return draws
@@ -167,9 +175,40 @@ def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[fl
 def _delta_threshold(configuration: Configuration, delta: float) -> float:
     if configuration.privacy.accountant == "sds":
         return delta / 2
-    if not configuration.private_columns:
+    if not configuration.discoveries:
         return 0.0
     return delta / 2 if configuration.split == "sds" else configuration.aggregate.delta_threshold_share * delta
+
+
+def _discovery(configuration: Configuration) -> Discovery | None:
+    """What `accountant: joint` rests on; None with another one, and where no domain is private."""
+    if configuration.privacy.accountant != "joint" or not configuration.private_columns:
+        return None
+    tuples = configuration.marginals is None
+    cap = configuration.contribution_cap(1) if tuples else len(configuration.private_columns)
+    return Discovery(
+        draw="level-1" if tuples else "values",
+        least_share=min(1.0, configuration.private_values / cap),
+        adaptive=tuples and configuration.percentile is not None,
+        neighbors=configuration.stability.neighbors,
+    )
+
+
+def _jointly(draws: list[PlannedDraw], discovery: Discovery, target: _Target) -> tuple[list[PlannedDraw], float, float]:
+    """The draws with the most delta for thresholds that `joint` proves room for, that delta, and their epsilon together.
+
+    Raises InputError where the noise alone has no room for any.
+    """
+    delta = threshold_delta(joint_loss(draws, discovery), target.epsilon, target.delta)
+    if not delta:
+        raise InputError(
+            "aggregate.delta_threshold_share must leave more of delta to the thresholds, with accountant joint"
+        )
+    priced = [
+        replace(draw, cost=replace(draw.cost, delta=amount(delta))) if draw.name == discovery.draw else draw
+        for draw in draws
+    ]
+    return priced, delta, joint_epsilon(joint_loss(priced, discovery), target.delta, target.epsilon)
 
 
 def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> _Split:
@@ -182,7 +221,7 @@ def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float
     if left <= 0:
         shares = {"count_share": counts, "percentile_share": selections, "bounds_share": bounds}
         raise nothing_left({f"aggregate.{key}": share for key, share in shares.items()}, "counts", configuration)
-    budget = pricing.budget(epsilon, delta) * SLACK
+    budget = _whole(configuration, pricing, epsilon, delta) * SLACK
     bound = bounds * budget / (2 * len(configuration.private_bounds)) if bounds else 0.0
     return _Split(
         count_multiplier=pricing.gaussian_multiplier(counts * budget) if counts else None,
@@ -193,6 +232,32 @@ def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float
         levels=left * budget,
         evaluation_multiplier=pricing.gaussian_multiplier(paid * budget) if paid else None,
     )
+
+
+def _whole(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> float:
+    """What (epsilon, delta) buys. With `gdp` it is shared by Gaussians and selections whose exact curves compose (`mixed`)."""
+    whole = pricing.budget(epsilon, delta)
+    number = configuration.reporting_length if configuration.percentile is not None else 0
+    bounds = 2 * len(configuration.private_bounds)
+    if pricing.name != "gdp" or not number + bounds:
+        return whole
+    share = configuration.tuples.percentile_share if number else 0.0
+    bounds_share = configuration.bounds_share if bounds else 0.0
+
+    def parts(budget: float) -> tuple[float, list[float]]:
+        chosen = [pricing.selection_epsilon(share * budget / number)] * number if number else []
+        bought = [pricing.selection_epsilon(bounds_share * budget / bounds)] * bounds if bounds else []
+        return (1 - share - bounds_share) * budget, chosen + bought
+
+    return mixed_budget(whole, parts, epsilon, delta)
+
+
+def _spent(draws: list[PlannedDraw], target: _Target) -> float:
+    """Epsilon of the draws together at the target's delta, by the tightest of the compositions that hold within a release."""
+    spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(target.delta)))
+    if any(draw.mechanism == "exponential" for draw in draws):
+        return min(spent, release_epsilon(draws, target.delta, min(spent, target.epsilon)))
+    return spent
 
 
 def _as_printed(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> _Split:

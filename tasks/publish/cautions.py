@@ -78,6 +78,8 @@ def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterat
         yield "No combination was released: the noise is larger than the table."
     for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
         released, candidates, whose = len(level), noise.candidates, ""
+        if configuration.marginals is None and configuration.tuples.fabrication == "none":
+            continue  # nothing is released that nobody has
         if candidates is None and level.length == 1:
             public = np.array([not attribute.private for attribute in configuration.attributes])
             released = int(public[level.columns[:, 0]].sum())

@@ -24,6 +24,18 @@ ASSUMPTIONS = (
     "Everybody who may see several releases about the same people is told the account's total, not this release alone.",
 )
 COMPOSED = "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta"
+SELECTED = (
+    "; mu covers each exponential mechanism alone, and adds up over releases: within this one their exact worst curves are "
+    "composed with the noise, which gives the smaller epsilon_of_the_draws"
+)
+PURE = "The draws of Laplace noise are (epsilon, 0)-differentially private, and their epsilons add; there is no delta"
+JOINT = (
+    "Gaussian differential privacy: mu^2 of all draws add; delta_threshold and the delta of the noise are treated together, "
+    "as whoever has new values moves other counts the less; in the account both are added"
+)
+UNFABRICATED = (
+    "; only combinations that occur are noised, and each length spends an equal part of delta_threshold on that"
+)
 LAPLACE = (
     "The draws of Laplace noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
     "differential privacy, are converted at delta; both are added"
@@ -102,6 +114,9 @@ def promise(
             "rho": None if in_plain else float(plan.cost.rho),
             "delta_threshold": plan.delta_threshold,
             "accountant": privacy.accountant,
+            "fabrication": "possible"
+            if configuration.marginals is not None
+            else configuration.tuples.fabrication or "possible",
         },
         "observer": _observer(plan, mu),
         "preparation": preparation_words(configuration, {}),
@@ -109,7 +124,7 @@ def promise(
             {**_planned(draw), "state": "returned" if draw.name in returned else "drawn", **draw.cost.texts}
             for draw in plan.draws
         ],
-        "composition": AMPLIFIED if amplified else LAPLACE if in_plain else COMPOSED,
+        "composition": AMPLIFIED if amplified else _composition(configuration, plan),
         "assumptions": [
             unit_assumption(configuration),
             *ASSUMPTIONS,
@@ -121,6 +136,16 @@ def promise(
         "account": account,
         "configuration": configuration.canonical(),
     }
+
+
+def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
+    if plan.cost.plain:
+        return LAPLACE if plan.delta else PURE
+    words = JOINT if plan.discovery is not None else COMPOSED
+    if words is COMPOSED and any(draw.mechanism == "exponential" for draw in plan.draws):
+        words += SELECTED
+    unfabricated = configuration.marginals is None and configuration.tuples.fabrication == "none"
+    return words + UNFABRICATED if unfabricated else words
 
 
 def _functional(configuration: Configuration) -> dict[str, float] | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Plain
+from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain
 from marginweave.schemas.ledger import Account, Decision, DrawRecord, Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.policy import PERIODS, Policy
 
@@ -63,8 +63,10 @@ def release_body(
     ties = {"approval": "required"} if needs_approval else {}
     if supersedes is not None:
         ties["supersedes"] = supersedes
+    discovery = {} if plan.discovery is None else {"discovery": asdict(plan.discovery)}
     return {
         **ties,
+        **discovery,
         **cap_body(plan.epsilon, plan.delta),
         "run": run,
         "plan_digest": plan_digest,
@@ -142,8 +144,14 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
         neighbors=first.body["neighbors"],
         needs_approval=first.body.get("approval") == "required",
         supersedes=first.body.get("supersedes"),
+        discovery=_discovery(first.body),
         **_course(events),
     )
+
+
+def _discovery(body: Mapping[str, Any]) -> Discovery | None:
+    facts = body.get("discovery")
+    return None if facts is None else Discovery(**facts)
 
 
 def _course(events: Iterable[Event]) -> dict[str, Any]:

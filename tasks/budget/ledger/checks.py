@@ -34,12 +34,12 @@ def check_cap(epsilon: float, delta: float) -> None:
     """Refuse a cap that is no (epsilon, delta).
 
     Raises:
-        InputError: epsilon is not positive and finite, or delta not inside (0, 1).
+        InputError: epsilon is not positive and finite, or delta not inside [0, 1).
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise InputError(f"epsilon ({epsilon}) must be positive and finite")
-    if not 0 < delta < 1:
-        raise InputError(f"delta ({delta}) must lie strictly between 0 and 1")
+    if not 0 <= delta < 1:
+        raise InputError(f"delta ({delta}) must be at least 0 and below 1")
 
 
 def as_stored(account: Account) -> Account:
@@ -89,12 +89,19 @@ def check_purse(purse: Plain, epsilon: Decimal, delta: Decimal) -> None:
     Raises:
         InputError: its epsilon is not positive, or it is not smaller than the cap.
     """
-    finite = purse.epsilon.is_finite() and purse.delta.is_finite()
-    if purse and not (finite and 0 < purse.epsilon <= epsilon and 0 <= purse.delta < delta):
+    if not is_part(purse, Plain(epsilon=epsilon, delta=delta)):
         raise InputError(
             f"purse (epsilon {float(purse.epsilon):g}, delta {float(purse.delta):g}) must have a positive epsilon of at most "
             f"{float(epsilon):g} and a delta in [0, {float(delta):g}): it is a part of the cap"
         )
+
+
+def is_part(purse: Plain, cap: Plain) -> bool:
+    """Whether a purse leaves something of the cap's delta, where there is any; an empty one always does."""
+    finite = purse.epsilon.is_finite() and purse.delta.is_finite()
+    return not purse or (
+        finite and 0 < purse.epsilon <= cap.epsilon and (0 <= purse.delta < cap.delta or purse.delta == cap.delta == 0)
+    )
 
 
 def check_plan(plan: BudgetPlan) -> None:
@@ -106,7 +113,7 @@ def check_plan(plan: BudgetPlan) -> None:
     check_cap(plan.epsilon, plan.delta)
     statement = Plain(epsilon=stated(plan.epsilon), delta=stated(plan.delta))
     fault = stated_fault(statement, [draw.name for draw in plan.draws], plan.spares)
-    fault = fault or draws_fault(statement, plan.draws, [plan.spare_cost])
+    fault = fault or draws_fault(statement, plan.draws, [plan.spare_cost], plan.discovery)
     if fault is not None:
         raise InputError(f"plan: {fault}")
 

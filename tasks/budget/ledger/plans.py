@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Protocol
 
-from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.budget import Cost, Discovery, Plain
+from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import SPARE_PREFIX
 from marginweave.schemas.privacy import MAX_REDRAWS
 from marginweave.tasks.budget.accountants import selection_mu
 from marginweave.tasks.budget.composition import composed_epsilon
+from marginweave.tasks.budget.joint import joint_delta, joint_loss
+from marginweave.tasks.budget.mixed import release_delta
 
 # Prices are rounded to doubles on their way into a plan.
 _SLACK = 1e-9
@@ -45,8 +48,8 @@ def stated_fault(statement: Plain, names: Sequence[str], spares: object) -> str 
     DP: arithmetic on public numbers.
     """
     epsilon, delta = statement.epsilon, statement.delta
-    if not (epsilon.is_finite() and delta.is_finite() and epsilon > 0 and 0 < delta < 1):
-        return f"the plan states epsilon {epsilon} and delta {delta}: no positive epsilon with a delta inside (0, 1)"
+    if not (epsilon.is_finite() and delta.is_finite() and epsilon > 0 and 0 <= delta < 1):
+        return f"the plan states epsilon {epsilon} and delta {delta}: no positive epsilon with a delta inside [0, 1)"
     if not names or len(set(names)) != len(names):
         return "a plan must have draws, each with a name of its own"
     if any(name.startswith(SPARE_PREFIX) for name in names):
@@ -56,14 +59,16 @@ def stated_fault(statement: Plain, names: Sequence[str], spares: object) -> str 
     return None
 
 
-def draws_fault(statement: Plain, draws: Sequence[PricedDraw], spare_costs: Iterable[Cost]) -> str | None:
+def draws_fault(
+    statement: Plain, draws: Sequence[PricedDraw], spare_costs: Iterable[Cost], discovery: Discovery | None = None
+) -> str | None:
     """Why the prices of `draws` and spares do not fit what was stated, or None.
 
-    Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon`, and a spare
-    as much as the dearest draw in each currency: the plain sum of an account counts statements instead of draws, and a
-    spare stands for any of them. Prices may be below by 1e-9 of themselves, for rounding; those in plain epsilon not at all.
-    What the draws cost each is not asked where they are charged, in plain, all that is stated, as on a subsample, whose rate
-    no row has.
+    Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon` or by
+    `release_delta`, or by `joint_delta` where the plan has a `discovery`, and a spare as much as the dearest draw in each
+    currency: the plain sum of an account counts statements instead of draws, and a spare stands for any of them. Prices may be
+    below by 1e-9 of themselves, for rounding; those in plain epsilon not at all. What the draws cost each is not asked where
+    they are charged, in plain, all that is stated, as on a subsample, whose rate no row has.
     DP: arithmetic on public numbers.
     """
     whole = sum((draw.cost for draw in draws), Cost())
@@ -76,10 +81,27 @@ def draws_fault(statement: Plain, draws: Sequence[PricedDraw], spare_costs: Iter
     for cost in spare_costs:
         if not all(_is_amount(own) and own >= least for own, least in zip(_amounts(cost), dearest, strict=True)):
             return "a spare costs less than the dearest draw that it may replace"
+    if discovery is not None:
+        return _joint_fault(statement, draws, discovery)
     spent, _ = composed_epsilon(whole, statement.delta)
-    if spent > float(statement.epsilon) * (1 + _SLACK):
+    stated = float(statement.epsilon) * (1 + _SLACK)
+    if spent > stated and release_delta(draws, stated) > float(statement.delta) * (1 + _SLACK):
         return (
             f"the draws cost epsilon {spent:.6g} at delta {statement.delta}, more than the stated {statement.epsilon}"
+        )
+    return None
+
+
+def _joint_fault(statement: Plain, draws: Sequence[PricedDraw], discovery: Discovery) -> str | None:
+    if any(draw.cost.plain for draw in draws):
+        return "a draw is charged in plain epsilon, and its delta was treated jointly"
+    try:
+        delta = joint_delta(joint_loss(draws, discovery), float(statement.epsilon))
+    except InputError as error:
+        return str(error)
+    if delta > float(statement.delta) * (1 + _SLACK):
+        return (
+            f"the draws have delta {delta:.6g} at epsilon {statement.epsilon}, more than the stated {statement.delta}"
         )
     return None
 

@@ -37,7 +37,7 @@ class PeriodForecast:
 def policy_fault(policy: Policy, epsilon: Decimal, delta: Decimal) -> str | None:
     """Why a policy cannot stand beside a cap of (epsilon, delta), or None: it is a part of it."""
     finite = policy.epsilon.is_finite() and policy.delta.is_finite()
-    if finite and 0 < policy.epsilon <= epsilon and 0 < policy.delta <= delta:
+    if finite and 0 < policy.epsilon <= epsilon and 0 <= policy.delta <= delta and bool(policy.delta) == bool(delta):
         return None
     return (
         f"per {policy.per} (epsilon {float(policy.epsilon):g}, delta {float(policy.delta):g}) must have a positive epsilon of "

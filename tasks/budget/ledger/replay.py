@@ -23,6 +23,7 @@ from marginweave.schemas.ledger import (
 )
 from marginweave.tasks.budget.composition import account_epsilon
 from marginweave.tasks.budget.ledger.books import accounts_of, decision_of, release_of
+from marginweave.tasks.budget.ledger.checks import is_part
 from marginweave.tasks.budget.ledger.plans import draws_fault, stated_fault
 from marginweave.tasks.budget.ledger.policies import period_epsilon, period_spent, policy_fault
 
@@ -106,9 +107,8 @@ class Replay:
         self.accounts.update(accounts_of([event]))
         account = self._account(event)
         _expect_cap(account.epsilon, account.delta)
-        purse = account.purse
-        fits = 0 < purse.epsilon <= account.epsilon and 0 <= purse.delta < account.delta
-        _expect(fits or not purse, "the purse is no part of the cap")
+        cap = Plain(epsilon=account.epsilon, delta=account.delta)
+        _expect(is_part(account.purse, cap), "the purse is no part of the cap")
         _expect_policy(account)
 
     def _cap(self, event: Event) -> None:
@@ -183,7 +183,8 @@ class Replay:
         """The account's total with a new release in it, against its cap at this point in time."""
         statement = Plain(epsilon=record.epsilon, delta=record.delta)
         planned = [draw for draw in record.draws if not draw.is_spare]
-        _expect_none(draws_fault(statement, planned, (draw.cost for draw in record.draws if draw.is_spare)))
+        spares = [draw.cost for draw in record.draws if draw.is_spare]
+        _expect_none(draws_fault(statement, planned, spares, record.discovery))
         account = self.accounts[record.dataset]
         self._expect_within_policy(account, record)
         spent = self._spent.get(account.dataset, Spent()).with_release(record)
@@ -308,7 +309,7 @@ def _expect_none(fault: str | None) -> None:
 
 
 def _expect_cap(epsilon: Decimal, delta: Decimal) -> None:
-    _expect(epsilon.is_finite() and epsilon > 0 and 0 < delta < 1, "the cap is no (epsilon, delta)")
+    _expect(epsilon.is_finite() and epsilon > 0 and 0 <= delta < 1, "the cap is no (epsilon, delta)")
 
 
 def _expect_policy(account: Account) -> None:

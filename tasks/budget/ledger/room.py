@@ -16,9 +16,12 @@ _HALVINGS = 40
 def room(account: Account, releases: Iterable[ReleaseRecord]) -> float:
     """The largest epsilon, at the cap's delta, of one more release of Gaussian draws alone that still fits; 0 for none.
 
-    Found by halving on mu: the total grows with it. It is more than the difference between cap and total, because several
-    releases together cost less than the sum of their epsilons. DP: arithmetic on public numbers.
+    There is none under a cap without any delta. Found by halving on mu: the total grows with it. It is more than the
+    difference between cap and total, because several releases together cost less than the sum of their epsilons. DP:
+    arithmetic on public numbers.
     """
+    if not account.delta:
+        return 0.0
     spent = Spent()
     for record in releases:
         if record.dataset == account.dataset:

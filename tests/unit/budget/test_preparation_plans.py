@@ -21,6 +21,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.budget.accountants import gdp_mu, selection_mu
 from marginweave.tasks.budget.composition import composed_epsilon
+from marginweave.tasks.budget.mixed import release_epsilon
 from marginweave.tasks.budget.resize import functional_parameters
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.engine.local import LocalEngine
@@ -52,7 +53,8 @@ def test_bounds_are_drawn_first_and_named_by_position() -> None:
 def test_bounds_have_their_share_together(declared: float | None, share: float) -> None:
     """0.05 of mu^2 unless declared, over all columns, in equal parts; what is left of the budget goes to the counts."""
     config = configuration(columns=TWO_PRIVATE, aggregate={"bounds_share": declared} if declared else {})
-    budget = gdp_mu(1.0, 1e-6) ** 2
+    budget = mu2(config, "")
+    assert 1.01 < budget / gdp_mu(1.0, 1e-6) ** 2 < 1.2  # selections are composed by their exact curves: `mixed`
     assert mu2(config, "bounds") == pytest.approx(share * budget, rel=1e-8)
     assert mu2(config, "level") == pytest.approx((1 - 0.02 - 0.10 - share) * budget, rel=1e-8)
     each = {draw.parameter for draw in plan_budget(config).draws if draw.name.startswith("bounds")}
@@ -103,7 +105,9 @@ def test_no_preparation_spends_more_than_it_states(epsilon, delta, share, neighb
     guarantee = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
     config = configuration(**changes, privacy={**guarantee, "unit": unit, "neighbors": neighbors})
     plan = plan_budget(config)
-    assert composed_epsilon(plan.cost, Decimal(repr(delta)))[0] <= epsilon
+    cheapest = min(composed_epsilon(plan.cost, Decimal(repr(delta)))[0], release_epsilon(plan.draws, delta, epsilon))
+    assert plan.spent_epsilon == pytest.approx(cheapest, rel=1e-9)
+    assert plan.spent_epsilon <= epsilon
     row = configuration(**changes, privacy={**guarantee, "unit": "row"})
     assert [d.parameter for d in plan.draws] == [d.parameter for d in plan_budget(row).draws]
 

@@ -49,7 +49,7 @@ def test_opening_with_other_facts_is_refused(ledger, account, change) -> None:
     [
         ({"epsilon": Decimal(-1)}, r"epsilon \(-1.0\) must be positive"),
         ({"epsilon": Decimal("inf")}, "epsilon"),
-        ({"delta": Decimal(0)}, "delta"),
+        ({"delta": Decimal("-1e-9")}, "delta"),
         ({"delta": Decimal(1)}, "delta"),
         ({"dataset": "../x"}, "dataset"),
     ],

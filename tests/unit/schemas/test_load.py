@@ -20,8 +20,8 @@ REFUSED = [
     ({"privacy__epsilon": math.inf}, "privacy.epsilon (inf) must be finite"),
     ({"privacy__epsilon": True}, "privacy.epsilon (True) must be a number"),
     ({"privacy__epsilon": None}, "privacy.epsilon is required"),
-    ({"privacy__delta": 0}, "privacy.delta (0) must lie strictly between 0 and 1"),
-    ({"privacy__delta": 1}, "privacy.delta (1) must lie strictly between 0 and 1"),
+    ({"privacy__delta": 0}, "privacy.delta (0) must be positive where k-tuples are counted"),
+    ({"privacy__delta": 1}, "privacy.delta (1) must be at least 0 and below 1"),
     ({"privacy__delta": None}, "privacy.delta is required"),
     ({"privacy__unit": None}, "privacy.unit is required"),
     (

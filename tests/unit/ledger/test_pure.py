@@ -1,0 +1,129 @@
+"""Delta 0: for Laplace noise on public domains alone, from the configuration to the account."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from marginweave.flows.forecast import noise_forecast
+from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.schemas.ledger import Account
+from marginweave.tasks.budget.composition import account_epsilon, composed_epsilon
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger.audit import audit_ledger
+from marginweave.tasks.budget.ledger.key import load_key
+from marginweave.tasks.budget.ledger.openings import least_account
+from marginweave.tasks.budget.ledger.room import room
+from marginweave.tasks.budget.split import plan_budget
+from tests.support.configurations import configuration
+
+PAIRS = {"all": 2}
+PRIVATE = {"type": "category", "domain": "private"}
+BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
+
+
+def pure(noise: str = "laplace", **changes: Any) -> Configuration:
+    base = {"aggregate": {"method": "marginals", "noise": noise, "cliques": PAIRS}, "privacy__delta": 0}
+    return configuration(**{**base, **changes})
+
+
+@pytest.mark.parametrize("noise", ["laplace", "auto"])
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_a_pure_plan_costs_its_epsilon_and_nothing_else(noise: str, neighbors: str) -> None:
+    """All draws are Laplace noise, whatever `auto` would choose with a delta; their epsilons are the stated one."""
+    config = pure(noise, privacy__neighbors=neighbors)
+    plan = plan_budget(config)
+    assert {draw.mechanism for draw in plan.draws} == {"discrete-laplace"}
+    assert (plan.delta, plan.delta_threshold, plan.cost.mu2, plan.cost.delta, plan.cost.plain.delta) == (0, 0, 0, 0, 0)
+    assert plan.spent_epsilon <= 1 == pytest.approx(plan.spent_epsilon)
+    assert composed_epsilon(plan.cost, Decimal(0))[0] == plan.spent_epsilon
+    assert noise_forecast(config) == ["Noise: Laplace, charged to the second purse with epsilon 1"]
+    cap, purse = least_account(plan)
+    assert (cap.delta, purse.delta) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"aggregate": None}, "where k-tuples are counted"),
+        ({"aggregate__noise": "gaussian"}, "with aggregate.noise: gaussian"),
+        ({"columns__region": PRIVATE}, "with a private domain"),
+        ({"columns__region": BOUGHT}, "with private bounds"),
+        ({"aggregate__cliques": "selected"}, "where marginals are selected"),
+        ({"evaluate": {"paid": {"share": 0.1}}}, "with evaluate.paid"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_needs_a_delta_is_refused(changes: dict[str, Any], words: str) -> None:
+    """One sentence with the reason and what delta 0 is for."""
+    with pytest.raises(InputError, match=rf"^privacy\.delta \(0\) must be positive {words}.*; 0 is for marginals with"):
+        pure(**changes)
+
+
+def test_an_amplified_resize_needs_a_delta() -> None:
+    """Its functional parameters are an (epsilon, delta)."""
+    imputed = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+    with pytest.raises(InputError, match=r"must be positive with resize\.amplify"):
+        pure(resize={"records": 100, "proportion": 0.5, "amplify": True}, **imputed)
+
+
+@pytest.fixture
+def without_delta(ledger: Ledger, account: Account) -> Ledger:
+    """A ledger with an account of (2, 0), all of it a purse."""
+    ledger.open_account(
+        replace(account, dataset="pure", epsilon=Decimal(2), delta=Decimal(0), purse=Plain(epsilon=Decimal(2))),
+        actor="steward",
+    )
+    return ledger
+
+
+def test_an_account_without_delta_holds_pure_releases_alone(without_delta, location, reserve, plan) -> None:
+    """Two of epsilon 1 fill it exactly, by the plain sum; Gaussian noise never fits; an auditor agrees with every row."""
+    asked = plan_budget(pure())
+    with pytest.raises(BudgetError, match="has spent epsilon 0 of 2"):
+        reserve("gaussian", dataset="pure", plan=plan(mu2=0.005, epsilon=1.0), source_digest="pure")
+    for number in ("first", "second"):
+        reserve(number, dataset="pure", plan=asked, source_digest="pure")
+    total = without_delta.account_total("pure")
+    assert (total.epsilon, total.composition, total.purse.delta) == (2, "plain", 0)
+    with pytest.raises(BudgetError, match="purse"):
+        reserve("third", dataset="pure", plan=asked, source_digest="pure")
+    assert room(total.account, []) == 0
+    audit_ledger(location, load_key(location, {}, ""))
+
+
+def test_pure_releases_compose_with_others_in_an_account_that_has_a_delta() -> None:
+    """Their epsilon is added to the conversion of mu^2, the purse whole; at delta 0 with mu^2 nothing is valid."""
+    ours, gaussian = plan_budget(pure()), plan_budget(configuration())
+    costs = [ours.cost, gaussian.cost]
+    statements = [Plain(epsilon=Decimal(1)), Plain(epsilon=Decimal(1), delta=Decimal("1e-6"))]
+    epsilon, name = account_epsilon(costs, statements, Decimal("1e-6"), Plain(epsilon=Decimal(1)))
+    assert (epsilon, name) == (2, "plain")
+    epsilon, _ = account_epsilon(costs, statements, Decimal("5e-7"), Plain(epsilon=Decimal(1)))
+    assert 2 < epsilon < 2.2
+    assert account_epsilon(costs, statements, Decimal(0), Plain(epsilon=Decimal(1)))[0] == float("inf")
+    assert account_epsilon([Cost()], [Plain()], Decimal(0)) == (0, "plain")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "purse_delta", "message"),
+    [
+        (1.0, -1e-9, 0.0, r"^delta \(-1e-09\) must be at least 0 and below 1$"),
+        (1.0, 1.0, 0.0, r"^delta \(1\.0\) must be at least 0 and below 1$"),
+        (1.0, 0.0, 1e-9, r"^purse \(epsilon 1, delta 1e-09\) must have"),
+        (1.0, 1e-6, 1e-6, r"^purse \(epsilon 1, delta 1e-06\) must have"),
+    ],
+)
+def test_caps_and_purses_without_delta(
+    ledger: Ledger, account: Account, epsilon: float, delta: float, purse_delta: float, message: str
+) -> None:
+    """A purse may have all of a delta only where there is none."""
+    purse = Plain(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(purse_delta)))
+    wrong = replace(account, dataset="x", epsilon=Decimal(1), delta=Decimal(repr(delta)), purse=purse)
+    with pytest.raises(InputError, match=message):
+        ledger.open_account(wrong, actor="steward")
