@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from marginweave.flows.measure.tables import CanaryTable, Pinned, one_block, table_of
+from marginweave.flows.measure.tables import CanaryTable, Integers, Pinned, one_block, table_of
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts
@@ -50,9 +50,7 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     bound = bound or held
     candidates = Pinned.of(table, draw.length)
     sd = deviation(draw.parameter, bound, table.stability)
-    mechanism = LevelMechanism(
-        length=draw.length, contribution_bound=bound, deviation=sd, threshold=_NO_THRESHOLD
-    )
+    mechanism = LevelMechanism(length=draw.length, contribution_bound=bound, deviation=sd, threshold=_NO_THRESHOLD)
     words = KeyedBits(key=os.urandom(32), purpose=draw.name)
     counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1))
     theta = table.stability.records
@@ -71,9 +69,7 @@ def count_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores
     moved = stability.records - (1 if stability.neighbors == "replace-one" else 0)
     rows, weight = 1000, moved / float(sd) ** 2
     present, absent = (add_noise(np.full(trials, n, np.int64), sd) for n in (rows + moved, rows))
-    return Scores(
-        present=(present - rows) * weight, absent=(absent - rows) * weight, cut=moved**2 / float(sd) ** 2 / 2
-    )
+    return Scores(present=(present - rows) * weight, absent=(absent - rows) * weight, cut=moved**2 / float(sd) ** 2 / 2)
 
 
 def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: int) -> Scores:
@@ -98,15 +94,15 @@ def exposed_units(configuration: Configuration, plan: BudgetPlan, units: int) ->
     Both extremes: all rows of a unit hold values of their own (`present` of the hits), or all the same (`absent`).
     """
     test = replace(plan, delta_threshold=TEST_DELTA)
-    rows = configuration.stability.records
-    apart = _exposed(configuration, test, units, np.arange(units * rows) // rows, np.arange(units * rows))
-    alike = _exposed(configuration, test, units, np.arange(units * rows) // rows, np.arange(units * rows) // rows)
-    return Hits(present=apart, absent=alike, trials=units)
+    row = np.arange(units * configuration.stability.records)
+    unit = row // configuration.stability.records
+    return Hits(
+        present=_exposed(configuration, test, unit, row), absent=_exposed(configuration, test, unit, unit), trials=units
+    )
 
 
-def _exposed(
-    configuration: Configuration, plan: BudgetPlan, units: int, unit: np.ndarray, value: np.ndarray
-) -> int:
+def _exposed(configuration: Configuration, plan: BudgetPlan, unit: Integers, value: Integers) -> int:
+    """How many units are exposed, each row of which has its `value` in every private column."""
     attributes = configuration.attributes
     sizes = tuple(int(value[-1]) + 1 if a.private else len(a.labels) for a in attributes)
     columns = [value if a.private else np.zeros_like(value) for a in attributes]

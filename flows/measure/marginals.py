@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,7 @@ Table = list[Counts]
 # Made-up domains, no two of a size; Laplace noise is drawn slowly.
 SIZES = (2, 3, 4)
 FEW_SIZES = (2, 3)
+_CHUNK = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class Neighbors:
 
 
 def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> Scores:
-    """Log-likelihood ratios of all marginals of `length` attributes with Gaussian noise, by the shipped counting and drawing."""
+    """Log-likelihood ratios of all marginals of `length` attributes with Gaussian noise, as they are counted and drawn."""
     tables = Neighbors.of(SIZES, stability)
     cliques = all_cliques(SIZES, length)
     deviations = split_deviations(draw.parameter, cliques, SIZES, split, stability)
@@ -71,28 +72,28 @@ def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Sta
     shifts = [one - other for one, other in zip(present, absent, strict=True)]
     cut = separation(zip(shifts, deviations, strict=True)) / 2
 
-    def scores(exact: Sequence[Counts]) -> NDArray[np.float64]:
+    def scores(exact: Sequence[Counts], trials: int) -> NDArray[np.float64]:
         measured = measure_marginals(_repeated(exact, trials), cliques, deviations)
         parts = zip(measured, absent, shifts, deviations, strict=True)
         scores = [shift_score(_trials(m, trials), base, shift, sd) for m, base, shift, sd in parts]
         return np.sum(scores, axis=0)
 
-    return Scores(present=scores(present), absent=scores(absent), cut=cut)
+    return Scores(present=_in_chunks(scores, present, trials), absent=_in_chunks(scores, absent, trials), cut=cut)
 
 
-def laplace_hits(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> Hits:
-    """How often all cells that a unit moves are as far as it moves them: the event of the largest loss, all of epsilon."""
+def laplace_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> Scores:
+    """1 where all cells that a unit moves are as far as it moves them: the event of the largest loss, all of epsilon."""
     tables = Neighbors.of(FEW_SIZES, stability)
     cliques = all_cliques(FEW_SIZES, length)
     epsilons = split_epsilons(draw.parameter, cliques, FEW_SIZES, split)
     present, absent = (count_marginals([table], FEW_SIZES, cliques) for table in (tables.present, tables.absent))
 
-    def far(exact: Sequence[Counts]) -> int:
+    def far(exact: Sequence[Counts]) -> NDArray[np.float64]:
         measured = measure_with_laplace(_repeated(exact, trials), cliques, epsilons, stability)
         drawn = (_trials(measurement, trials) for measurement in measured)
-        return int(np.all(list(_beyond(drawn, present, absent)), axis=0).sum())
+        return np.all(list(_beyond(drawn, present, absent)), axis=0).astype(np.float64)
 
-    return Hits(present=far(present), absent=far(absent), trials=trials)
+    return Scores(present=far(present), absent=far(absent), cut=0.5)
 
 
 def _beyond(
@@ -102,6 +103,13 @@ def _beyond(
     for noisy, one, other in zip(drawn, present, absent, strict=True):
         beyond = (noisy - one.ravel()) * np.sign(one - other).ravel() >= 0
         yield beyond[:, (one != other).ravel()].all(axis=1)
+
+
+def _in_chunks(
+    scores: Callable[[Sequence[Counts], int], NDArray[np.float64]], exact: Sequence[Counts], trials: int
+) -> NDArray[np.float64]:
+    """The scores of all trials, a part of them drawn at a time."""
+    return np.concatenate([scores(exact, min(_CHUNK, trials - done)) for done in range(0, trials, _CHUNK)])
 
 
 def _repeated(exact: Sequence[Counts], trials: int) -> list[Counts]:
@@ -151,7 +159,7 @@ def evaluation_scores(draw: PlannedDraw, length: int, stability: Stability, tria
 
 
 def exposed_values(configuration: Configuration, plan: BudgetPlan, units: int) -> Hits:
-    """How many of `units` units have a value that only they have discovered, at `TEST_DELTA`; extremes as of `exposed_units`."""
+    """How many of `units` units have a value that only they have discovered, at `TEST_DELTA`; as `exposed_units`."""
     sd, threshold = discovery(configuration, replace(plan, delta_threshold=TEST_DELTA))
     rows, held = configuration.stability.records, len(configuration.private_columns)
 
@@ -179,5 +187,3 @@ def values_scores(configuration: Configuration, plan: BudgetPlan, trials: int) -
     return Scores(
         present=discovered(base + configuration.stability.records), absent=discovered(base), cut=(held - 1) / 2 + 0.25
     )
-
-

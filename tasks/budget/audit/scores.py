@@ -44,7 +44,7 @@ def joint_scores(parts: Sequence[Scores]) -> Scores:
 
 
 def shift_score(noisy: Counts, exact: Counts, shift: Counts, deviation: float | Fraction) -> Floats:
-    """ln of the likelihood ratio of counts `exact + shift` to `exact` under Gaussian noise, but for its constant.
+    """Logarithm of the likelihood ratio of counts `exact + shift` to `exact` under Gaussian noise, but for its constant.
 
     sum over cells of shift (noisy - exact) / deviation^2, by Neyman and Pearson the best test there is; with
     lambda = |shift| / deviation it is N(0, lambda^2) without the canary and N(lambda^2, lambda^2) with it.

@@ -1,4 +1,4 @@
-"""The pipeline of marginals from encoded rows to the last draw, on made-up tables: discovery, merged values, the choice of pairs."""
+"""The pipeline of marginals from encoded rows to the last draw, on made-up tables: discovery, merging, choice of pairs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,12 @@ def _run(release: MadeUpRelease, side: int) -> float:
 
 
 def _measured(
-    release: MadeUpRelease, name: str, tables: Sequence[Rows], side: int, sizes: Sequence[int], cliques: Sequence[Clique]
+    release: MadeUpRelease,
+    name: str,
+    tables: Sequence[Rows],
+    side: int,
+    sizes: Sequence[int],
+    cliques: Sequence[Clique],
 ) -> tuple[list[Measurement], float]:
     """The marginals of one draw, and what they say of the unit."""
     settings, stability = release.configuration.marginals, release.configuration.stability
