@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from marginweave.flows.measure.tables import CanaryTable, Integers, Pinned, one_block, table_of
+from marginweave.flows.measure.tables import CanaryTable, Floats, Integers, Pinned, one_block, table_of
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts
@@ -54,11 +54,12 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     words = KeyedBits(key=os.urandom(32), purpose=draw.name)
     counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1))
     theta = table.stability.records
-    scores = np.zeros((repeats, table.places))
+    scores: Floats = np.zeros((repeats, table.places), np.float64)
     for repeat in range(repeats):
         level = draw_level(counts, candidates, mechanism)
         scores[repeat] = np.bincount(level.values[:, 0] - level.columns[:, 0], level.counts, table.places)
-    present, absent = table.split(scores * (theta / float(sd) ** 2))
+    scores *= np.float64(theta / float(sd) ** 2)
+    present, absent = table.split(scores)
     middle = 0.0 if table.stability.neighbors == "replace-one" else bound * theta**2 / float(sd) ** 2 / 2
     return Scores(present=present, absent=absent, cut=middle)
 

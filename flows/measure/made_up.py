@@ -17,7 +17,7 @@ from marginweave.schemas.load import parse_configuration
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.encode.blocks import EncodedBlocks
 
-Codes = Columns = NDArray[np.int64]
+Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 # Rows in every combination of values: so many that no threshold hides what the unit adds to them.
@@ -39,14 +39,17 @@ class MadeUpRelease:
     absent: EncodedBlocks
     unit: tuple[str, ...]
     other: tuple[str, ...] | None
-    shared: int
+    shared: Codes
 
     @classmethod
     def of(cls, configuration: Configuration) -> MadeUpRelease:
         """Of few public columns, and one of a private domain where the configuration has any."""
         sizes = [_SIZES[j % 2] for j in range(max(3, _length(configuration)))]
         made_up = _configuration(configuration, sizes, private=bool(configuration.private_columns))
-        base = np.repeat(np.array(list(itertools.product(*map(range, sizes)))), _COPIES, axis=0)
+        everything = np.array(list(itertools.product(*map(range, sizes))))
+        # rows whose values go together, so that there are pairs that are worth their noise
+        together = np.array([[i % size for size in sizes] for i in range(max(sizes))])
+        base = np.concatenate([np.repeat(everything, _COPIES, axis=0), np.repeat(together, 5 * _COPIES, axis=0)])
         last, first = np.array(sizes) - 1, np.zeros(len(sizes), np.int64)
         replaces = made_up.stability.neighbors == "replace-one"
 
@@ -61,7 +64,7 @@ class MadeUpRelease:
             absent=blocks(first if replaces else None),
             unit=tuple(map(str, last.tolist())),
             other=tuple(map(str, first.tolist())) if replaces else None,
-            shared=len(base),
+            shared=base,
         )
 
     def matches(self, level: Level, labels: tuple[tuple[str, ...], ...], values: tuple[str, ...]) -> NDArray[np.bool_]:
@@ -70,11 +73,11 @@ class MadeUpRelease:
         matching: NDArray[np.bool_] = (level.values == np.array(codes)[level.columns]).all(axis=1)
         return matching
 
-    def expected(self, columns: Columns, bound: int) -> Floats:
-        """The mean counts, of the rows that both tables share, of combinations in `columns`; shape (combinations,)."""
+    def expected(self, columns: Codes, values: tuple[str, ...], bound: int) -> Floats:
+        """The mean counts of combinations of `values` in `columns`, of the rows that both tables share; (combinations,)."""
         share = min(1.0, bound / self.configuration.contribution_cap(columns.shape[1]))
-        expected: Floats = share * self.shared / np.array(self.absent.sizes)[columns].prod(axis=1)
-        return expected
+        alike = self.shared == np.array([int(text) for text in values])
+        return np.array([share * alike[:, row].all(axis=1).sum() for row in columns], np.float64)
 
 
 def _length(configuration: Configuration) -> int:

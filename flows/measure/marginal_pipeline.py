@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.flows.measure.made_up import MadeUpRelease
+from marginweave.flows.measure.marginals import drawn_counts
 from marginweave.schemas.marginals import MarginalSettings
 from marginweave.schemas.measurements import Clique, Measurement
 from marginweave.tasks.aggregate.cliques import (
@@ -37,7 +38,8 @@ def marginal_pipeline_scores(release: MadeUpRelease, trials: int) -> Scores:
 
     The cut is from a fifth of the trials, which are left out then.
     """
-    return split_cut(*(np.array([_run(release, side) for _ in range(trials)]) for side in (0, 1)))
+    present, absent = (np.array([_run(release, side) for _ in range(trials)]) for side in (0, 1))
+    return split_cut(present, absent)
 
 
 def _run(release: MadeUpRelease, side: int) -> float:
@@ -79,7 +81,7 @@ def _measured(
     present, absent = (count_marginals([rows], sizes, cliques) for rows in tables)
     measured = list(measure_marginals((present, absent)[side], cliques, deviations))
     parts = zip(measured, present, absent, deviations, strict=True)
-    score = sum(shift_score(m.counts[None], other, one - other, sd)[0] for m, one, other, sd in parts)
+    score = sum(shift_score(drawn_counts(m)[None], other, one - other, sd)[0] for m, one, other, sd in parts)
     return measured, float(score)
 
 

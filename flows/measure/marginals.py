@@ -30,7 +30,8 @@ from marginweave.tasks.budget.mechanisms import add_noise, error_deviation
 from marginweave.tasks.evaluate.paid import mean_count_error
 
 Counts = NDArray[np.int64]
-Table = list[Counts]
+Floats = NDArray[np.float64]
+Table = list[NDArray[np.uint8]]
 # Made-up domains, no two of a size; Laplace noise is drawn slowly.
 SIZES = (2, 3, 4)
 FEW_SIZES = (2, 3)
@@ -48,12 +49,12 @@ class Neighbors:
     @classmethod
     def of(cls, sizes: Sequence[int], stability: Stability, rows: int = 20) -> Neighbors:
         """`rows` rows of first values, and a unit of last values; replaced, one of the values before the last."""
-        base = [np.zeros(rows, np.int64) for _ in sizes]
+        base = [np.zeros(rows, np.uint8) for _ in sizes]
         other = [size - 2 for size in sizes]
 
         def with_unit(values: Sequence[int]) -> Table:
             unit = stability.records
-            return [np.concatenate([b, np.full(unit, v, np.int64)]) for b, v in zip(base, values, strict=True)]
+            return [np.concatenate([b, np.full(unit, v, np.uint8)]) for b, v in zip(base, values, strict=True)]
 
         replaces = stability.neighbors == "replace-one"
         return cls(
@@ -72,11 +73,12 @@ def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Sta
     shifts = [one - other for one, other in zip(present, absent, strict=True)]
     cut = separation(zip(shifts, deviations, strict=True)) / 2
 
-    def scores(exact: Sequence[Counts], trials: int) -> NDArray[np.float64]:
+    def scores(exact: Sequence[Counts], trials: int) -> Floats:
         measured = measure_marginals(_repeated(exact, trials), cliques, deviations)
         parts = zip(measured, absent, shifts, deviations, strict=True)
         scores = [shift_score(_trials(m, trials), base, shift, sd) for m, base, shift, sd in parts]
-        return np.sum(scores, axis=0)
+        total: Floats = np.sum(scores, axis=0)
+        return total
 
     return Scores(present=_in_chunks(scores, present, trials), absent=_in_chunks(scores, absent, trials), cut=cut)
 
@@ -88,10 +90,11 @@ def laplace_scores(draw: PlannedDraw, length: int, split: Split, stability: Stab
     epsilons = split_epsilons(draw.parameter, cliques, FEW_SIZES, split)
     present, absent = (count_marginals([table], FEW_SIZES, cliques) for table in (tables.present, tables.absent))
 
-    def far(exact: Sequence[Counts]) -> NDArray[np.float64]:
+    def far(exact: Sequence[Counts]) -> Floats:
         measured = measure_with_laplace(_repeated(exact, trials), cliques, epsilons, stability)
         drawn = (_trials(measurement, trials) for measurement in measured)
-        return np.all(list(_beyond(drawn, present, absent)), axis=0).astype(np.float64)
+        everywhere: Floats = np.all(list(_beyond(drawn, present, absent)), axis=0).astype(np.float64)
+        return everywhere
 
     return Scores(present=far(present), absent=far(absent), cut=0.5)
 
@@ -105,9 +108,7 @@ def _beyond(
         yield beyond[:, (one != other).ravel()].all(axis=1)
 
 
-def _in_chunks(
-    scores: Callable[[Sequence[Counts], int], NDArray[np.float64]], exact: Sequence[Counts], trials: int
-) -> NDArray[np.float64]:
+def _in_chunks(scores: Callable[[Sequence[Counts], int], Floats], exact: Sequence[Counts], trials: int) -> Floats:
     """The scores of all trials, a part of them drawn at a time."""
     return np.concatenate([scores(exact, min(_CHUNK, trials - done)) for done in range(0, trials, _CHUNK)])
 
@@ -119,7 +120,12 @@ def _repeated(exact: Sequence[Counts], trials: int) -> list[Counts]:
 
 def _trials(measurement: Measurement, trials: int) -> Counts:
     """The draws of a repeated marginal, shape (trials, cells)."""
-    return measurement.counts.reshape(trials, -1)
+    return drawn_counts(measurement).reshape(trials, -1)
+
+
+def drawn_counts(measurement: Measurement) -> Counts:
+    """The noisy counts as drawn: whole numbers."""
+    return measurement.counts.astype(np.int64)
 
 
 def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores:
@@ -145,7 +151,7 @@ def evaluation_scores(draw: PlannedDraw, length: int, stability: Stability, tria
     """Log-likelihood ratios of the noisy mean count error: the unit leaves cells of synthetic records for empty ones."""
     tables = Neighbors.of(SIZES, stability, rows=10)
     domain = Domain(names=("a", "b", "c"), labels=tuple(tuple(map(str, range(size))) for size in SIZES))
-    made = [np.full(10 + 4 * stability.records, max(0, size - 2), np.int64) for size in SIZES]
+    made = [np.full(10 + 4 * stability.records, max(0, size - 2), np.uint8) for size in SIZES]
     marginals = all_cliques(SIZES, min(length, len(SIZES)))
     sd = error_deviation(draw.parameter, stability)
     present, absent = (
@@ -178,7 +184,7 @@ def values_scores(configuration: Configuration, plan: BudgetPlan, trials: int) -
     held = len(configuration.private_columns)
     labels = [tuple(map(str, range(trials)))] * held
 
-    def discovered(count: int) -> NDArray[np.float64]:
+    def discovered(count: int) -> Floats:
         found = discover_labels({j: np.full(trials, count, np.int64) for j in range(held)}, labels, sd, threshold)
         hits = np.concatenate([np.array([int(text) for text in texts], np.int64) for texts in found.values()])
         return np.bincount(hits, minlength=trials).astype(np.float64)

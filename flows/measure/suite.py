@@ -173,11 +173,10 @@ def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part]
         yield mu_finding("pipeline, pinned", joint_scores([part.scores for part in parts]), claim, tight=tight)
     if configuration.resize is None:
         release = MadeUpRelease.of(configuration)
-        runs = effort.runs // (
-            1 if configuration.percentile is None else 2
-        )  # OpenDP's selections take as long as all else
         of_pipeline = tuple_pipeline_scores if configuration.marginals is None else marginal_pipeline_scores
-        scores = of_pipeline(release, runs)
+        # OpenDP's selections take as long as all else
+        selects = configuration.marginals is None and configuration.percentile is not None
+        scores = of_pipeline(release, effort.runs // 2 if selects else effort.runs)
         claim = _stated_mu(release.configuration, release.plan, release.plan.draws)
         yield mu_finding("pipeline", scores, claim, tight=False, delta=release.plan.delta_threshold)
 

@@ -15,6 +15,7 @@ from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 # Trials of one draw.
 CANARIES = 2000
 
@@ -61,7 +62,7 @@ class CanaryTable:
         units = np.repeat(units, self.stability.records)
         return one_block(table_of([units + j for j in range(self.columns)], self.sizes))
 
-    def split(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def split(self, scores: Floats) -> tuple[Floats, Floats]:
         """Scores of trials with and without the canary, from those of all places; the last axis is that of places."""
         blocks = [scores[..., i : i + self.canaries] for i in range(0, self.places, self.canaries)]
         if len(blocks) == 2:

@@ -46,7 +46,9 @@ def tuple_pipeline_scores(release: MadeUpRelease, trials: int) -> Scores:
 def _run(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
     """One release, scored."""
     configuration = release.configuration
-    score, released, below = _count_score(release, encoded), {}, None
+    score = _count_score(release, encoded)
+    released: dict[int, tuple[str, ...]] = {}
+    below: Level | None = None
     for length in range(1, configuration.reporting_length + 1):
         blocks = ReleasedBlocks(encoded, released)
         candidates = (
@@ -92,7 +94,7 @@ def _level_score(release: MadeUpRelease, drawn: _Drawn) -> float:
     for values, sign in ((release.unit, 1), (release.other, -1)):
         if values is not None:
             mine = release.matches(level, drawn.labels, values)
-            expected = release.expected(level.columns[mine], mechanism.contribution_bound)
+            expected = release.expected(level.columns[mine], values, mechanism.contribution_bound)
             score += sign * float((level.counts[mine] - expected).sum())
     return score * release.configuration.stability.records / float(mechanism.deviation) ** 2
 
@@ -103,4 +105,4 @@ def _count_score(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
     draw, stability = release.plan.draw("count"), release.configuration.stability
     sd = count_deviation(draw.parameter, stability)
     noisy = int(add_noise(np.array([encoded.records], np.int64), sd)[0])
-    return (noisy - release.shared) * stability.records / float(sd) ** 2
+    return (noisy - len(release.shared)) * stability.records / float(sd) ** 2

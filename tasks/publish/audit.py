@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from marginweave.tasks.budget.audit.findings import Finding, Verdict
 from marginweave.tasks.publish.svg import BLUE, ORANGE, drawing, inline_svg, new_figure
-from marginweave.tasks.publish.templates import read_text, render
+from marginweave.tasks.publish.templates import render
 
 VERDICTS: dict[Verdict, str] = {
     "holds": "holds",
@@ -29,8 +29,7 @@ def render_audit(findings: Mapping[str, Sequence[Finding]]) -> bytes:
         (name, Markup(audit_figure(found, f"audit-{number}")), found)  # noqa: S704 - an SVG element of our own
         for number, (name, found) in enumerate(findings.items())
     ]
-    style = "".join(read_text(sheet) for sheet in ("pages.css", "report.css"))
-    return render("audit.html.j2", parts=parts, about=ABOUT, verdicts=VERDICTS, style=style).encode()
+    return render("audit.html.j2", parts=parts, about=ABOUT, verdicts=VERDICTS).encode()
 
 
 def audit_figure(findings: Sequence[Finding], name: str) -> str:
