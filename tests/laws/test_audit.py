@@ -27,7 +27,7 @@ EXAMPLES = examples()
 FAULT = 1.5
 # Enough for a factor of 1.5, and a fraction of the time.
 QUICK = Effort(trials=100_000, selections=1500, laplace=4000, runs=100, units=20_000)
-PIPELINE = Effort(trials=4000, selections=10, laplace=10, runs=1600, units=1000)
+PIPELINE = Effort(trials=4000, selections=10, laplace=10, runs=1200, units=1000)
 
 
 def found(name: str, effort: Effort) -> dict[str, Finding]:
