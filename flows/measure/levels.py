@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from marginweave.flows.measure.tables import CanaryTable, Floats, Integers, Pinned, one_block, table_of
+from marginweave.flows.measure.tables import CanaryTable, Integers, Pinned, one_block, table_of
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts
@@ -16,7 +16,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
 from marginweave.tasks.budget.audit.bounds import Hits
 from marginweave.tasks.budget.audit.percentiles import worst_pair
-from marginweave.tasks.budget.audit.scores import Scores
+from marginweave.tasks.budget.audit.scores import Scores, separation, shift_score
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
 from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.engine.local import LocalEngine
@@ -54,11 +54,11 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     words = KeyedBits(key=os.urandom(32), purpose=draw.name)
     counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1))
     theta = table.stability.records
-    scores: Floats = np.zeros((repeats, table.places), np.float64)
+    scores = np.zeros((repeats, table.places))
     for repeat in range(repeats):
         level = draw_level(counts, candidates, mechanism)
         scores[repeat] = np.bincount(level.values[:, 0] - level.columns[:, 0], level.counts, table.places)
-    scores *= np.float64(theta / float(sd) ** 2)
+    scores *= theta / float(sd) ** 2
     present, absent = table.split(scores)
     middle = 0.0 if table.stability.neighbors == "replace-one" else bound * theta**2 / float(sd) ** 2 / 2
     return Scores(present=present, absent=absent, cut=middle)
@@ -68,9 +68,11 @@ def count_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores
     """Scores of the record count: the unit's rows come or go; a replaced unit of several rows leaves one behind."""
     sd = count_deviation(draw.parameter, stability)
     moved = stability.records - (1 if stability.neighbors == "replace-one" else 0)
-    rows, weight = 1000, moved / float(sd) ** 2
-    present, absent = (add_noise(np.full(trials, n, np.int64), sd) for n in (rows + moved, rows))
-    return Scores(present=(present - rows) * weight, absent=(absent - rows) * weight, cut=moved**2 / float(sd) ** 2 / 2)
+    rows, shift = np.array([1000], np.int64), np.array([moved], np.int64)
+    present, absent = (
+        shift_score(add_noise(np.repeat(exact, trials), sd)[:, None], rows, shift, sd) for exact in (rows + shift, rows)
+    )
+    return Scores(present=present, absent=absent, cut=separation([(shift, sd)]) / 2)
 
 
 def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: int) -> Scores:
