@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from marginweave.flows.cli.app import app
 from marginweave.flows.measure import levels, made_up, suite
 from marginweave.flows.measure.examples import examples
 from marginweave.flows.measure.suite import Effort, audit
@@ -22,12 +26,13 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate import cliques, level
 from marginweave.tasks.budget import mechanisms
 from marginweave.tasks.budget.audit.findings import Finding, refuted
+from tests.support.configurations import raw
 
 EXAMPLES = examples()
 FAULT = 1.5
 # Enough for a factor of 1.5, and a fraction of the time.
 QUICK = Effort(trials=100_000, selections=1500, laplace=4000, runs=100, units=20_000)
-PIPELINE = Effort(trials=4000, selections=10, laplace=10, runs=1200, units=1000)
+PIPELINE = Effort(trials=4000, selections=10, laplace=10, runs=2400, units=1000)
 
 
 def found(name: str, effort: Effort) -> dict[str, Finding]:
@@ -105,7 +110,7 @@ def test_too_much_gaussian_noise_is_found_everywhere(name: str, monkeypatch: pyt
     assert named(found(name, QUICK).values(), "over-noised") >= GAUSSIAN[name]
 
 
-@pytest.mark.parametrize("name", ["k-tuples", "marginals"])
+@pytest.mark.parametrize("name", ["k-tuples, replace-one", "marginals"])
 def test_too_little_noise_is_found_in_a_whole_pipeline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it runs: thresholds, candidates from survivors, and the choice of pairs are its own."""
     scale_gaussian(monkeypatch, 1 / FAULT)
@@ -186,3 +191,23 @@ def test_a_made_up_release_has_the_configured_privacy_and_neighbors() -> None:
         moved = 0 if release.other else theta
         assert release.present.records - release.absent.records == moved, name
         assert np.unique(release.present.sizes).size > 1
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (1 / FAULT, 1)], ids=["shipped", "faulty"])
+def test_the_command_prints_verdicts_writes_a_page_and_ends_with_1_where_a_claim_is_exceeded(
+    factor: float, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """At a user's configuration, whose table does not even exist."""
+    config = tmp_path / "release.yaml"
+    config.write_text(
+        yaml.safe_dump(raw(privacy__epsilon=8.0, aggregate={"reporting_length": 2, "percentile": "none"}))
+    )
+    scale_gaussian(monkeypatch, factor)
+    monkeypatch.setattr(suite, "Effort", lambda: QUICK)
+    result = CliRunner().invoke(app, ["audit", str(config), "--to", str(tmp_path / "audit.html")])
+    assert result.exit_code == code, result.output
+    assert ("ABOVE ITS CLAIM" in result.output) == bool(code)
+    assert "level-2" in result.output
+    page = (tmp_path / "audit.html").read_text()
+    assert "<svg" in page
+    assert "no data of yours was read" in page
