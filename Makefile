@@ -53,9 +53,9 @@ $(VENV)/.ready: $(SETUP) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.ready-test: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[audit,dask,evaluation,examples,test]'
+	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test]'
 	@touch $@ $(VENV)/.ready
 
 $(VENV)/.ready-lint: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[audit,dask,evaluation,examples,test,lint]'
+	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test,lint]'
 	@touch $@ $(VENV)/.ready $(VENV)/.ready-test

@@ -88,6 +88,17 @@ def releasable_evaluation(home: Path, run: str) -> dict[str, Any]:
     return evaluation
 
 
+def attack_release(home: Path, run: str, source: str | None, holdout: Path) -> Path:
+    """Attack a finished release's records; returns the path of the report on it, never a number of it.
+
+    Raises:
+        InputError: as `attack_internally`, or no finished run.
+    """
+    from marginweave.tasks.evaluate.attacks import attack_internally
+
+    return attack_internally(_reference(home, run, source), holdout)
+
+
 def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
     """Compare a finished release with the sensitive table; returns the path of the report on it, never a number of it.
 
@@ -97,11 +108,14 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
     from marginweave.tasks.evaluate.internal import compare_internally
     from marginweave.tasks.publish.internal import report_internally
 
-    folder, _ = finished_run(home, run)
-    named = begun_with(home, run)[1] if source is None else str(Path(source).resolve())
-    reference = RunReference(
-        folder=folder, source=named, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex
-    )
+    reference = _reference(home, run, source)
     compare_internally.fn(reference)
     report_internally.fn(reference)
-    return folder.internal_report
+    return reference.folder.internal_report
+
+
+def _reference(home: Path, run: str, source: str | None) -> RunReference:
+    """A finished run beside its source, or another place of the same one."""
+    folder, _ = finished_run(home, run)
+    named = begun_with(home, run)[1] if source is None else str(Path(source).resolve())
+    return RunReference(folder=folder, source=named, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex)

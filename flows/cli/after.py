@@ -47,6 +47,12 @@ def evaluate(
     internal: Annotated[
         bool, typer.Option("--internal", help="Compare with the sensitive table; the result stays in internal/.")
     ] = False,
+    attacks: Annotated[
+        Path | None,
+        typer.Option(
+            "--attacks", metavar="FILE", help="Attack the records, with rows of FILE that were in no release."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
     source: Source = None,
     home: Home = None,
@@ -55,16 +61,20 @@ def evaluate(
 
     Example: `marginweave evaluate affairs-1a2b3c4d`
     """
-    from marginweave.flows.again import evaluate_internally, releasable_evaluation
+    from marginweave.flows.again import attack_release, evaluate_internally, releasable_evaluation
     from marginweave.flows.environment import home_directory, prepare_environment
     from marginweave.tasks.publish.wording import paid_words
 
     place = home_directory(home, os.environ)
-    if internal and as_json:
+    if (internal or attacks) and as_json:
         raise InputError("--json shows the numbers that may be released; internal ones are in a file only")
     if internal:
         prepare_environment(place)
         out.print(f"Not for release: {evaluate_internally(place, run_name, source)}")
+        return
+    if attacks is not None:
+        prepare_environment(place)
+        out.print(f"Not for release: {attack_release(place, run_name, source, attacks)}")
         return
     evaluation = releasable_evaluation(place, run_name)
     if as_json:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import typer
 
-from marginweave.flows.cli import after, audit, budget, decisions, handing, init, ledger, retention, run, serve
+from marginweave.flows.cli import after, audit, budget, decisions, handing, init, ledger, measure, retention, run, serve
 from marginweave.flows.cli.console import tell
 from marginweave.flows.protection import protect_process
 
@@ -26,6 +26,7 @@ app.command()(run.resume)
 app.command()(serve.serve)
 app.command()(init.init)
 app.command()(budget.plan)
+app.command()(measure.audit)
 app.command()(after.synthesize)
 app.command()(after.evaluate)
 app.command()(after.report)

@@ -40,17 +40,17 @@ def compare_internally(reference: RunReference) -> None:
         InputError: the source is not the one the release was made from.
     """
     manifest = reference.manifest
-    configuration = reference.configuration.with_bounds(_published_bounds(reference))
+    configuration = reference.configuration.with_bounds(published_bounds(reference))
     source = TableSource(reference.source, configuration.source)
     state = source.state()
-    _check_source(reference, source)
+    check_source(reference, source)
     reference.ledger.record_internal_evaluation(configuration.dataset, manifest.release)
-    raw = _Raw(source, configuration, (*configuration.source_names, *_determined(reference.source, configuration)))
-    sensitive = joined_tables(_encoded(raw, configuration, reference.folder.internal))
+    raw = RawBlocks(source, configuration, (*configuration.source_names, *_determined(reference.source, configuration)))
+    sensitive = joined_tables(encoded_rows(raw, configuration, reference.folder.internal))
     broken = add_rules([(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw])
     if source.state() != state:
         raise InputError(f"the source was changed while run {manifest.run} was compared with it")
-    _check_source(reference, source)
+    check_source(reference, source)
     published = pq.read_table(reference.folder.release / "synthetic.parquet")
     records = encode_table(clean_table(published, configuration), configuration)
     names = tuple(attribute.name for attribute in configuration.attributes)
@@ -68,7 +68,7 @@ def compare_internally(reference: RunReference) -> None:
     replace_file(reference.folder.internal_evaluation, evaluation_json(evaluation), PRIVATE_MODE)
 
 
-def _published_bounds(reference: RunReference) -> dict[str, tuple[float, float]]:
+def published_bounds(reference: RunReference) -> dict[str, tuple[float, float]]:
     """The released bounds, from the release itself: the checkpoints of a finished run are gone."""
     bounds: dict[str, tuple[float, float]] = json.loads(
         (reference.folder.release / "privacy.json").read_text(encoding="utf-8")
@@ -83,14 +83,15 @@ def _determined(source: str, configuration: Configuration) -> list[str]:
     return [rule.column for rule in rules if rule.column in held]
 
 
-def _check_source(reference: RunReference, source: TableSource) -> None:
+def check_source(reference: RunReference, source: TableSource) -> None:
+    """Raise InputError unless `source` holds the bytes that the release was made from."""
     manifest = reference.manifest
     if not hmac.compare_digest(reference.ledger.source_digest(source.chunks()), manifest.source_digest):
         raise InputError(f"the source is not the one that run {manifest.run} was made from")
 
 
 @dataclass(frozen=True)
-class _Raw:
+class RawBlocks:
     """The source in blocks; a pass over them can be repeated."""
 
     source: TableSource
@@ -101,7 +102,7 @@ class _Raw:
         return map(compact_table, in_blocks(self.source.tables(self.columns), self.configuration.block_rows))
 
 
-def _encoded(raw: _Raw, configuration: Configuration, folder: Path) -> Iterator[EncodedTable]:
+def encoded_rows(raw: RawBlocks, configuration: Configuration, folder: Path) -> Iterator[EncodedTable]:
     """All sensitive rows, clean: joined where the release joined them, but neither sampled, imputed nor resized."""
     subject = configuration.privacy.subject
     if subject is None or not subject.join:

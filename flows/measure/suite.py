@@ -1,0 +1,189 @@
+"""The audit of one configuration: every mechanism of its plan, and the pipeline from rows to the last draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from marginweave.flows.measure.levels import (
+    TEST_DELTA,
+    canary_columns,
+    count_scores,
+    exposed_units,
+    level_scores,
+    percentile_scores,
+)
+from marginweave.flows.measure.made_up import MadeUpRelease
+from marginweave.flows.measure.marginal_pipeline import marginal_pipeline_scores
+from marginweave.flows.measure.marginals import (
+    evaluation_scores,
+    exposed_values,
+    laplace_scores,
+    marginal_scores,
+    selection_scores,
+    values_scores,
+)
+from marginweave.flows.measure.tables import CANARIES, CanaryTable
+from marginweave.flows.measure.tuple_pipeline import tuple_pipeline_scores
+from marginweave.schemas.budget import BudgetPlan, PlannedDraw
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.marginals import MarginalSettings
+from marginweave.tasks.budget.accountants import gdp_mu, selection_mu
+from marginweave.tasks.budget.audit.bounds import Hits
+from marginweave.tasks.budget.audit.findings import Finding, delta_finding, epsilon_finding, mu_finding
+from marginweave.tasks.budget.audit.scores import Scores, joint_scores
+from marginweave.tasks.budget.planned import EVALUATION
+from marginweave.tasks.budget.split import plan_budget
+
+# Canaries' cells that all draws of the counts of one length may have together.
+_DRAWN = 60_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How many trials: of vectors of noise, of OpenDP's selections and Laplace noise, of runs of a pipeline, of discoveries."""
+
+    trials: int = 500_000
+    selections: int = 2500
+    laplace: int = 8000
+    runs: int = 1200
+    units: int = 30_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """The scores of a planned draw; `tight` where tables and test are the worst there are."""
+
+    draw: PlannedDraw
+    scores: Scores
+    tight: bool
+
+    @property
+    def finding(self) -> Finding:
+        """What the scores say of the draw's own price."""
+        return mu_finding(self.draw.name, self.scores, claimed_mu(self.draw), tight=self.tight)
+
+
+def audit(configuration: Configuration, effort: Effort | None = None) -> Iterator[Finding]:
+    """Measure what a release by `configuration` loses, mechanism by mechanism and then all of them together.
+
+    Reads no data: tables are made up, and noise comes from the functions that a release calls. What is claimed is what the
+    plan charges, and of the pipelines what the configuration states.
+    """
+    effort = effort or Effort()
+    if configuration.marginals is None:
+        yield from _tuples(configuration, plan_budget(configuration), effort)
+    else:
+        yield from _marginals(configuration, configuration.marginals, plan_budget(configuration), effort)
+
+
+def claimed_mu(draw: PlannedDraw) -> float:
+    """The mu that a draw is charged for, or that its noise stands for where a resize charges all draws as one."""
+    if draw.cost.mu2:
+        return math.sqrt(draw.cost.mu2)
+    return selection_mu(draw.parameter) if draw.mechanism == "exponential" else 1 / draw.parameter
+
+
+def _tuples(configuration: Configuration, plan: BudgetPlan, effort: Effort) -> Iterator[Finding]:
+    stability, replaces = configuration.stability, configuration.stability.neighbors == "replace-one"
+    table = CanaryTable(columns=canary_columns(configuration), stability=stability)
+    parts = []
+    for length in range(1, configuration.reporting_length + 1):
+        draw, held = plan.draw(f"level-{length}"), math.comb(table.columns, length)
+        repeats = max(1, min(effort.trials // CANARIES, _DRAWN // (held * table.places)))
+        parts.append(_Part(draw=draw, scores=level_scores(table, draw, repeats), tight=True))
+        yield parts[-1].finding
+        if held > 1:
+            scores = level_scores(table, draw, max(1, repeats // 4), held // 2)
+            yield mu_finding(f"{draw.name}, {held // 2} of {held} kept", scores, claimed_mu(draw), tight=False)
+    if configuration.resize is None and not (replaces and stability.records == 1):
+        draw = plan.draw("count")
+        part = _Part(draw=draw, scores=count_scores(draw, stability, effort.trials), tight=not replaces)
+        parts += [] if replaces else [part]
+        yield part.finding
+    if configuration.percentile is not None:
+        draw = plan.draw("percentile-1")
+        yield mu_finding(
+            "percentile-k",
+            percentile_scores(configuration, draw, effort.selections),
+            claimed_mu(draw),
+            tight=False,
+        )
+    if configuration.private_columns:
+        yield from _exposure(exposed_units(configuration, plan, effort.units))
+    yield from _together(configuration, plan, parts, effort)
+
+
+def _marginals(
+    configuration: Configuration, settings: MarginalSettings, plan: BudgetPlan, effort: Effort
+) -> Iterator[Finding]:
+    stability, names = configuration.stability, {draw.name for draw in plan.draws}
+    replaces = stability.neighbors == "replace-one"
+    parts, events = [], []
+    if "values" in names:
+        yield mu_finding(
+            "values",
+            values_scores(configuration, plan, effort.trials // 10),
+            claimed_mu(plan.draw("values")),
+            tight=False,
+        )
+        yield from _exposure(exposed_values(configuration, plan, effort.units))
+    for name, length in (("one-way", 1), ("marginals", 2)):
+        if name not in names:
+            continue
+        draw = plan.draw(name)
+        if draw.mechanism == "discrete-laplace":
+            events.append((draw, laplace_scores(draw, length, settings.allocation, stability, effort.laplace)))
+            yield epsilon_finding(name, events[-1][1].hits, draw.parameter)
+        else:
+            scores = marginal_scores(draw, length, settings.allocation, stability, effort.trials)
+            parts.append(_Part(draw=draw, scores=scores, tight=True))
+            yield parts[-1].finding
+    if "selection" in names:
+        draw = plan.draw("selection")
+        parts.append(_Part(draw=draw, scores=selection_scores(draw, stability, effort.trials), tight=not replaces))
+        yield parts[-1].finding
+    if len(events) > 1:
+        joint = joint_scores([scores for _, scores in events])
+        yield epsilon_finding("all Laplace noise", joint.hits, sum(draw.parameter for draw, _ in events))
+    yield from _together(configuration, plan, parts, effort)
+
+
+def _exposure(hits: Hits) -> Iterator[Finding]:
+    """A unit whose rows have values of their own, and one whose rows have the same ones."""
+    name = f"threshold at delta {TEST_DELTA:g}"
+    yield delta_finding(f"{name}, rows apart", hits.present, hits.trials, TEST_DELTA)
+    yield delta_finding(f"{name}, rows alike", hits.absent, hits.trials, TEST_DELTA)
+
+
+def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part], effort: Effort) -> Iterator[Finding]:
+    """The paid evaluation, all Gaussian noise together, and the pipeline as it is."""
+    paid = configuration.evaluate.paid
+    if paid is not None:
+        draw = plan.draw(EVALUATION)
+        scores = evaluation_scores(draw, paid.length, configuration.stability, effort.trials)
+        parts.append(_Part(draw=draw, scores=scores, tight=True))
+        yield parts[-1].finding
+    if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+        return
+    if len(parts) > 1:
+        claim = _stated_mu(configuration, plan, [part.draw for part in parts])
+        tight = configuration.privacy.accountant == "gdp" and all(part.tight for part in parts)
+        yield mu_finding("pipeline, pinned", joint_scores([part.scores for part in parts]), claim, tight=tight)
+    if configuration.resize is None:
+        release = MadeUpRelease.of(configuration)
+        of_pipeline = tuple_pipeline_scores if configuration.marginals is None else marginal_pipeline_scores
+        # OpenDP's selections take as long as all else
+        selects = configuration.marginals is None and configuration.percentile is not None
+        scores = of_pipeline(release, effort.runs // 2 if selects else effort.runs)
+        claim = _stated_mu(release.configuration, release.plan, release.plan.draws)
+        yield mu_finding("pipeline", scores, claim, tight=False, delta=release.plan.delta_threshold)
+
+
+def _stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
+    """The mu that the stated (epsilon, delta) leaves for `draws`, when all others lose what they are charged for."""
+    others = sum(claimed_mu(draw) ** 2 for draw in plan.draws if draw not in draws)
+    if configuration.resize is not None and configuration.resize.amplify:
+        return math.sqrt(sum(claimed_mu(draw) ** 2 for draw in draws))
+    return math.sqrt(gdp_mu(plan.epsilon, plan.delta - plan.delta_threshold) ** 2 - others)

@@ -1,0 +1,213 @@
+"""The audit on the shipped code: it finds nothing where nothing is wrong, and what is planted.
+
+Every finding is wrong with probability 1e-6 at most, so that a suite of about 40 raises a false alarm once in 25,000 runs.
+Faults are planted below the audit, where a release would have them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from marginweave.flows.cli.app import app
+from marginweave.flows.measure import levels, made_up, suite
+from marginweave.flows.measure.examples import examples
+from marginweave.flows.measure.suite import Effort, audit
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.aggregate import cliques, level
+from marginweave.tasks.budget import mechanisms
+from marginweave.tasks.budget.audit.findings import Finding, refuted
+from tests.support.configurations import raw
+
+EXAMPLES = examples()
+FAULT = 1.5
+# Enough for a factor of 1.5, and a fraction of the time.
+QUICK = Effort(trials=100_000, selections=1500, laplace=4000, runs=100, units=20_000)
+PIPELINE = Effort(trials=4000, selections=10, laplace=10, runs=2400, units=1000)
+
+
+def found(name: str, effort: Effort) -> dict[str, Finding]:
+    return {finding.name: finding for finding in audit(EXAMPLES[name], effort)}
+
+
+def named(findings: Iterable[Finding], verdict: str) -> set[str]:
+    return {finding.name for finding in findings if finding.verdict == verdict}
+
+
+def check(name: str, findings: list[Finding]) -> None:
+    """No claim is exceeded or missed; Gaussian noise and the pinned pipeline are measured within 5 % of their claims."""
+    assert not [f for f in findings if f.verdict != "holds"], name
+    assert not refuted(findings)
+    for finding in findings:
+        if finding.tight and finding.quantity == "mu":
+            assert finding.measured.low >= 0.95 * finding.claim, (name, finding)
+            assert finding.measured.high <= 1.05 * finding.claim, (name, finding)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_claim_holds_and_gaussian_ones_are_reached(name: str) -> None:
+    """All mechanisms and both pipelines at the parameters of `marginweave audit`; false alarm 1e-6 a finding."""
+    findings = list(audit(EXAMPLES[name]))
+    assert {f.quantity for f in findings} == (
+        {"epsilon"} if "Laplace" in name else {"mu", "delta"} & {f.quantity for f in findings}
+    )
+    check(name, findings)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("repeat", range(20))
+def test_twenty_suites_raise_no_false_alarm(repeat: int) -> None:
+    for name, configuration in EXAMPLES.items():
+        check(name, list(audit(configuration)))
+
+
+def scale_gaussian(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Noise of another deviation than the one that is charged."""
+    table = mechanisms.noise_table
+    monkeypatch.setattr(mechanisms, "noise_table", lambda sd: table(sd * Fraction(factor)))
+
+
+def scale_opendp(monkeypatch: pytest.MonkeyPatch, name: str, factor: float) -> None:
+    """OpenDP's noise of another scale than the one whose loss was looked at."""
+    make: Callable[[float], Any] = getattr(mechanisms, name)
+
+    class Faulty:
+        def __init__(self, scale: float) -> None:
+            self.map, self.draw = make(scale).map, make(scale * factor)
+
+        def __call__(self, values: Any) -> Any:
+            return self.draw(values)
+
+    monkeypatch.setattr(mechanisms, name, Faulty)
+
+
+GAUSSIAN = {
+    "k-tuples": {"level-1", "level-2", "count", "evaluation", "pipeline, pinned"},
+    "k-tuples, replace-one": {"level-1", "level-2", "pipeline, pinned"},
+    "marginals": {"one-way", "marginals", "selection", "pipeline, pinned"},
+    "marginals, private": {"one-way", "marginals", "pipeline, pinned"},
+}
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_too_little_gaussian_noise_is_found_everywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scale_gaussian(monkeypatch, 1 / FAULT)
+    assert named(found(name, QUICK).values(), "exceeded") >= GAUSSIAN[name]
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_too_much_gaussian_noise_is_found_everywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scale_gaussian(monkeypatch, FAULT)
+    assert named(found(name, QUICK).values(), "over-noised") >= GAUSSIAN[name]
+
+
+@pytest.mark.parametrize("name", ["k-tuples, replace-one", "marginals"])
+def test_too_little_noise_is_found_in_a_whole_pipeline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it runs: thresholds, candidates from survivors, and the choice of pairs are its own."""
+    scale_gaussian(monkeypatch, 1 / FAULT)
+    assert found(name, PIPELINE)["pipeline"].verdict == "exceeded"
+
+
+def test_too_little_laplace_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale_opendp(monkeypatch, "_discrete_laplace", 1 / FAULT)
+    findings = found("marginals, Laplace", Effort(trials=1, laplace=8000, selections=1, runs=1, units=1))
+    assert {"marginals", "all Laplace noise"} <= named(findings.values(), "exceeded")
+
+
+def percentile_of(configuration: Configuration) -> Finding:
+    """The percentile alone: OpenDP draws a thousand a second."""
+    draw = suite.plan_budget(configuration).draw("percentile-1")
+    scores = levels.percentile_scores(configuration, draw, 2500)
+    return suite.mu_finding("percentile", scores, suite.claimed_mu(draw), tight=False)
+
+
+def test_too_little_noise_of_a_percentile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale_opendp(monkeypatch, "_noisy_max", 1 / FAULT)
+    assert percentile_of(EXAMPLES["k-tuples, percentile"]).verdict == "exceeded"
+
+
+def test_a_score_of_too_small_a_sensitivity_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """theta, 3 here, left out."""
+    one = mechanisms.score_sensitivity
+    alone = Stability(records=1, neighbors="add-remove")
+    monkeypatch.setattr(mechanisms, "score_sensitivity", lambda percentile, _: one(percentile, alone))
+    assert percentile_of(EXAMPLES["k-tuples, percentile"]).verdict == "exceeded"
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("k-tuples, percentile", level), ("marginals, private", cliques)], ids=["tuples", "marginals"]
+)
+def test_a_threshold_for_another_delta_is_found(name: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the delta: integers and the worse of two extremes leave room below the claim."""
+    threshold = module.private_threshold
+    monkeypatch.setattr(module, "private_threshold", lambda sd, d, r, delta: threshold(sd, d, r, 2 * delta))
+    assert [n for n in named(found(name, QUICK).values(), "exceeded") if n.startswith("threshold")]
+
+
+def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = levels.bounded_counts
+
+    def unbounded(blocks: Any, candidates: Any, bound: int, *more: Any) -> Any:
+        return counts(blocks, candidates, 10**6, *more)
+
+    monkeypatch.setattr(levels, "bounded_counts", unbounded)
+    exceeded = named(found("k-tuples", QUICK).values(), "exceeded")
+    assert {"level-1, 1 of 3 kept", "level-2, 1 of 3 kept"} <= exceeded
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda multiplier, _, stability: Fraction(multiplier) * stability.records,
+        lambda multiplier, bound, _: Fraction(multiplier * math.sqrt(bound)),
+    ],
+    ids=["no root of Delta", "no theta"],
+)
+def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levels, "deviation", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
+    exceeded = named(found("k-tuples, replace-one", QUICK).values(), "exceeded")
+    assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
+
+
+def test_a_made_up_release_has_the_configured_privacy_and_neighbors() -> None:
+    """Its two tables differ in one unit, and its budget is the configuration's."""
+    for name, configuration in EXAMPLES.items():
+        release = made_up.MadeUpRelease.of(configuration)
+        assert (release.plan.epsilon, release.plan.delta) == (
+            configuration.privacy.epsilon,
+            configuration.privacy.delta,
+        )
+        assert release.configuration.stability == configuration.stability
+        theta = configuration.stability.records
+        moved = 0 if release.other else theta
+        assert release.present.records - release.absent.records == moved, name
+        assert np.unique(release.present.sizes).size > 1
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (1 / FAULT, 1)], ids=["shipped", "faulty"])
+def test_the_command_prints_verdicts_writes_a_page_and_ends_with_1_where_a_claim_is_exceeded(
+    factor: float, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """At a user's configuration, whose table does not even exist."""
+    config = tmp_path / "release.yaml"
+    config.write_text(
+        yaml.safe_dump(raw(privacy__epsilon=8.0, aggregate={"reporting_length": 2, "percentile": "none"}))
+    )
+    scale_gaussian(monkeypatch, factor)
+    monkeypatch.setattr(suite, "Effort", lambda: QUICK)
+    result = CliRunner().invoke(app, ["audit", str(config), "--to", str(tmp_path / "audit.html")])
+    assert result.exit_code == code, result.output
+    assert ("ABOVE ITS CLAIM" in result.output) == bool(code)
+    assert "level-2" in result.output
+    page = (tmp_path / "audit.html").read_text()
+    assert "<svg" in page
+    assert "no data of yours was read" in page
