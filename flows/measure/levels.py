@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from marginweave.flows.measure.tables import CanaryTable, Integers, Pinned, one_block, table_of
+from marginweave.flows.measure.tables import ROOM, CanaryTable, Integers, Pinned, one_block, table_of
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts
@@ -52,7 +52,7 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     sd = deviation(draw.parameter, bound, table.stability)
     mechanism = LevelMechanism(length=draw.length, contribution_bound=bound, deviation=sd, threshold=_NO_THRESHOLD)
     words = KeyedBits(key=os.urandom(32), purpose=draw.name)
-    counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1))
+    counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1), ROOM)
     theta = table.stability.records
     scores = np.zeros((repeats, table.places))
     for repeat in range(repeats):
@@ -120,7 +120,7 @@ def _exposed(configuration: Configuration, plan: BudgetPlan, unit: Integers, val
         delta_threshold=plan.delta_threshold,
     )
     words = KeyedBits(key=os.urandom(32), purpose="level-1")
-    counts = bounded_counts(one_block(table_of(columns, sizes)), candidates, bound, words, LocalEngine(1))
+    counts = bounded_counts(one_block(table_of(columns, sizes)), candidates, bound, words, LocalEngine(1), ROOM)
     level = draw_level(counts, candidates, mechanism)
     private = np.isin(level.columns[:, 0], [j for j, a in enumerate(attributes) if a.private])
     owner = np.zeros(int(value[-1]) + 1, np.int64)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
+from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 
@@ -18,6 +21,8 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 # Trials of one draw.
 CANARIES = 2000
+# Made-up tables are small: their counts are never set aside.
+ROOM = Room(8 * 10**9, Path(tempfile.gettempdir()))
 
 
 def table_of(columns: Sequence[Integers], sizes: Sequence[int]) -> EncodedTable:

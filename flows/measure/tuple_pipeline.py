@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marginweave.flows.measure.made_up import MadeUpRelease
+from marginweave.flows.measure.tables import ROOM
 from marginweave.schemas.aggregates import Level
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
@@ -73,11 +74,11 @@ def _draw(
     configuration, length, engine = release.configuration, candidates.length, LocalEngine(1)
     bound = configuration.contribution_cap(length)
     if configuration.percentile is not None:
-        histogram = contribution_histogram(blocks, candidates, bound, engine)
+        histogram = contribution_histogram(blocks, candidates, bound, engine, ROOM)
         epsilon = release.plan.draw(f"percentile-{length}").parameter
         bound = select_percentile(histogram, configuration.percentile, epsilon, configuration.stability)
     words = KeyedBits(key=os.urandom(32), purpose=f"level-{length}")
-    counts = bounded_counts(blocks, candidates, bound, words, engine)
+    counts = bounded_counts(blocks, candidates, bound, words, engine, ROOM)
     mechanism = plan_level(
         configuration,
         candidates=candidates,

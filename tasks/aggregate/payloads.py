@@ -49,7 +49,7 @@ def level_bytes(
     """
     cells = candidates.total if most is None else min(candidates.total, most)
     if mechanism.occurring_only:
-        cells = min(cells, sum(map(len, bounded.cells)))
+        cells = min(cells, bounded.occurring)
     elif mechanism.threshold >= 1:
         passing = most_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
         cells = min(cells, passing + bounded.occurring)
