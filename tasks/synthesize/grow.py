@@ -205,7 +205,7 @@ def _offer(combinations: Combinations, state: State, depth: int, members: int, f
 def _degree(combinations: Combinations, node: int) -> int:
     """How many combinations extend a node."""
     width = combinations.width
-    return np.int64(combinations.starts[(node + 1) * width]) - np.int64(combinations.starts[node * width])
+    return int(combinations.starts[(node + 1) * width]) - int(combinations.starts[node * width])
 
 
 @njit(cache=True)
