@@ -46,7 +46,11 @@ class Doors:
         self.makes: dict[str, Callable[[], tuple[bytes, bool]]] = {}
         self.drawn: dict[str, bytes] = {}
         self.reference: Any = SimpleNamespace(
-            configuration=config, resolved=config, plan=plan_budget(config), key_file=folder / "key"
+            configuration=config,
+            resolved=config,
+            plan=plan_budget(config),
+            key_file=folder / "key",
+            folder=SimpleNamespace(private=folder),
         )
         for module in (task, marginals_task):
             patch.setattr(module, "draw_once", self._once)
