@@ -83,10 +83,11 @@ FAULTS = (
     Fault(
         name="a private domain is that of the rows, not of what bounding left of them",
         file="tasks/aggregate/bounded_counts.py",
-        text="occurring = np.flatnonzero(dense[start:stop])",
+        text="found = np.flatnonzero(counts[first : first + _STRETCH]) + first",
         instead=(
-            "single = candidates.length == 1\n"
-            "        occurring = np.arange(stop - start - 1) if single else np.flatnonzero(dense[start:stop])"
+            "found = np.flatnonzero(counts[first : first + _STRETCH]) + first\n"
+            "            if len(columns) == 1:\n"
+            "                found = np.arange(first, min(first + _STRETCH, len(counts) - 1))"
         ),
         killed_by=("tests/laws/test_level_draw.py::test_the_domain_is_formed_after_bounding",),
     ),

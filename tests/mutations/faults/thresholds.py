@@ -56,8 +56,8 @@ FAULTS = (
     Fault(
         name="cells in which nobody is get no noise",
         file="tasks/aggregate/level.py",
-        text="for cells in ([mine] if len(mine) else []) if private else candidates.cells(columns):",
-        instead="for cells in [mine] if len(mine) else []:",
+        text="if not (private or mechanism.occurring_only):",
+        instead="if False:",
         killed_by=(_EMPTY_VALUES, _EMPTY_PAIRS),
     ),
     Fault(
@@ -84,7 +84,7 @@ FAULTS = (
     Fault(
         name="a cell that occurs is told a second time, as an empty one",
         file="tasks/aggregate/level.py",
-        text="zeros = passing[~np.isin(passing, mine, assume_unique=True)]",
+        text="zeros = passing[are_zero]",
         instead="zeros = passing",
         killed_by=(_JOINT,),
     ),
