@@ -21,11 +21,16 @@ _SCRATCH = "scratch-"
 
 @contextmanager
 def scratch_folder(private: Path) -> Iterator[Path]:
-    """A folder in `private` for files of a stage that other processes of it read, too; removed at the end."""
+    """A folder in `private` for files of a stage that other processes of it read, too; removed at the end.
+
+    What a faulty disk does not let go of is removed by the next attempt.
+    """
     with at_place(private, "written"):
-        folder = tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=private)
-    with folder as name:
-        yield Path(name)
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=private))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_scratch(private: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import State
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.budget.accountants import gdp_mu, selection_mu
 from marginweave.tasks.budget.composition import composed_epsilon
@@ -27,7 +29,7 @@ from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.preprocess import task as preprocess
 from tests.support.configurations import configuration
-from tests.support.counting import blocks_of
+from tests.support.counting import AMPLE, blocks_of
 from tests.support.tables import encoded
 
 UNIFORM = {"distribution": "uniform"}
@@ -145,7 +147,7 @@ def reference_to(config: Configuration) -> Any:
 
 
 def test_the_percentile_is_chosen_for_the_whole_unit(
-    selected: list[Stability], monkeypatch: pytest.MonkeyPatch
+    selected: list[Stability], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """theta rows of a subject, times the copies of a resized table: what `Configuration.stability` says."""
     config = configuration(
@@ -157,7 +159,7 @@ def test_the_percentile_is_chosen_for_the_whole_unit(
     table = encoded([["f", "f"], ["m", "f"]], config)
     monkeypatch.setattr(aggregate, "standing", lambda *_: SimpleNamespace(state=State.RESERVED))
     blocks, candidates = ReleasedBlocks(blocks_of(table), {}), CandidateSet(length=1, sizes=table.sizes)
-    aggregate._contribution_bound(reference_to(config), blocks, candidates, LocalEngine(1))
+    aggregate._contribution_bound(reference_to(config), blocks, candidates, LocalEngine(1), Room(AMPLE, tmp_path))
     assert selected == [Stability(records=8, neighbors="replace-one")]
 
 
