@@ -118,7 +118,8 @@ def release(
             place = place_of_files(request.folder)
             if place != request.folder.release:
                 ending.event = ReleaseEvent.AWAITING
-        warn_of_exhaustion(request.folder.run, private.ledger.account_total(request.configuration.dataset), warn_at)
+        with suppress(MarginweaveError):  # it is released, whether the ledger still answers or not
+            warn_of_exhaustion(request.folder.run, private.ledger.account_total(request.configuration.dataset), warn_at)
     return str(place)
 
 
