@@ -167,9 +167,10 @@ def _give_up(ledger: Ledger, release_id: str) -> None:
 def _holds_something(folder: RunFolder, home: Path) -> bool:
     """Whether there is something for a purge to remove, or a decision that was interrupted to carry out."""
     manifest = _readable_manifest(folder)
-    if manifest is not None and folder.proposed.exists():
-        if manifest.state == RunState.REJECTED or is_decided(folder, manifest, home):
-            return True
+    if manifest is not None and manifest.state == RunState.REJECTED and folder.proposed.exists():
+        return True
+    if manifest is not None and is_decided(folder, manifest, home):
+        return True
     return any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases()))
 
 
