@@ -3,7 +3,8 @@
     read -rs MARGINWEAVE_WEBHOOK_URL; read -rs MARGINWEAVE_MAIL_URL
     export MARGINWEAVE_WEBHOOK_URL MARGINWEAVE_MAIL_URL && python deployments/automations.py
 
-Both addresses come from the environment, as they may hold a password (https://..., mailtos://...); either may be absent. PREFECT_API_URL says which server.
+Both addresses (https://..., mailtos://...) come from the environment, as they may hold a password; either may be absent.
+PREFECT_API_URL says which server.
 Run it again after a change: automations and blocks of the same names are replaced.
 """
 
