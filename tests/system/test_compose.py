@@ -182,7 +182,7 @@ class Service:
         places = {
             "/var/lib/marginweave-key": str(home / "key"),
             "/var/lib/marginweave": str(home),
-            "/tmp/": f"{home}/tmp-",
+            "/tmp/ui": str(home / "ui"),
             "http://127.0.0.1:4200/": f"http://127.0.0.1:{api}/",
             "@prefect-database/": f"@127.0.0.1:{databases.port}/",
             "@ledger-database/": f"@127.0.0.1:{databases.port}/",
@@ -267,7 +267,7 @@ def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: 
             _wait_for(logs["worker"], "started!", worker)
             with urllib.request.urlopen(f"http://127.0.0.1:{api}/") as pages:  # Prefect's pages are there
                 assert b"<html" in pages.read().lower()
-            assert (home / "tmp-ui").is_dir()
+            assert (home / "ui").is_dir()
             stranger = subprocess.run(
                 [services["worker"].command[0], "work-pool", "ls"],
                 env={**services["worker"]._variables(), "PREFECT_PROFILES_PATH": str(tmp_path / "none")},
