@@ -203,5 +203,6 @@ def release_facts(reference: RunReference) -> dict[str, Any]:
         **({} if corrected is None else {"supersedes": corrected.model_dump()}),
         "code_version": code_version(),
         "returned": returned,
+        "evaluated_until_now": reference.ledger.internally_evaluated(manifest.dataset, None),
         "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),
     }
