@@ -69,12 +69,15 @@ def in_progress(folder: RunFolder) -> bool:
 
 @contextmanager
 def told_to_operator(folder: RunFolder) -> Iterator[None]:
-    """Leave the reason of a data-dependent stop in `internal/`: a worker's operator has no terminal to read it on."""
+    """Leave the reason of a data-dependent stop in `internal/stopped.txt`: a worker's operator has no terminal to read it on.
+
+    Also of one that comes before the run has any folder, as where its table is missing.
+    """
     try:
         yield
     except OperatorError as stop:
-        if folder.internal.is_dir():
-            replace_file(folder.internal / "stopped.txt", f"{stop.detail}\n".encode(), PRIVATE_MODE)
+        folder.create_internal()
+        replace_file(folder.internal / "stopped.txt", f"{stop.detail}\n".encode(), PRIVATE_MODE)
         raise
 
 
