@@ -50,7 +50,8 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
         StageError: the run is in progress, or a file of an approved release was changed.
     """
     folder, manifest = existing_run(home, run)
-    manifest = as_decided(folder, manifest, home)
+    if manifest.state == RunState.AWAITING:
+        manifest = as_decided(folder, manifest, home)
     if manifest.state == RunState.AWAITING:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
     if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
@@ -58,29 +59,21 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     return folder, manifest
 
 
-def is_decided(folder: RunFolder, manifest: Manifest, home: Path) -> bool:
-    """Whether the manifest says that the run awaits approval, and the ledger that it was approved or rejected.
+def as_decided(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
+    """The manifest of a run that awaits approval after the decision that the ledger knows, its files where they then belong.
+
+    Unchanged where there is no decision. An approval or rejection that was killed in the middle is carried out here.
 
     Raises:
         BudgetError: there is no ledger to ask.
-    """
-    if manifest.state != RunState.AWAITING:
-        return False
-    record = Ledger.open(ledger_of(folder, home)).release(manifest.release)
-    return record is not None and record.decision is not None
-
-
-def as_decided(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
-    """The manifest after the decision that the ledger knows, its files where they then belong; unchanged if there is none.
-
-    Raises:
-        BudgetError: the run awaits approval, and there is no ledger to say whether it still does.
         StageError: the run is in progress, or a file of an approved release was changed.
     """
-    if not is_decided(folder, manifest, home):
+    ledger = Ledger.open(ledger_of(folder, home))
+    record = ledger.release(manifest.release)
+    if record is None or record.decision is None:
         return manifest
     with run_lock(folder):
-        return as_booked(folder, folder.read_manifest() or manifest, Ledger.open(ledger_of(folder, home)))
+        return as_booked(folder, folder.read_manifest() or manifest, ledger)
 
 
 def what_to_do(run: str) -> str:

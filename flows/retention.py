@@ -11,7 +11,7 @@ from pathlib import Path
 
 from marginweave.flows.bookkeeping import in_progress, run_lock
 from marginweave.flows.continuity import as_booked
-from marginweave.flows.existing import as_decided, existing_run, is_decided
+from marginweave.flows.existing import as_decided, existing_run
 from marginweave.flows.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.ledger import State
@@ -93,7 +93,9 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
         with run_lock(folder):
             folder.remove_private()
         return
-    as_decided(*existing_run(home, run), home)  # a rejection that was killed before the manifest knew of it
+    folder, manifest = existing_run(home, run)
+    if manifest.state == RunState.AWAITING:
+        as_decided(folder, manifest, home)
     with run_lock(folder):
         folder, manifest = existing_run(home, run)  # as it is now that nobody else works on it
         if manifest.state == RunState.RUNNING:
@@ -115,16 +117,15 @@ def purge_older(home: Path, age: timedelta) -> Purged:
         raise InputError("older-than must not be negative")
     before, done, busy, failed = datetime.now(UTC) - age, [], [], []
     for folder in _folders(home):
-        if _last_word(folder) > before:
+        if not _may_hold_something(folder) or _last_word(folder) > before:
+            continue
+        if in_progress(folder):
+            busy.append(folder.run)
             continue
         try:
-            if not _holds_something(folder, home):
-                continue
-            if in_progress(folder):
-                busy.append(folder.run)
-                continue
-            purge_run(home, folder.run, unfinished=True)
-            done.append(folder.run)
+            if not _awaits_with_nothing_private(folder, home):
+                purge_run(home, folder.run, unfinished=True)
+                done.append(folder.run)
         except MarginweaveError as error:
             failed.append(f"{folder.run} ({error})")
     if failed:
@@ -164,14 +165,23 @@ def _give_up(ledger: Ledger, release_id: str) -> None:
     ledger.give_back(release_id, [draw.name for draw in record.draws if draw.state == State.RESERVED])
 
 
-def _holds_something(folder: RunFolder, home: Path) -> bool:
-    """Whether there is something for a purge to remove, or a decision that was interrupted to carry out."""
+def _may_hold_something(folder: RunFolder) -> bool:
+    """Whether there may be something for a purge to remove; of what awaits approval, the ledger has the last word."""
     manifest = _readable_manifest(folder)
-    if manifest is not None and manifest.state == RunState.REJECTED and folder.proposed.exists():
-        return True
-    if manifest is not None and is_decided(folder, manifest, home):
-        return True
+    ended = manifest is not None and manifest.state in {RunState.AWAITING, RunState.REJECTED}
+    return (ended and folder.proposed.exists()) or _holds_private(folder)
+
+
+def _holds_private(folder: RunFolder) -> bool:
     return any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases()))
+
+
+def _awaits_with_nothing_private(folder: RunFolder, home: Path) -> bool:
+    """Whether a purge leaves the run as it is: its decision is still to come, and there is nothing private in it."""
+    manifest = _readable_manifest(folder)
+    if manifest is None or manifest.state != RunState.AWAITING or _holds_private(folder):
+        return False
+    return as_decided(folder, manifest, home).state == RunState.AWAITING
 
 
 def _last_word(folder: RunFolder) -> datetime:
