@@ -1,8 +1,10 @@
 """Tell somebody what becomes of releases, and go on with those whose process has vanished: automations of a Prefect server.
 
-    MARGINWEAVE_WEBHOOK_URL=https://... MARGINWEAVE_MAIL_URL=mailtos://... python deployments/automations.py
+    read -rs MARGINWEAVE_WEBHOOK_URL; read -rs MARGINWEAVE_MAIL_URL
+    export MARGINWEAVE_WEBHOOK_URL MARGINWEAVE_MAIL_URL && python deployments/automations.py
 
-Both addresses come from the environment, as they may hold a password; either may be absent. PREFECT_API_URL says which server.
+Both addresses (https://..., mailtos://...) come from the environment, as they may hold a password; either may be absent.
+PREFECT_API_URL says which server.
 Run it again after a change: automations and blocks of the same names are replaced.
 """
 

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows.existing import existing_run, finished_run
+from marginweave.flows.existing import as_decided, existing_run, finished_run
 from marginweave.flows.request import begun_with, ledger_file_of, ledger_of
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.manifest import RunState
@@ -56,6 +56,8 @@ def report_again(home: Path, run: str, to: Path | None) -> Path:
         StageError: the files are not those that were booked.
     """
     folder, manifest = existing_run(home, run)
+    if to is None and manifest.state == RunState.AWAITING:
+        manifest = as_decided(folder, manifest, home)
     if to is None and manifest.state == RunState.AWAITING and folder.proposed.exists():
         return folder.proposed / "report.html"
     folder, _ = finished_run(home, run)

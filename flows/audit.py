@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.flows.request import begun_with
-from marginweave.schemas.errors import AuditError, MarginweaveError, StageError
+from marginweave.flows.request import source_of
+from marginweave.schemas.errors import AuditError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.manifest import Manifest, RunState
 from marginweave.schemas.source import EXAMPLE_PREFIX
@@ -51,7 +51,7 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
         manifest = _manifest(folder)
         if manifest is None:
             _check_nothing_is_left(folder)
-        if manifest is None or _is_example(folder, manifest) != example:
+        if manifest is None or _is_example(folder) != example:
             continue
         with _still(folder) as still:
             if not still:
@@ -76,7 +76,7 @@ def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | No
             manifest = RunFolder(path).read_manifest()
         if manifest is None or manifest.dataset != dataset or manifest.release in known:
             continue
-        if _was_charged(manifest) and not _is_example(RunFolder(path), manifest):
+        if _was_charged(manifest) and not _is_example(RunFolder(path)):
             return manifest.run
     return None
 
@@ -208,13 +208,9 @@ def _was_charged(manifest: Manifest) -> bool:
     return bool(manifest.outputs) or any(entry.charged for entry in manifest.stages.values())
 
 
-def _is_example(folder: RunFolder, manifest: Manifest) -> bool:
+def _is_example(folder: RunFolder) -> bool:
     """Whether the run was begun with public example data, which has a ledger of its own."""
-    try:
-        source = begun_with(folder.path.parent.parent, folder.run)[1]
-    except MarginweaveError:
-        source = manifest.source
-    return source.startswith(EXAMPLE_PREFIX)
+    return source_of(folder).startswith(EXAMPLE_PREFIX)
 
 
 def _draw_files(folder: RunFolder) -> list[Path]:

@@ -69,12 +69,15 @@ def in_progress(folder: RunFolder) -> bool:
 
 @contextmanager
 def told_to_operator(folder: RunFolder) -> Iterator[None]:
-    """Leave the reason of a data-dependent stop in `internal/`: a worker's operator has no terminal to read it on."""
+    """Leave the reason of a data-dependent stop in `internal/stopped.txt`: a worker's operator has no terminal to read it on.
+
+    Also of one that comes before the run has any folder, as where its table is missing.
+    """
     try:
         yield
     except OperatorError as stop:
-        if folder.internal.is_dir():
-            replace_file(folder.internal / "stopped.txt", f"{stop.detail}\n".encode(), PRIVATE_MODE)
+        folder.create_internal()
+        replace_file(folder.internal / "stopped.txt", f"{stop.detail}\n".encode(), PRIVATE_MODE)
         raise
 
 
@@ -203,5 +206,6 @@ def release_facts(reference: RunReference) -> dict[str, Any]:
         **({} if corrected is None else {"supersedes": corrected.model_dump()}),
         "code_version": code_version(),
         "returned": returned,
+        "evaluated_until_now": reference.ledger.internally_evaluated(manifest.dataset, None),
         "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),
     }

@@ -70,12 +70,16 @@ def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
 
 
 def spent_share(total: AccountTotal) -> float:
-    """Epsilon spent (at the cap's delta) over the cap's or, where it is larger, what of a purse's epsilon or delta is."""
+    """Epsilon spent (at the cap's delta) over the cap's or, where it is larger, the share of the delta or the purse that is.
+
+    Deltas of thresholds add up, to at most the cap's without the purse's, which is set aside whole: they can run out first.
+    """
     account, purse = total.account, total.account.purse
     pairs: list[tuple[float | Decimal, Decimal]] = [
         (total.epsilon, account.epsilon),
         (total.purse.epsilon, purse.epsilon),
         (total.purse.delta, purse.delta),
+        (total.added_delta, account.delta - purse.delta),
     ]
     return max(float(spent) / float(cap) for spent, cap in pairs if cap > 0)
 

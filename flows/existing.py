@@ -51,7 +51,7 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     """
     folder, manifest = existing_run(home, run)
     if manifest.state == RunState.AWAITING:
-        manifest = _as_decided(folder, manifest, home)
+        manifest = as_decided(folder, manifest, home)
     if manifest.state == RunState.AWAITING:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
     if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
@@ -59,8 +59,15 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     return folder, manifest
 
 
-def _as_decided(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
-    """The manifest after the decision that the ledger knows, its files where they then belong; unchanged if there is none."""
+def as_decided(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
+    """The manifest of a run that awaits approval after the decision that the ledger knows, its files where they then belong.
+
+    Unchanged where there is no decision. An approval or rejection that was killed in the middle is carried out here.
+
+    Raises:
+        BudgetError: there is no ledger to ask.
+        StageError: the run is in progress, or a file of an approved release was changed.
+    """
     ledger = Ledger.open(ledger_of(folder, home))
     record = ledger.release(manifest.release)
     if record is None or record.decision is None:

@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun
 
+    from marginweave.schemas.configuration import Configuration
+
 _TAG = "marginweave-run:"
 
 
 def run_name(configuration: Path, run: str | None) -> str:
     """`run` if it is given, `<dataset>-<date>` where a schedule made the flow run, `<dataset>-<hash>` otherwise.
 
-    The date is that of the scheduled time in the schedule's own time zone. From the first attempt on the name is a tag of the
-    flow run: a retry goes on with the same release, by whatever worker, and also where the schedule was changed meanwhile.
+    The date is that of the scheduled time in the schedule's own time zone. Of a deployed flow run, the name is a tag from the
+    first attempt on: a retry goes on with the same release, by whatever worker, and also where the schedule or the
+    configuration was changed meanwhile, which is refused then, and never a second release.
 
     Raises:
         InputError: the configuration breaks a rule.
@@ -29,11 +32,11 @@ def run_name(configuration: Path, run: str | None) -> str:
     if run is not None:
         return run
     context = FlowRunContext.get()
-    scheduled = context.flow_run if context is not None else None
-    if scheduled is None or not scheduled.auto_scheduled:
+    deployed = context.flow_run if context is not None else None
+    if deployed is None or deployed.deployment_id is None:
         return load_configuration(configuration).default_run
-    kept = next((tag for tag in scheduled.tags if tag.startswith(_TAG)), None)
-    return kept.removeprefix(_TAG) if kept else _dated(load_configuration(configuration).dataset, scheduled)
+    kept = next((tag for tag in deployed.tags if tag.startswith(_TAG)), None)
+    return kept.removeprefix(_TAG) if kept else _kept(load_configuration(configuration), deployed)
 
 
 def is_deployed() -> bool:
@@ -42,18 +45,22 @@ def is_deployed() -> bool:
     return context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None
 
 
-def _dated(dataset: str, scheduled: FlowRun) -> str:
-    """The name by the date, kept in Prefect before anything is charged under it."""
+def _kept(configuration: Configuration, deployed: FlowRun) -> str:
+    """The name of a first attempt, kept in Prefect before anything is charged under it."""
     from prefect.client.orchestration import get_client
 
+    with get_client(sync_client=True) as client:
+        name = _dated(client, configuration.dataset, deployed) if deployed.auto_scheduled else configuration.default_run
+        deployed.tags.append(f"{_TAG}{name}")
+        client.update_flow_run(deployed.id, tags=deployed.tags)
+    return name
+
+
+def _dated(client: SyncPrefectClient, dataset: str, scheduled: FlowRun) -> str:
+    """The name by the date."""
     if scheduled.expected_start_time is None:  # Prefect sets it with the first state
         raise RuntimeError("the flow run has no scheduled time")
-    with get_client(sync_client=True) as client:
-        date = scheduled.expected_start_time.astimezone(_zone(client, scheduled)).date()
-        name = f"{dataset}-{date}"
-        scheduled.tags.append(f"{_TAG}{name}")
-        client.update_flow_run(scheduled.id, tags=scheduled.tags)
-    return name
+    return f"{dataset}-{scheduled.expected_start_time.astimezone(_zone(client, scheduled)).date()}"
 
 
 def _zone(client: SyncPrefectClient, scheduled: FlowRun) -> ZoneInfo:

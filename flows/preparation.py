@@ -166,11 +166,14 @@ def _new_manifest(request: Request, digest: str, supersedes: Correction | None) 
 def internal_evaluation_due(reference: RunReference) -> bool:
     """Whether the configuration asks for an internal evaluation that has not been made, or not been written up.
 
-    Never before the release is published: whoever approves it has seen nothing but what may leave.
+    Never before the release is published, nor while another one about the same people awaits approval: whoever approves has
+    seen nothing but what may leave.
     """
     folder = reference.folder
     manifest = folder.read_manifest()
     if manifest is None or manifest.state != RunState.FINISHED:
         return False
     made = folder.internal_evaluation.exists() and folder.internal_report.exists()
-    return reference.configuration.evaluate.internal and not made
+    if made or not reference.configuration.evaluate.internal:
+        return False
+    return reference.ledger.awaiting_approval(manifest.dataset) is None

@@ -35,7 +35,7 @@ from marginweave.flows.protection import protect_process
 from marginweave.flows.reconcile import end_dead_attempts
 from marginweave.flows.request import read_request
 from marginweave.flows.server import end_with
-from marginweave.schemas.errors import InputError, MarginweaveError
+from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.manifest import RunState
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
@@ -118,7 +118,8 @@ def release(
             place = place_of_files(request.folder)
             if place != request.folder.release:
                 ending.event = ReleaseEvent.AWAITING
-        warn_of_exhaustion(request.folder.run, private.ledger.account_total(request.configuration.dataset), warn_at)
+        with suppress(BudgetError):  # a ledger that has gone away meanwhile makes no failure of what is released
+            warn_of_exhaustion(request.folder.run, private.ledger.account_total(request.configuration.dataset), warn_at)
     return str(place)
 
 

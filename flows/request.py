@@ -11,7 +11,7 @@ from pathlib import Path
 from marginweave.flows.sizes import check_size
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.engine import EngineSettings
-from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.load import load_configuration
 from marginweave.schemas.source import EXAMPLE_PREFIX
 from marginweave.tasks.budget.ledger import LedgerLocation, example_ledger_location, ledger_location
@@ -121,6 +121,26 @@ def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:
 
 
 def ledger_file_of(folder: RunFolder, home: Path) -> Path | None:
-    """The ledger file of an existing run on example data, or None: the environment says where the ledger is."""
-    source = begun_with(home, folder.run)[1]
-    return example_ledger_location(home) if source.startswith(EXAMPLE_PREFIX) else None
+    """The ledger file of an existing run on example data, or None: the environment says where the ledger is.
+
+    Raises:
+        InputError: there is no such run.
+        StageError: what it was begun with is not there, and its manifest is damaged.
+    """
+    return example_ledger_location(home) if source_of(folder).startswith(EXAMPLE_PREFIX) else None
+
+
+def source_of(folder: RunFolder) -> str:
+    """The source that a run was begun with or, where `internal/` was removed, the one that its configuration names.
+
+    Raises:
+        InputError: there is no such run.
+        StageError: what it was begun with is not there, and its manifest is damaged.
+    """
+    try:
+        return begun_with(folder.path.parent.parent, folder.run)[1]
+    except MarginweaveError:
+        manifest = folder.read_manifest()
+        if manifest is None:
+            raise
+        return manifest.source

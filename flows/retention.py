@@ -11,7 +11,7 @@ from pathlib import Path
 
 from marginweave.flows.bookkeeping import in_progress, run_lock
 from marginweave.flows.continuity import as_booked
-from marginweave.flows.existing import existing_run
+from marginweave.flows.existing import as_decided, existing_run
 from marginweave.flows.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.ledger import State
@@ -93,7 +93,9 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
         with run_lock(folder):
             folder.remove_private()
         return
-    existing_run(home, run)
+    folder, manifest = existing_run(home, run)
+    if manifest.state == RunState.AWAITING:
+        as_decided(folder, manifest, home)
     with run_lock(folder):
         folder, manifest = existing_run(home, run)  # as it is now that nobody else works on it
         if manifest.state == RunState.RUNNING:
@@ -115,17 +117,17 @@ def purge_older(home: Path, age: timedelta) -> Purged:
         raise InputError("older-than must not be negative")
     before, done, busy, failed = datetime.now(UTC) - age, [], [], []
     for folder in _folders(home):
-        if not _holds_something(folder) or _last_word(folder) > before:
+        if not _may_hold_something(folder) or _last_word(folder) > before:
             continue
         if in_progress(folder):
             busy.append(folder.run)
             continue
         try:
-            purge_run(home, folder.run, unfinished=True)
+            if not _awaits_with_nothing_private(folder, home):
+                purge_run(home, folder.run, unfinished=True)
+                done.append(folder.run)
         except MarginweaveError as error:
             failed.append(f"{folder.run} ({error})")
-        else:
-            done.append(folder.run)
     if failed:
         raise StageError(f"{len(done)} run(s) purged, and {len(failed)} could not be: {'; '.join(failed)}")
     return Purged(runs=tuple(done), in_progress=tuple(busy))
@@ -163,11 +165,23 @@ def _give_up(ledger: Ledger, release_id: str) -> None:
     ledger.give_back(release_id, [draw.name for draw in record.draws if draw.state == State.RESERVED])
 
 
-def _holds_something(folder: RunFolder) -> bool:
-    """Whether there is something for a purge to remove."""
+def _may_hold_something(folder: RunFolder) -> bool:
+    """Whether there may be something for a purge to remove; of what awaits approval, the ledger has the last word."""
     manifest = _readable_manifest(folder)
-    rejected = manifest is not None and manifest.state == RunState.REJECTED and folder.proposed.exists()
-    return rejected or any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases()))
+    ended = manifest is not None and manifest.state in {RunState.AWAITING, RunState.REJECTED}
+    return (ended and folder.proposed.exists()) or _holds_private(folder)
+
+
+def _holds_private(folder: RunFolder) -> bool:
+    return any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases()))
+
+
+def _awaits_with_nothing_private(folder: RunFolder, home: Path) -> bool:
+    """Whether a purge leaves the run as it is: its decision is still to come, and there is nothing private in it."""
+    manifest = _readable_manifest(folder)
+    if manifest is None or manifest.state != RunState.AWAITING or _holds_private(folder):
+        return False
+    return as_decided(folder, manifest, home).state == RunState.AWAITING
 
 
 def _last_word(folder: RunFolder) -> datetime:

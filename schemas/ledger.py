@@ -221,7 +221,8 @@ class Spent:
 class AccountTotal:
     """What an account has spent: epsilon at the cap's delta, by the tightest valid composition, and its name.
 
-    `releases` counts those that are charged for; `purse` is what of them is charged to the account's purse.
+    `releases` counts those that are charged for; `purse` is what of them is charged to the account's purse, `added_delta` the
+    sum of the deltas of thresholds, which no composition makes smaller.
     """
 
     account: Account
@@ -230,3 +231,4 @@ class AccountTotal:
     composition: str
     releases: int
     purse: Plain = NOTHING
+    added_delta: Decimal = Decimal(0)

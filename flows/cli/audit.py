@@ -92,6 +92,8 @@ def export(
 ) -> None:
     """Write all events as JSON Lines and CSV, and one JSON for each published release in the shape of the public registry.
 
+    Without the key the chain is checked and the events are written all the same; what is told says that no seal was checked.
+
     Example: `marginweave ledger export census-2026 --to audit/`
     """
     from marginweave.schemas.errors import BudgetError, InputError
@@ -103,7 +105,7 @@ def export(
     from marginweave.tasks.references import code_version
 
     location = _location(example, home)
-    audited = audit_ledger(location, _loaded(location))
+    audited = audit_ledger(location, _keys(location)[0])
     if dataset is not None and dataset not in audited.accounts:
         raise BudgetError(f"the ledger has no account {dataset}; open it: {opening_command(dataset)}")
     with at_place(to, "written"):
@@ -120,6 +122,8 @@ def export(
         place = to / "releases" / f"{record.run}-{record.release[:8]}.json"
         replace_file(place, (json.dumps(entry, indent=2, ensure_ascii=False) + "\n").encode())
     out.print(f"{len(rows)} event(s) and {len(published)} published release(s) written to {to}")
+    if audited.unchecked:
+        out.print(f"The seals of {audited.unchecked} row(s) could not be checked: a key is missing")
     if len(own) > len(published):
         out.print(f"{len(own) - len(published)} release(s) not published: among the events alone")
 

@@ -58,9 +58,9 @@ class BoundedCounts:
     """
 
     column_sets: tuple[ColumnSet, ...]
-    dense: Mapping[ColumnSet, Counts]
+    dense: Mapping[ColumnSet, Counts] = field(repr=False)
     sparse: Mapping[ColumnSet, int]
-    run: CountRun
+    run: CountRun = field(repr=False)
 
     def pieces(self, columns: ColumnSet) -> Iterator[SortedCounts]:
         """Cells that occur, ascending over all pieces, and their counts; raises MachineError if the disk refuses."""
@@ -72,6 +72,12 @@ class BoundedCounts:
             found = np.flatnonzero(counts[first : first + _STRETCH]) + first
             if len(found):
                 yield found, counts[found]
+
+    def verify(self) -> None:
+        """Read once what was set aside; raises MachineError where the disk does not give it back whole."""
+        for index in range(self.run.sets):
+            for _ in self.run.of(index):
+                pass
 
     @cached_property
     def occurring(self) -> int:

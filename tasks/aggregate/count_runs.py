@@ -58,8 +58,8 @@ class CountRun:
     """
 
     pieces: Sequence[bytes] = field(repr=False)
-    first: tuple[int, ...]
-    cells: int
+    first: tuple[int, ...] = field(repr=False)
+    cells: int = field(repr=False)
 
     def of(self, index: int) -> Iterator[SortedCounts]:
         """The pieces of one set: cells, ascending over all of them, and counts."""
@@ -104,15 +104,15 @@ def add_runs(runs: Sequence[CountRun], room: Room) -> CountRun:
     """
     left = list(runs)
     while len(left) > 1:
+        place = None if sum(run.cells for run in left) <= room.sparse_cells else room
         groups = (left[first : first + _FAN_IN] for first in range(0, len(left), _FAN_IN))
-        left = [_add(group, room) if len(group) > 1 else group[0] for group in groups]
+        left = [_add(group, place) if len(group) > 1 else group[0] for group in groups]
     return left[0]
 
 
-def _add(runs: Sequence[CountRun], room: Room) -> CountRun:
-    fits = sum(run.cells for run in runs) <= room.sparse_cells
+def _add(runs: Sequence[CountRun], room: Room | None) -> CountRun:
     sets = (add_pieces([run.of(index) for run in runs]) for index in range(runs[0].sets))
-    added = make_run(sets, None if fits else room)
+    added = make_run(sets, room)
     for run in runs:
         if isinstance(run.pieces, BlockFile):
             discard_blocks(run.pieces)

@@ -101,7 +101,7 @@ def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout
             places.append(end)
         else:
             sparse.append(columns)
-    fitting = bisect_right(places, most_dense) - 1
+    fitting = bisect_right(places, min(most_dense, MAX_DENSE)) - 1
     dense, sparse, places = dense[:fitting], dense[fitting:] + sparse, places[: fitting + 1]
 
     def choices(columns: ColumnSet) -> Iterator[tuple[int, ...]]:

@@ -96,7 +96,8 @@ def _counted_and_drawn(
     if most is not None:
         mechanism = raise_threshold(mechanism, Expectation.of(below[-1], candidates), most)
 
-    # All that can fail without noise is done before the charge, but for reading again what was set aside on disk.
+    # All that can fail without noise is done before the charge; what was set aside on disk is read once before.
+    bounded.verify()
     noise = level_noise(mechanism, candidates)
     prepare_level(candidates, mechanism)
     discovered = [blocks.labels[j] for j in sorted(mechanism.private_columns)]

@@ -105,9 +105,18 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             self.release.mkdir(exist_ok=True)
             for folder in (self.private, self.draws, self.derived, self.internal):
-                folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
-                folder.chmod(_OWNER_ONLY)
+                _make_owned(folder)
             sync_folder(self.path)
+
+    def create_internal(self) -> None:
+        """Make `internal/` alone, 0700: for what has to be said of a run that was refused before it left a trace.
+
+        Raises:
+            StageError: the disk refuses, or a link stands where a folder should.
+        """
+        self.check_links()
+        with at_place(self.internal, "created"):
+            _make_owned(self.internal)
 
     def check_links(self) -> None:
         """Refuse a run whose folders are links: what is private, or released, would land elsewhere.
@@ -168,3 +177,8 @@ class RunFolder:
         with at_place(self.path, "synced"):
             if self.path.is_dir():
                 sync_folder(self.path)
+
+
+def _make_owned(folder: Path) -> None:
+    folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+    folder.chmod(_OWNER_ONLY)

@@ -201,11 +201,14 @@ def _taken(client: Client, future: Any) -> Any:
 
 
 def _awaited(client: Client, future: Any) -> Any:
-    """The result of a task, or a fault where no worker is there to make it and none comes back for a while."""
+    """The result of a task, or a fault where no worker is there to make it and none comes back for a while.
+
+    A result that is there is waited for longer than for a look: its counts have to come over the network.
+    """
     deserted = 0.0
     while deserted < _DESERTED:
         with suppress(TimeoutError):
-            return future.result(timeout=_LOOK)
+            return future.result(timeout=_DESERTED if future.done() else _LOOK)
         deserted = 0.0 if client.nthreads() else deserted + _LOOK
     return _Fault(MachineError, f"engine: the scheduler has had no worker for {_DESERTED:.0f} seconds")
 

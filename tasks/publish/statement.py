@@ -47,6 +47,10 @@ AMPLIFIED = (
 APPROVED = (
     "Whether this release was published was decided by somebody who had seen it, and nothing that it was made from."
 )
+APPROVED_AFTER_A_LOOK = (
+    "Whether this release was published was decided by somebody who had seen it; before, a release about the same people had "
+    "been compared with the sensitive table (internal evaluation), which that person may have seen."
+)
 DATA_DEPENDENT_STOPS = (
     "A run that stops before its first draw (a broken contract or suite, an unreadable source) tells its operator so.",
     "How long a run took and how much memory it used is not covered by the guarantee.",
@@ -92,13 +96,14 @@ def promise(
     discovery of private values may add; (e^epsilon + delta)/(1 + e^epsilon) for (epsilon, delta) alone.
     `on_the_sampled_table` is the functional (epsilon, delta) of an amplified resize, which the noise of its draws adds up to;
     null without one. `account` is what the ledger says of the dataset, `release` who the release is; `returned` of it names
-    planned draws that were not made.
+    planned draws that were not made, `evaluated_until_now` says whether somebody has looked at rows of the same people.
     """
     privacy = configuration.privacy
     amplified = configuration.resize is not None and configuration.resize.amplify
     in_plain = bool(plan.cost.plain)
     facts = dict(release)
     returned = facts.pop("returned", ())
+    approved = APPROVED_AFTER_A_LOOK if facts.pop("evaluated_until_now", False) else APPROVED
     mu = None if in_plain else math.sqrt(plan.cost.mu2)
     return {
         "format": 1,
@@ -130,7 +135,7 @@ def promise(
             *ASSUMPTIONS,
             *_private_domains(configuration),
             *_stated_facts(configuration),
-            *([APPROVED] if configuration.publish.approval else []),
+            *([approved] if configuration.publish.approval else []),
         ],
         "not_covered": list(DATA_DEPENDENT_STOPS),
         "account": account,

@@ -64,7 +64,7 @@ def draw_free(chances: Chances, used: NDArray[np.bool_], chance: float) -> int:
             total += chances.sums[column]
     if total == 0:
         return -1
-    point, column = int(chance * total), 0
+    point, column = min(int(chance * total), total - 1), 0
     while used[column] or point >= chances.sums[column]:
         point -= 0 if used[column] else chances.sums[column]
         column += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
@@ -37,7 +37,7 @@ def blocks_of(table: EncodedTable, records: int | None = None) -> EncodedBlocks:
 
 @dataclass(frozen=True, kw_only=True)
 class WholeCounts:
-    """Bounded counts of a small table, all of them in memory, for whoever takes `BoundedCounts`."""
+    """Bounded counts of a small table, all of them in memory, for whoever takes `BoundedCounts`: in up to three pieces."""
 
     column_sets: tuple[tuple[int, ...], ...]
     cells: tuple[NDArray[np.int64], ...]
@@ -55,8 +55,10 @@ class WholeCounts:
     def pieces(self, columns: tuple[int, ...]) -> Iterator[SortedCounts]:
         """See `BoundedCounts`."""
         for found, cells, counts in zip(self.column_sets, self.cells, self.counts, strict=True):
-            if found == columns and len(cells):
-                yield cells, counts
+            if found == columns:
+                edges = sorted({0, min(1, len(cells)), len(cells) // 3, len(cells)})
+                for begin, end in pairwise(edges):
+                    yield cells[begin:end], counts[begin:end]
 
     @property
     def occurring(self) -> int:

@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from marginweave.flows.audit import audit_files
+from marginweave.flows.retention import purge_older
 from marginweave.schemas.ledger import EventKind, State
 from marginweave.schemas.manifest import RunState
 from marginweave.tasks.budget.ledger.audit import audit_ledger
@@ -226,6 +228,21 @@ def test_a_rejection_killed_anywhere_publishes_nothing(parent: WarmParent, victi
     assert [event.kind for event in victim.events if event.kind in DECIDED] == [EventKind.REJECTED]
     resumed = parent.ask(victim.order())
     assert (resumed["code"], "was rejected, and its charge stays" in resumed["message"]) == (2, True)
+
+
+def test_a_purge_completes_a_rejection_that_was_killed(
+    parent: WarmParent, victim: Victim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger's row is there and the manifest does not know of it: what was proposed goes all the same."""
+    assert parent.ask(victim.order())["code"] == 0
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(victim.location))
+    assert purge_older(victim.home, timedelta(0)).runs == ()  # it still awaits its decision
+    assert parent.ask(victim.order(decision=NO, point=["decide", "after", 1]))["code"] == -signal.SIGKILL
+    assert victim.folder.read_manifest().state == RunState.AWAITING  # type: ignore[union-attr]
+    assert purge_older(victim.home, timedelta(0)).runs == (victim.folder.run,)
+    assert victim.folder.read_manifest().state == RunState.REJECTED  # type: ignore[union-attr]
+    assert not victim.folder.proposed.exists()
+    _audit(victim)
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "added", "replaced by a link"])

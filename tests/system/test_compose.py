@@ -30,6 +30,7 @@ PLACE = REPOSITORY / "deployments" / "compose"
 COMPOSE: dict[str, Any] = yaml.safe_load((PLACE / "compose.yaml").read_text())
 PAGES: dict[str, Any] = yaml.safe_load((PLACE / "compose.pages.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+FOLDERS = {"./configurations", "./tables", "./backup", "./vault"}  # an office's own, beside the file
 each_service = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
 
 
@@ -104,7 +105,7 @@ def test_everything_that_is_named_is_there(service: dict[str, Any]) -> None:
     assert read == set(service["secrets"]) <= set(COMPOSE["secrets"])
     for mount in service.get("volumes", []):
         source = mount.split(":")[0]
-        assert source in COMPOSE["volumes"] or source in {"./configurations", "./tables"} or (PLACE / source).is_file()
+        assert source in COMPOSE["volumes"] or source in FOLDERS or (PLACE / source).is_file()
 
 
 def test_who_reaches_which_database() -> None:
@@ -181,6 +182,8 @@ class Service:
         places = {
             "/var/lib/marginweave-key": str(home / "key"),
             "/var/lib/marginweave": str(home),
+            "/tmp/ui": str(home / "ui"),
+            "http://127.0.0.1:4200/": f"http://127.0.0.1:{api}/",
             "@prefect-database/": f"@127.0.0.1:{databases.port}/",
             "@ledger-database/": f"@127.0.0.1:{databases.port}/",
             "prefect-server:4200": f"127.0.0.1:{api}",
@@ -262,6 +265,9 @@ def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: 
         answers(server, f"http://127.0.0.1:{api}/api/health", logs["prefect-server"])
         with services["worker"].started(logs["worker"]) as worker:
             _wait_for(logs["worker"], "started!", worker)
+            with urllib.request.urlopen(f"http://127.0.0.1:{api}/") as pages:  # Prefect's pages are there
+                assert b"<html" in pages.read().lower()
+            assert (home / "ui").is_dir()
             stranger = subprocess.run(
                 [services["worker"].command[0], "work-pool", "ls"],
                 env={**services["worker"]._variables(), "PREFECT_PROFILES_PATH": str(tmp_path / "none")},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,27 @@ def test_no_unit_holds_a_secret(unit: Path) -> None:
     assert not re.search(r"://[^/\s]*:[^/\s@]*@", text)
     assert not re.search(r"(PASSWORD|AUTH_STRING|LEDGER_KEY|PGPASSWORD)=", text)
     assert "PGPASSFILE=/etc/marginweave/" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ('PREFECT_SERVER_API_AUTH_STRING = "office:word"', 0),
+        ('PREFECT_SERVER_API_AUTH_STRING = ""', 1),
+        ('PREFECT_API_AUTH_STRING = "office:word"', 1),
+        ("", 1),
+    ],
+)
+def test_the_server_does_not_start_without_a_password(line: str, code: int, tmp_path: Path) -> None:
+    """The command that systemd runs before it fails without the password of the API."""
+    (unit,) = (unit for unit in UNITS if unit.stem == "prefect-server")
+    profiles = tmp_path / "profiles"
+    profiles.write_text(f'active = "office"\n\n[profiles.office]\n{line}\n')
+    command = [
+        word.replace("/etc/marginweave/prefect/profiles", str(profiles))
+        for word in shlex.split(settings(unit)["ExecStartPre"])
+    ]
+    assert subprocess.run(command, check=False).returncode == code
 
 
 @each_unit

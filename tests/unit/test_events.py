@@ -29,7 +29,9 @@ def plain(amounts: tuple[str, str]) -> Plain:
     return Plain(epsilon=Decimal(epsilon), delta=Decimal(delta))
 
 
-def total(epsilon: float, purse: tuple[str, str] = ("0", "0"), spent: tuple[str, str] = ("0", "0")) -> AccountTotal:
+def total(
+    epsilon: float, purse: tuple[str, str] = ("0", "0"), spent: tuple[str, str] = ("0", "0"), added: str = "0"
+) -> AccountTotal:
     account = Account(
         dataset="people",
         epsilon=Decimal(4),
@@ -38,7 +40,15 @@ def total(epsilon: float, purse: tuple[str, str] = ("0", "0"), spent: tuple[str,
         neighbors="add-remove",
         purse=plain(purse),
     )
-    return AccountTotal(account=account, epsilon=epsilon, delta=1e-6, composition="gdp", releases=3, purse=plain(spent))
+    return AccountTotal(
+        account=account,
+        epsilon=epsilon,
+        delta=1e-6,
+        composition="gdp",
+        releases=3,
+        purse=plain(spent),
+        added_delta=Decimal(added),
+    )
 
 
 def end_with(error: BaseException | None) -> None:
@@ -83,6 +93,8 @@ def test_a_release_that_waits_for_approval_is_not_told_as_finished(told: list[di
         (total(1.0, ("2", "1e-7"), ("1", "0")), 0.5),
         (total(1.0, ("2", "1e-7"), ("0.5", "9e-8")), 0.9),
         (total(3.0, ("2", "0"), ("1", "0")), 0.75),
+        (total(1.0, added="9e-7"), 0.9),
+        (total(1.0, ("2", "5e-7"), ("1", "0"), added="3e-7"), 0.6),
     ],
 )
 def test_the_share_is_that_of_what_runs_out_first(account: AccountTotal, share: float) -> None:

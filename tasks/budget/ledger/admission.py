@@ -55,6 +55,7 @@ def account_total(account: Account, spent: Spent) -> AccountTotal:
         composition=composition,
         releases=spent.releases,
         purse=spent.cost.plain,
+        added_delta=spent.cost.delta,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Event, EventKind
+from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord
 from marginweave.tasks.budget.ledger.checks import release_in
 from marginweave.tasks.budget.ledger.core import LedgerCore, now
 from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR
+from marginweave.tasks.budget.ledger.view import View
 
 
 class Evaluations(LedgerCore):
@@ -16,12 +19,19 @@ class Evaluations(LedgerCore):
         """Book that somebody compared a release of this account with the sensitive table.
 
         Raises:
-            BudgetError: no such release in this account.
+            BudgetError: no such release in this account; or one about the same people awaits approval, and whoever decides on
+                it must have seen nothing that it was made from.
         """
         with self._writing() as journal:
             record = release_in(journal, release_id)
             if record.dataset != dataset:
                 raise BudgetError(f"release {release_id} is not of account {dataset}")
+            waiting = _awaiting(self._view(journal), dataset)
+            if waiting is not None:
+                raise BudgetError(
+                    f"run {waiting.run} of account {waiting.dataset} awaits approval, and whoever decides must have seen "
+                    "nothing that it was made from: approve or reject it before an internal evaluation"
+                )
             journal.append(
                 Event(
                     kind=EventKind.EVALUATED_INTERNALLY,
@@ -31,6 +41,10 @@ class Evaluations(LedgerCore):
                     release=release_id,
                 )
             )
+
+    def awaiting_approval(self, dataset: str) -> ReleaseRecord | None:
+        """A release that awaits approval, of the account or of any that an alias ties to it; None where nothing does."""
+        return _awaiting(self._now(), dataset)
 
     def internally_evaluated(self, dataset: str, before: str | None) -> bool:
         """Whether an internal evaluation precedes the reservation of release `before` (None: precedes now).
@@ -55,3 +69,18 @@ class Evaluations(LedgerCore):
         if before is not None:
             raise BudgetError(f"account {dataset} has no release {before}")
         return bool(evaluated & same[dataset])
+
+
+def _awaiting(view: View, dataset: str) -> ReleaseRecord | None:
+    same = _tied(view.accounts, dataset)
+    undecided = (record for record in view.releases.values() if record.proposed and record.decision is None)
+    return next((record for record in undecided if record.dataset in same), None)
+
+
+def _tied(accounts: Mapping[str, Account], dataset: str) -> set[str]:
+    """The account and all that aliases tie to it, whichever of two was named, also through a third one."""
+    pairs = [{account.dataset, alias} for account in accounts.values() for alias in account.aliases]
+    tied = {dataset}
+    while found := [pair for pair in pairs if pair & tied and not pair <= tied]:
+        tied.update(*found)
+    return tied

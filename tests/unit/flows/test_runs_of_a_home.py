@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from marginweave.flows.again import report_again
 from marginweave.flows.approval import decide
-from marginweave.flows.retention import list_runs, purge_older
-from marginweave.schemas.errors import BudgetError
+from marginweave.flows.bookkeeping import told_to_operator
+from marginweave.flows.request import ledger_file_of, ledger_of
+from marginweave.flows.retention import list_runs, purge_older, purge_run
+from marginweave.schemas.errors import BudgetError, InputError, OperatorError
 from marginweave.schemas.manifest import Manifest, RunState
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 
 
 @pytest.fixture
@@ -24,18 +29,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def begun(home: Path, run: str, state: RunState) -> RunFolder:
+def begun(home: Path, run: str, state: RunState, source: str = "people.csv") -> RunFolder:
     """A run that has ended no stage."""
     folder = RunFolder.at(home, run)
     folder.create()
-    (folder.internal / "request.json").write_text(json.dumps({"configuration": "people.yaml", "source": "people.csv"}))
+    (folder.internal / "request.json").write_text(json.dumps({"configuration": "people.yaml", "source": source}))
     manifest = Manifest(
         run=run,
         dataset="people",
         release=f"release-of-{run}",
         configuration="{}",
         configuration_digest=hashlib.sha256(b"{}").hexdigest(),
-        source="people.csv",
+        source=source,
         source_digest="ab" * 32,
         code_version="1",
         created=datetime.now(UTC) - timedelta(days=9),
@@ -69,3 +74,71 @@ def test_a_submission_that_the_ledger_does_not_know_is_decided_by_nobody(home: P
     begun(home, "waiting", RunState.AWAITING)
     with pytest.raises(BudgetError, match="the ledger does not know it: is this an older copy of it"):
         decide(home, "waiting", approved=approved, by="A. Meier", reason="checked")
+
+
+def submitted(home: Path, run: str) -> tuple[RunFolder, Ledger]:
+    """A run that awaits approval and holds nothing private any more, and the ledger that knows it."""
+    folder = begun(home, run, RunState.AWAITING)
+    folder.remove_private()
+    folder.proposed.mkdir()
+    (folder.proposed / "report.html").write_text("a report")
+    ledger, release, lease = Ledger.open(home / "ledger.sqlite"), f"release-of-{run}", "one"
+    ledger.open_account(ACCOUNT, actor="steward")
+    reserve_release(ledger, small_plan(), release, run=run, needs_approval=True)
+    ledger.take_lease(release, lease)
+    for name in DRAWS:
+        ledger.begin_draw(release, name, lease)
+        ledger.commit_draw(release, name, lease, "ab" * 32, tainted=False)
+    ledger.submit(release, lease, {"release/report.html": hashlib.sha256(b"a report").hexdigest()})
+    return folder, ledger
+
+
+@pytest.mark.parametrize("by_age", [True, False])
+def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(home: Path, by_age: bool) -> None:
+    """The ledger has the decision, the manifest has not; before it, there is nothing to take."""
+    folder, ledger = submitted(home, "refused")
+    assert report_again(home, "refused", None) == folder.proposed / "report.html"
+    assert purge_older(home, timedelta(0)).runs == ()
+    ledger.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
+    assert folder.read_manifest().state == RunState.AWAITING
+    if by_age:
+        assert purge_older(home, timedelta(0)).runs == ("refused",)
+    else:
+        purge_run(home, "refused", unfinished=False)
+    assert not folder.proposed.exists()
+    assert folder.read_manifest().state == RunState.REJECTED
+
+
+def test_the_report_of_a_rejected_release_is_not_shown(home: Path) -> None:
+    """Also where the rejection was killed before the manifest said so."""
+    _, ledger = submitted(home, "refused")
+    ledger.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
+    with pytest.raises(InputError, match="was rejected"):
+        report_again(home, "refused", None)
+
+
+@pytest.mark.parametrize("source", ["people.csv", "example:affairs"])
+def test_a_run_whose_internal_folder_was_removed_finds_its_ledger(home: Path, source: str) -> None:
+    folder = begun(home, "handed", RunState.FINISHED, source)
+    before = ledger_of(folder, home)
+    assert (ledger_file_of(folder, home) is not None) == source.startswith("example:")
+    shutil.rmtree(folder.internal)
+    assert ledger_of(folder, home) == before
+    with pytest.raises(InputError, match="run absent does not exist"):
+        ledger_of(RunFolder.at(home, "absent"), home)
+
+
+def test_the_reason_of_a_stop_before_the_first_folder_is_kept_for_the_operator(home: Path) -> None:
+    """As where the table is missing: a run of a worker has no terminal."""
+    folder = RunFolder.at(home, "tableless")
+
+    def stop() -> None:
+        with told_to_operator(folder):
+            raise OperatorError("source.file (people.csv) does not exist")
+
+    with pytest.raises(OperatorError):
+        stop()
+    told = folder.internal / "stopped.txt"
+    assert told.read_text() == "source.file (people.csv) does not exist\n"
+    assert [place.stat().st_mode & 0o777 for place in (folder.internal, told)] == [0o700, 0o600]
+    assert [run.state for run in list_runs(home)] == ["not begun"]

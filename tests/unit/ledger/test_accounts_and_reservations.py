@@ -192,6 +192,11 @@ def test_returned_releases_cost_nothing(ledger, reserve, plan) -> None:
     reserve("second", plan=heavy)
 
 
+def test_a_total_says_the_deltas_that_add_up(ledger, reserve, plan) -> None:
+    reserve(plan=plan(draws=("count", "level-1"), cost_delta=1e-7))
+    assert ledger.account_total("affairs").added_delta == pytest.approx(Decimal("2e-7"))
+
+
 def test_totals_list_every_account(ledger, reserve, account) -> None:
     """Accounts stand in order of opening, each with its own releases only."""
     ledger.open_account(replace(account, dataset="twin"), actor="steward")

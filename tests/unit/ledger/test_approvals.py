@@ -204,3 +204,27 @@ def test_a_second_correction_that_is_published_past_the_rules_is_found(ledger, d
     ledger.finish("two", "lease of two", FILES)
     with pytest.raises(AuditError, match="release old is superseded twice"):
         audit()
+
+
+def test_nobody_looks_at_the_rows_while_a_release_about_the_same_people_awaits_approval(ledger, drawn, account) -> None:
+    """Of any account that an alias ties to its own; an account of other people waits for nothing."""
+    for name in ("twin", "third", "others"):
+        ledger.open_account(replace(account, dataset=name), actor="steward")
+    for one, other in (("twin", "affairs"), ("twin", "third")):
+        ledger.alias(one, other, "the same people", actor="steward")
+    published = {name: f"of {name}" for name in ("affairs", "twin", "third", "others")}
+    for name, release in published.items():
+        drawn(release, dataset=name, source_digest=name)
+        ledger.finish(release, f"lease of {release}", FILES)
+    drawn("waiting", needs_approval=True)
+    assert ledger.awaiting_approval("affairs") is None  # under way: its statement is not written yet
+    ledger.submit("waiting", "lease of waiting", FILES)
+    for name in ("affairs", "twin", "third"):
+        assert ledger.awaiting_approval(name).release == "waiting"
+        with pytest.raises(BudgetError, match="run waiting of account affairs awaits approval"):
+            ledger.record_internal_evaluation(name, published[name])
+    assert not ledger.internally_evaluated("affairs", None)
+    ledger.record_internal_evaluation("others", published["others"])
+    ledger.decide("waiting", approved=True, by="A", reason="ok")
+    ledger.record_internal_evaluation("third", published["third"])
+    assert ledger.internally_evaluated("affairs", None)

@@ -98,6 +98,16 @@ def test_the_export_has_every_row_and_the_published_release(published, call, tmp
     assert parameters == {"epsilon": 1.0, "delta": 1e-6}
 
 
+def test_without_the_key_the_same_rows_are_exported(published, call, location, tmp_path) -> None:
+    """Who has lost the key can still say what was spent, and is told that no seal was checked."""
+    assert "could not be checked" not in call("export", "--to", tmp_path / "with").stdout
+    key_file(location).unlink()
+    rows = len((tmp_path / "with" / "events.jsonl").read_text().splitlines())
+    assert f"The seals of {rows} row(s) could not be checked" in call("export", "--to", tmp_path / "without").stdout
+    for name in ("events.jsonl", "events.csv", f"releases/{published}-first.json"):
+        assert (tmp_path / "without" / name).read_bytes() == (tmp_path / "with" / name).read_bytes()
+
+
 def test_one_account_is_exported_without_the_others(published, call, tmp_path) -> None:
     """The rows of another account stay away; an account that is not there is refused, and nothing is written."""
     call("open", "twin", "--epsilon", "1", "--delta", "1e-6")

@@ -10,7 +10,7 @@ from marginweave.flows.forecast import forecast
 from marginweave.schemas.aggregates import Aggregates, Domain
 from marginweave.tasks.aggregate.cliques import discovery, scoring
 from marginweave.tasks.budget.split import plan_budget
-from marginweave.tasks.publish.statement import privacy_statement
+from marginweave.tasks.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, privacy_statement, promise
 from tests.support.configurations import configuration
 
 
@@ -62,3 +62,11 @@ def test_an_amplified_resize_states_what_its_draws_are_on_the_sampled_table() ->
     assert guarantee["on_the_sampled_table"] == pytest.approx(
         {"epsilon": math.log(1 + 2 * math.expm1(1)), "delta": 2e-6}
     )
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_an_approval_is_not_said_to_be_blind_where_somebody_has_looked_at_the_rows(looked: bool) -> None:
+    config = configuration(publish__approval="required")
+    told = promise(config, plan_budget(config), {}, {"evaluated_until_now": looked})
+    assert [APPROVED in told["assumptions"], APPROVED_AFTER_A_LOOK in told["assumptions"]] == [not looked, looked]
+    assert "evaluated_until_now" not in told

@@ -1,0 +1,70 @@
+"""The name of a run is that of its flow run's first attempt, whatever is edited or rescheduled before the next one."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prefect.client import orchestration
+from prefect.client.schemas.objects import FlowRun
+
+from marginweave.flows import period
+from marginweave.flows.period import run_name
+from tests.unit.flows.test_preparation import TEXT
+
+DUE = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
+
+
+class Server:
+    """What a Prefect server keeps of one flow run between its attempts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> None:
+        self.facts = {"id": uuid.uuid4(), "flow_id": uuid.uuid4(), "expected_start_time": DUE, **facts}
+        self.tags: list[str] = ["nightly"]
+        self.zone = "Europe/Oslo"
+        monkeypatch.setattr(orchestration, "get_client", lambda **_: nullcontext(self))
+        monkeypatch.setattr(period, "FlowRunContext", SimpleNamespace(get=self.context))
+
+    def context(self) -> SimpleNamespace:
+        return SimpleNamespace(flow_run=FlowRun(**self.facts, tags=list(self.tags)))
+
+    def read_deployment_schedules(self, _: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(id=uuid.uuid4(), schedule=SimpleNamespace(timezone=self.zone))]
+
+    def update_flow_run(self, _: object, *, tags: list[str]) -> None:
+        self.tags = list(tags)
+
+
+def written(home: Path, epsilon: str) -> Path:
+    path = home / "fair.yaml"
+    path.write_text(TEXT.format(execution="", epsilon=epsilon))
+    return path
+
+
+@pytest.mark.parametrize("by_schedule", [True, False])
+def test_a_retry_keeps_the_name_of_the_first_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_schedule: bool
+) -> None:
+    """Started by a schedule or by hand: neither an edited configuration nor a changed schedule makes a second release."""
+    server = Server(monkeypatch, deployment_id=uuid.uuid4(), auto_scheduled=by_schedule)
+    first = run_name(written(tmp_path, "1"), None)
+    assert (first == "fair-2026-11-21") is by_schedule
+    assert server.tags == ["nightly", f"marginweave-run:{first}"]
+    server.zone = "America/New_York"
+    assert run_name(written(tmp_path, "2"), None) == first
+    assert run_name(written(tmp_path, "2"), "typed") == "typed"
+    assert server.tags == ["nightly", f"marginweave-run:{first}"]
+
+
+def test_without_a_deployment_the_name_is_that_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(monkeypatch)
+    first = run_name(written(tmp_path, "1"), None)
+    assert run_name(written(tmp_path, "2"), None) != first
+    assert server.tags == ["nightly"]

@@ -1,0 +1,56 @@
+"""How a release that is finished already ends: as finished, whatever the ledger can say then."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from marginweave.flows import events
+from marginweave.flows.preparation import internal_evaluation_due
+from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.manifest import RunState
+from tests.unit.flows.test_preparation import TEXT
+
+
+class Gone:
+    """A run whose ledger cannot be opened any more."""
+
+    manifest = SimpleNamespace(release="one")
+
+    @property
+    def ledger(self) -> Any:
+        raise BudgetError("the ledger cannot be used")
+
+
+def test_a_finished_release_is_told_as_finished_where_the_ledger_has_gone_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow, told = import_module("marginweave.flows.release"), []
+    monkeypatch.setattr(events, "emit_event", lambda event, **_: told.append(event))
+    monkeypatch.setattr(flow, "_settle_in", lambda: None)  # it would make this process one that cannot be traced
+    monkeypatch.setattr(flow, "prepare_run", lambda _: (Gone(), RunState.FINISHED))
+    monkeypatch.setattr(flow, "end_dead_attempts", lambda _: None)
+    monkeypatch.setattr(flow, "internal_evaluation_due", lambda _: False)
+    path = tmp_path / "fair.yaml"
+    path.write_text(TEXT.format(execution="", epsilon="1"))
+    place = flow.release.fn(str(path), run="fair", home=str(tmp_path))
+    assert place == str(tmp_path / "runs" / "fair" / "release")
+    assert told == ["marginweave.release.finished"]
+
+
+@pytest.mark.parametrize("waiting", [None, "another release"])
+def test_an_internal_evaluation_waits_for_a_decision_on_the_same_people(tmp_path: Path, waiting: str | None) -> None:
+    reference: Any = SimpleNamespace(
+        folder=SimpleNamespace(
+            read_manifest=lambda: SimpleNamespace(state=RunState.FINISHED, dataset="people"),
+            internal_evaluation=tmp_path / "evaluation.json",
+            internal_report=tmp_path / "report.html",
+        ),
+        configuration=SimpleNamespace(evaluate=SimpleNamespace(internal=True)),
+        ledger=SimpleNamespace(awaiting_approval={"people": waiting}.get),
+    )
+    assert internal_evaluation_due(reference) is (waiting is None)
