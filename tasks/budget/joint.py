@@ -118,18 +118,18 @@ def joint_loss(draws: Sequence[CostedDraw], discovery: Discovery) -> JointLoss:
 
 
 def sparse_delta(
-    mu: Floats | float, epsilon: Floats | float, present: Floats | float, absent: Floats | float
+    mu: Floats | float, epsilon: Floats | float, log_p: Floats | float, log_q: Floats | float
 ) -> Floats:
-    """The lemma's value for a mu-GDP pair: 1 - p + p H_{epsilon + ln q - ln p}, p = `present`, q = `absent`, by broadcasting.
+    """The lemma's value for a mu-GDP pair: 1 - p + p H_{epsilon + ln q - ln p}, from ln p and ln q, by broadcasting.
 
-    H_e = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu). DP: arithmetic on public numbers.
+    H_e = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu). Of p and q the logarithms, as 1 - p is less than a float beside 1 can hold.
+    DP: arithmetic on public numbers.
     """
-    ratio = np.log(absent) - np.log(present)
-    shifted = np.asarray(epsilon + ratio, np.float64)
+    shifted = np.asarray(epsilon + (log_q - log_p), np.float64)
     ours = log_ndtr(mu / 2 - shifted / mu)
     theirs = shifted + log_ndtr(-mu / 2 - shifted / mu)
     inside: Floats = -np.exp(ours) * np.expm1(np.minimum(0.0, theirs - ours))
-    return np.asarray(-np.expm1(np.log(present)) + present * inside, np.float64)
+    return np.asarray(-np.expm1(log_p) + np.exp(log_p) * inside, np.float64)
 
 
 def joint_delta(loss: JointLoss, epsilon: float) -> float:
@@ -184,11 +184,12 @@ def _remaining(loss: JointLoss, epsilon: Floats) -> Floats:
     least, most = np.concatenate([[0.0], edges[:-1]]), np.concatenate([[0.0], edges[1:]])
     whole = loss.discovery + loss.others
     left = np.maximum(whole - least * loss.saved * loss.discovery, 1e-12 * whole)
-    mu, hidden = np.sqrt(left)[:, None], np.exp(most * math.log1p(-loss.delta_threshold))[:, None]
+    log_all = math.log1p(-loss.delta_threshold)
+    mu, hidden = np.sqrt(left)[:, None], (most * log_all)[:, None]
     if loss.neighbors == "replace-one":
-        worst: Floats = sparse_delta(mu, epsilon, hidden, 1 - loss.delta_threshold).max(axis=0)
+        worst: Floats = sparse_delta(mu, epsilon, hidden, log_all).max(axis=0)
         return worst
-    both = np.maximum(sparse_delta(mu, epsilon, hidden, 1.0), sparse_delta(mu, epsilon, 1.0, hidden))
+    both = np.maximum(sparse_delta(mu, epsilon, hidden, 0.0), sparse_delta(mu, epsilon, 0.0, hidden))
     return np.asarray(both.max(axis=0), np.float64)
 
 

@@ -68,7 +68,7 @@ def mixed_delta(mu2: float, selections: Sequence[float], epsilon: float) -> floa
     if largest > _MOST_EPSILON or mu2 <= 0:
         return 1.0
     losses, masses = _losses(tuple(sorted(selections)))
-    inside = sparse_delta(math.sqrt(mu2), epsilon - losses, 1.0, 1.0)
+    inside = sparse_delta(math.sqrt(mu2), epsilon - losses, 0.0, 0.0)
     return min(1.0, float(masses @ inside) * _MARGIN)
 
 

@@ -66,7 +66,7 @@ def test_no_choice_of_selections_loses_more(pairs: list[tuple[float, float]], mu
             loss, mass = sum(places), math.prod(masses)
             if sign < 0:  # the loss of Q against P, under Q
                 loss, mass = -loss, mass * math.exp(-loss)
-            total += mass * float(sparse_delta(mu, epsilon - loss, 1.0, 1.0))
+            total += mass * float(sparse_delta(mu, epsilon - loss, 0.0, 0.0))
         assert total <= bound * (1 + 1e-9) + 1e-15
 
 
