@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Literal
+from typing import Literal, get_args
 
 Neighbors = Literal["add-remove", "replace-one"]
 AccountantName = Literal["gdp", "zcdp", "sds", "joint"]
@@ -140,7 +140,10 @@ class Discovery:
     """What `accountant: joint` knows of the draw that discovers private domains: public facts, from the configuration alone.
 
     `draw` is its name; `least_share` the least part of what a unit adds to its counts that goes to private values, where a
-    unit has as many of them as it can; `adaptive` says that an earlier draw, a percentile, chooses how many those are.
+    unit has as many of them as it can; `adaptive` says that an earlier draw, a percentile, chooses how many those are;
+    `neighbors` is the relation of the tables that are counted: the plan's, or `replace-one` of a resized one. Who has the rows
+    of a ledger alone checks all of it against the draws but `least_share`, which follows from columns and caps: that needs
+    the configuration.
     """
 
     draw: str
@@ -151,6 +154,10 @@ class Discovery:
     def __post_init__(self) -> None:
         if not 0 < self.least_share <= 1:
             raise ValueError(f"least_share ({self.least_share}) must lie in (0, 1]")
+        if self.neighbors not in get_args(Neighbors):
+            raise ValueError(f"neighbors ({self.neighbors}) must be {' or '.join(get_args(Neighbors))}")
+        if not isinstance(self.adaptive, bool):
+            raise ValueError(f"adaptive ({self.adaptive}) must be true or false")
 
 
 @dataclass(frozen=True, kw_only=True)

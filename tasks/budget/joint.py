@@ -78,6 +78,10 @@ class CostedDraw(Protocol):
         """Name in the plan."""
 
     @property
+    def mechanism(self) -> str:
+        """How it draws."""
+
+    @property
     def cost(self) -> Cost:
         """What it is charged."""
 
@@ -99,11 +103,23 @@ class JointLoss:
 
 
 def joint_loss(draws: Sequence[CostedDraw], discovery: Discovery) -> JointLoss:
-    """The loss of planned draws, in the order in which they are drawn. Raises InputError without the draw of `discovery`."""
+    """The loss of planned draws, in the order in which they are drawn.
+
+    `least_share` is believed: what a row of the ledger says of draws does not tell columns and caps, from which it follows.
+
+    Raises:
+        InputError: the draw of `discovery` is none of them, another one has a delta as well, of which the theorem knows
+            nothing, or a percentile comes before that is not told as `adaptive`.
+    """
     names = [draw.name for draw in draws]
     if discovery.draw not in names:
         raise InputError(f"discovery ({discovery.draw}) must be one of the draws")
     place = names.index(discovery.draw)
+    others = [draw.name for draw in draws if draw.cost.delta and draw.name != discovery.draw]
+    if others:
+        raise InputError(f"discovery ({discovery.draw}) must be the only draw with a delta; {others[0]} has one")
+    if not discovery.adaptive and any(_is_percentile(draw) for draw in draws[:place]):
+        raise InputError(f"discovery ({discovery.draw}) must be adaptive: a percentile is drawn before it")
     costs = [float(draw.cost.mu2) for draw in draws]
     earlier = math.fsum(costs[:place])
     later = math.fsum(costs[place + 1 :])
@@ -117,9 +133,12 @@ def joint_loss(draws: Sequence[CostedDraw], discovery: Discovery) -> JointLoss:
     )
 
 
-def sparse_delta(
-    mu: Floats | float, epsilon: Floats | float, log_p: Floats | float, log_q: Floats | float
-) -> Floats:
+def _is_percentile(draw: CostedDraw) -> bool:
+    """Whether it chooses how many combinations of a row are counted."""
+    return draw.mechanism == "exponential" and draw.name.startswith("percentile-")
+
+
+def sparse_delta(mu: Floats | float, epsilon: Floats | float, log_p: Floats | float, log_q: Floats | float) -> Floats:
     """The lemma's value for a mu-GDP pair: 1 - p + p H_{epsilon + ln q - ln p}, from ln p and ln q, by broadcasting.
 
     H_e = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu). Of p and q the logarithms, as 1 - p is less than a float beside 1 can hold.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -16,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from marginweave.schemas.budget import Discovery, Neighbors, Plain, amount
+from marginweave.schemas.budget import Discovery, Neighbors, Plain, PlannedDraw, amount
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level, plan_level
@@ -39,6 +41,15 @@ from tests.laws.test_level_draw import PRIVATE, bounded, clopper_pearson, table_
 from tests.support.configurations import configuration as people
 from tests.unit.budget.plans import configuration
 
+RESIZED: dict[str, Any] = {
+    "columns": {
+        "town": {**PRIVATE, "impute": {"weights": {"a": 1, "b": 2}}},
+        "sex": {"type": "category", "values": ["f", "m"], "impute": {"distribution": "uniform"}},
+    },
+    "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": "row", "accountant": "joint"},
+    "aggregate": {"reporting_length": 2},
+    "resize": {"records": 100, "proportion": 1.0},
+}
 Row = tuple[int, int, int]
 RELATIONS: tuple[Neighbors, Neighbors] = ("add-remove", "replace-one")
 
@@ -216,6 +227,9 @@ def test_the_bound_lies_between_the_noise_and_the_sum_and_is_monotone(
         larger = replace(loss, **{name: getattr(loss, name) * more})
         assert joint_delta(larger, epsilon) >= delta * (1 - 1e-7)
     assert joint_delta(replace(loss, saved=loss.saved / more), epsilon) >= delta * (1 - 1e-7)
+    if loss.neighbors == "add-remove":  # so a resized table may be priced by the other relation
+        other = replace(loss, neighbors="replace-one", saved=loss.saved / 2)
+        assert joint_delta(other, epsilon) >= delta * (1 - 1e-7)
 
 
 def exact_delta(loss: JointLoss, epsilon: float) -> mpmath.mpf:
@@ -278,14 +292,14 @@ def test_a_joint_plan_gives_the_threshold_all_that_there_is_room_for(
     assert joint_delta(loss, epsilon) <= delta
     assert joint_delta(replace(loss, delta_threshold=1.01 * loss.delta_threshold), epsilon) > delta
     statement = Plain(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta)))
-    assert draws_fault(statement, ours.draws, [ours.spare_cost], ours.discovery) is None
+    assert draws_fault(statement, ours.draws, [ours.spare_cost], neighbors, ours.discovery) is None
     # added up the same draws would cost more than is stated: that is the gain
     assert composed_epsilon(ours.cost, statement.delta)[0] > epsilon
     dearer = [
         replace(draw, cost=replace(draw.cost, delta=draw.cost.delta * Decimal("1.05"))) if draw.length == 1 else draw
         for draw in ours.draws
     ]
-    assert "more than the stated" in (draws_fault(statement, dearer, [], ours.discovery) or "")
+    assert "more than the stated" in (draws_fault(statement, dearer, [], neighbors, ours.discovery) or "")
 
 
 def test_all_of_delta_goes_to_the_noise_nearly() -> None:
@@ -336,10 +350,33 @@ def test_impossible_joint_plans_are_refused() -> None:
         joint_loss(plan.draws, Discovery(draw="values", least_share=1.0, adaptive=False, neighbors="add-remove"))
     with pytest.raises(ValueError, match=r"^least_share \(0\) must lie in \(0, 1\]$"):
         Discovery(draw="level-1", least_share=0, adaptive=False, neighbors="add-remove")
-    loss = joint_loss(plan.draws, plan.discovery)  # type: ignore[arg-type]
+    assert plan.discovery is not None
+    loss = joint_loss(plan.draws, plan.discovery)
     assert joint_epsilon(loss, 1e-9, 1.0) == math.inf
     assert threshold_delta(replace(loss, discovery=4.0), 1.0, 1e-6) == 0
     assert amount(loss.delta_threshold) >= Decimal(loss.delta_threshold)
+
+
+def test_a_discovery_must_fit_the_draws() -> None:
+    """Deltas of other draws, percentiles that are not told, another relation, words that are none: all would be too cheap."""
+    plan = plan_budget(configuration(private=True, accountant="joint"))
+    discovery, statement = plan.discovery, Plain(epsilon=Decimal(1), delta=Decimal("1e-6"))
+    assert discovery is not None
+
+    def fault(draws: Sequence[PlannedDraw], found: Discovery, neighbors: Neighbors = "add-remove") -> str:
+        return draws_fault(statement, draws, [], neighbors, found) or ""
+
+    last = replace(plan.draws[-1], cost=replace(plan.draws[-1].cost, delta=Decimal("1e-12")))
+    assert "must be the only draw with a delta; level-3 has one" in fault([*plan.draws[:-1], last], discovery)
+    assert "must be adaptive" in fault(plan.draws, replace(discovery, adaptive=False))
+    assert "priced under add-remove" in fault(plan.draws, discovery, "replace-one")
+    resized = plan_budget(people(**RESIZED))
+    assert (resized.neighbors, resized.discovery and resized.discovery.neighbors) == ("add-remove", "replace-one")
+    assert fault(resized.draws, resized.discovery) == ""  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^neighbors \(nobody\) must be add-remove or replace-one$"):
+        replace(discovery, neighbors="nobody")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^adaptive \(0\) must be true or false$"):
+        replace(discovery, adaptive=0)  # type: ignore[arg-type]
 
 
 # --- the shipped draw, audited -------------------------------------------------------------------------------------

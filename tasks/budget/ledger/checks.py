@@ -113,7 +113,7 @@ def check_plan(plan: BudgetPlan) -> None:
     check_cap(plan.epsilon, plan.delta)
     statement = Plain(epsilon=stated(plan.epsilon), delta=stated(plan.delta))
     fault = stated_fault(statement, [draw.name for draw in plan.draws], plan.spares)
-    fault = fault or draws_fault(statement, plan.draws, [plan.spare_cost], plan.discovery)
+    fault = fault or draws_fault(statement, plan.draws, [plan.spare_cost], plan.neighbors, plan.discovery)
     if fault is not None:
         raise InputError(f"plan: {fault}")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Protocol
 
-from marginweave.schemas.budget import Cost, Discovery, Plain
+from marginweave.schemas.budget import Cost, Discovery, Neighbors, Plain
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import SPARE_PREFIX
 from marginweave.schemas.privacy import MAX_REDRAWS
@@ -60,7 +60,11 @@ def stated_fault(statement: Plain, names: Sequence[str], spares: object) -> str 
 
 
 def draws_fault(
-    statement: Plain, draws: Sequence[PricedDraw], spare_costs: Iterable[Cost], discovery: Discovery | None = None
+    statement: Plain,
+    draws: Sequence[PricedDraw],
+    spare_costs: Iterable[Cost],
+    neighbors: Neighbors,
+    discovery: Discovery | None = None,
 ) -> str | None:
     """Why the prices of `draws` and spares do not fit what was stated, or None.
 
@@ -68,7 +72,8 @@ def draws_fault(
     `release_delta`, or by `joint_delta` where the plan has a `discovery`, and a spare as much as the dearest draw in each
     currency: the plain sum of an account counts statements instead of draws, and a spare stands for any of them. Prices may be
     below by 1e-9 of themselves, for rounding; those in plain epsilon not at all. What the draws cost each is not asked where
-    they are charged, in plain, all that is stated, as on a subsample, whose rate no row has.
+    they are charged, in plain, all that is stated, as on a subsample, whose rate no row has. `draws` are in the order of the
+    plan; a `discovery` has the relation `neighbors` of the release, or replace-one, which is never cheaper, of a resized table.
     DP: arithmetic on public numbers.
     """
     whole = sum((draw.cost for draw in draws), Cost())
@@ -82,7 +87,7 @@ def draws_fault(
         if not all(_is_amount(own) and own >= least for own, least in zip(_amounts(cost), dearest, strict=True)):
             return "a spare costs less than the dearest draw that it may replace"
     if discovery is not None:
-        return _joint_fault(statement, draws, discovery)
+        return _joint_fault(statement, draws, neighbors, discovery)
     spent, _ = composed_epsilon(whole, statement.delta)
     stated = float(statement.epsilon) * (1 + _SLACK)
     if spent > stated and release_delta(draws, stated) > float(statement.delta) * (1 + _SLACK):
@@ -92,7 +97,11 @@ def draws_fault(
     return None
 
 
-def _joint_fault(statement: Plain, draws: Sequence[PricedDraw], discovery: Discovery) -> str | None:
+def _joint_fault(
+    statement: Plain, draws: Sequence[PricedDraw], neighbors: Neighbors, discovery: Discovery
+) -> str | None:
+    if discovery.neighbors not in (neighbors, "replace-one"):
+        return f"the discovery is priced under {discovery.neighbors}, and the release is for {neighbors}"
     if any(draw.cost.plain for draw in draws):
         return "a draw is charged in plain epsilon, and its delta was treated jointly"
     try:

@@ -40,6 +40,8 @@ class Replay:
     opened: dict[str, int] = field(default_factory=dict)
     # What was planned for the draws of a reservation whose rows are still to come.
     _expected: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+    # The places of its draws in the plan, which is the order in which they are drawn.
+    _places: dict[str, dict[str, int]] = field(default_factory=dict)
     _leases: set[tuple[str, str]] = field(default_factory=set)
     _spent: dict[str, Spent] = field(default_factory=dict)
 
@@ -156,6 +158,7 @@ class Replay:
         self._expected[record.release] = {draw["name"]: draw for draw in event.body["draws"]} | {
             f"{SPARE_PREFIX}{number}": {} for number in range(1, spares + 1)
         }
+        self._places[record.release] = {name: place for place, name in enumerate(planned)}
         self.releases[record.release] = record
 
     def _reserve_draw(self, event: Event) -> None:
@@ -182,9 +185,10 @@ class Replay:
     def _charge(self, record: ReleaseRecord) -> None:
         """The account's total with a new release in it, against its cap at this point in time."""
         statement = Plain(epsilon=record.epsilon, delta=record.delta)
-        planned = [draw for draw in record.draws if not draw.is_spare]
+        places = self._places.pop(record.release)
+        planned = sorted((draw for draw in record.draws if not draw.is_spare), key=lambda draw: places[draw.name])
         spares = [draw.cost for draw in record.draws if draw.is_spare]
-        _expect_none(draws_fault(statement, planned, spares, record.discovery))
+        _expect_none(draws_fault(statement, planned, spares, record.neighbors, record.discovery))
         account = self.accounts[record.dataset]
         self._expect_within_policy(account, record)
         spent = self._spent.get(account.dataset, Spent()).with_release(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amount
 from marginweave.schemas.errors import AuditError, InputError
 from marginweave.tasks.budget.accountants import selection_mu
+from marginweave.tasks.budget.joint import joint_loss, threshold_delta
 from marginweave.tasks.budget.ledger import releases
 from marginweave.tasks.budget.ledger.audit import audit_ledger
 from marginweave.tasks.budget.ledger.books import stated
@@ -146,6 +148,31 @@ def test_an_auditor_takes_no_endless_cap(ledger, change: dict[str, str], kind: s
         with pytest.raises(AuditError, match=f"row {seq} "):
             replay.step(seq, replace(event, body={**event.body, **change}))
         return
+
+
+@pytest.mark.parametrize("fault", [None, "the draws have delta"])
+def test_the_order_of_a_plan_is_that_of_its_body(ledger, reserve, monkeypatch, fault: str | None) -> None:
+    """A percentile before the discovery loses more than one after it: rows in another order make no plan cheaper."""
+    plan = plan_budget(configuration(private=True, accountant="joint"))
+    assert plan.discovery is not None
+    loss = joint_loss(plan.draws, plan.discovery)
+    behind = threshold_delta(replace(loss, before=0.0, others=loss.before + loss.others), 1.0, 1e-6)
+    assert behind > 1.001 * plan.delta_threshold
+    if fault is not None:
+        more = amount((behind + plan.delta_threshold) / 2)
+        draws = [replace(d, cost=replace(d.cost, delta=more)) if d.cost.delta else d for d in plan.draws]
+        plan = replace(plan, draws=tuple(draws))
+    monkeypatch.setattr(releases, "check_plan", lambda _: None)
+    monkeypatch.setattr(releases, "refusal", lambda *_: None)
+    ledger.change_cap("affairs", 3.0, 1e-5, "room", "steward")
+    reserve(plan=plan)
+    rows = list(ledger._all_events())
+    start = next(i for i, event in enumerate(rows, start=1) if event.kind == "RESERVED")
+    rows[start:] = sorted(rows[start:], key=lambda event: event.draw != "level-1")
+    replay = Replay()
+    with nullcontext() if fault is None else pytest.raises(AuditError, match=fault):
+        for seq, event in enumerate(rows, start=1):
+            replay.step(seq, event)
 
 
 @given(
