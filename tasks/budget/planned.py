@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +18,9 @@ EVALUATION = "evaluation"
 _LEAST_EPSILON = 1e-3
 _MOST_EPSILON = 1e6
 _LEAST_DELTA = 1e-20
+# Noise of 128 bits adds (1 + e^epsilon) 1e-22 to delta at most, which is not charged: 1 % of the least delta that is allowed.
+_UNCHARGED = 1e-22
+_LEAST_OF_UNCHARGED = 100
 
 
 def gaussian_draw(name: str, length: int, multiplier: float, delta: float) -> PlannedDraw:
@@ -72,3 +76,21 @@ def check_delta(name: str, delta: float) -> None:
     """Raise InputError for a delta that the conversions do not hold for; 0 is for draws that need none."""
     if 0 < delta < _LEAST_DELTA:
         raise InputError(f"{name} ({delta:g}) must be at least {_LEAST_DELTA:g}")
+
+
+def uncharged_delta(epsilon: float) -> float:
+    """The most that tables of 128 bits instead of real distributions add to the delta of a release: (1 + e^epsilon) 1e-22.
+
+    For P, Q that are (epsilon, delta)-close and drawn with errors of 1e-22 in total variation (`noise_table`): the error of P,
+    and e^epsilon times that of Q. DP: arithmetic on public numbers.
+    """
+    return _UNCHARGED * (1 + math.exp(min(epsilon, 700.0)))
+
+
+def check_uncharged(epsilon: float, delta: float) -> None:
+    """Raise InputError for a stated delta that `uncharged_delta` is more than 1 % of; 0 is for draws without tables."""
+    if 0 < delta < _LEAST_OF_UNCHARGED * uncharged_delta(epsilon):
+        raise InputError(
+            f"privacy.delta ({delta:g}) must be at least {_LEAST_OF_UNCHARGED * _UNCHARGED:g} (1 + e^epsilon), with epsilon "
+            f"{epsilon:g}: noise is drawn to 128 bits"
+        )

@@ -21,6 +21,7 @@ from marginweave.tasks.budget.planned import (
     bounds_draws,
     check_delta,
     check_epsilon,
+    check_uncharged,
     gaussian_draw,
     nothing_left,
     selection_draw,
@@ -131,6 +132,7 @@ def _target(configuration: Configuration) -> _Target:
     privacy, resize = configuration.privacy, configuration.resize
     check_epsilon("privacy.epsilon", privacy.epsilon)
     check_delta("privacy.delta", privacy.delta)
+    check_uncharged(privacy.epsilon, privacy.delta)
     if resize is None or not resize.amplify:
         return _Target(epsilon=privacy.epsilon, delta=privacy.delta, amplified=False)
     epsilon, delta = functional_parameters(

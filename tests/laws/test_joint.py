@@ -343,8 +343,6 @@ def test_discovered_values_of_marginals_are_treated_jointly_as_well() -> None:
 
 def test_impossible_joint_plans_are_refused() -> None:
     """An epsilon beyond the exponentials, a discovery that is no draw, a share that is none."""
-    with pytest.raises(InputError, match=r"^epsilon \(200\) must be positive and at most 100 with accountant joint$"):
-        plan_budget(configuration(epsilon=200, private=True, accountant="joint"))
     plan = plan_budget(configuration(private=True, accountant="joint"))
     with pytest.raises(InputError, match=r"^discovery \(values\) must be one of the draws$"):
         joint_loss(plan.draws, Discovery(draw="values", least_share=1.0, adaptive=False, neighbors="add-remove"))
@@ -352,6 +350,8 @@ def test_impossible_joint_plans_are_refused() -> None:
         Discovery(draw="level-1", least_share=0, adaptive=False, neighbors="add-remove")
     assert plan.discovery is not None
     loss = joint_loss(plan.draws, plan.discovery)
+    with pytest.raises(InputError, match=r"^epsilon \(200\) must be positive and at most 100 with accountant joint$"):
+        joint_delta(loss, 200.0)
     assert joint_epsilon(loss, 1e-9, 1.0) == math.inf
     assert threshold_delta(replace(loss, discovery=4.0), 1.0, 1e-6) == 0
     assert amount(loss.delta_threshold) >= Decimal(loss.delta_threshold)

@@ -15,6 +15,8 @@ from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.budget.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho, selection_mu
 from marginweave.tasks.budget.composition import account_epsilon
+from marginweave.tasks.budget.noise_table import MAX_DEVIATION
+from marginweave.tasks.budget.planned import check_uncharged, uncharged_delta
 from marginweave.tasks.budget.split import level_multipliers, plan_budget
 from tests.unit.budget.plans import configuration
 
@@ -188,17 +190,35 @@ def test_percentile_epsilon_is_undivided() -> None:
     ("settings_", "message"),
     [
         ({"count_share": 0.6, "percentile_share": 0.5}, "together below 1"),
-        ({"count_share": 0.99, "percentile_share": 0.5, "split": "sds", "epsilon": 60.0}, "must leave something"),
+        ({"count_share": 0.99, "percentile_share": 0.5, "split": "sds", "epsilon": 30.0}, "must leave something"),
         ({"sigma": [1e-300, 1.0, 1e300]}, "must be at most 131072"),
         ({"epsilon": 1e-4}, r"privacy.epsilon \(0.0001\) must be at least 0.001"),
         ({"epsilon": 1e300}, "at most 1e.06"),
         ({"delta": 1e-40}, r"privacy.delta \(1e-40\) must be at least 1e-20"),
+        ({"epsilon": 10.0, "delta": 2e-16}, r"^privacy.delta \(2e-16\) must be at least 1e-20 \(1 \+ e\^epsilon\)"),
+        ({"epsilon": 60.0}, "with epsilon 60: noise is drawn to 128 bits$"),
+        ({"epsilon": 1e6, "delta": 0.4}, "noise is drawn to 128 bits$"),
     ],
 )
 def test_impossible_splits_are_refused_in_words(settings_, message: str) -> None:
     """What cannot be planned is an InputError that names the key."""
     with pytest.raises(InputError, match=message):
         plan_budget(configuration(**settings_))
+
+
+@given(st.floats(math.log(1e-3), math.log(100)).map(math.exp), st.floats(math.log(1e-20), math.log(0.5)).map(math.exp))
+@settings(max_examples=100, deadline=None)
+def test_what_is_not_charged_is_one_percent_of_delta_at_most(epsilon: float, delta: float) -> None:
+    """Planned where (1 + e^epsilon) 1e-22 is below 1 % of delta, refused where it is above: the largest table proves 1e-22."""
+    uncharged = (1 + math.exp(epsilon)) * 1e-22
+    assert uncharged_delta(epsilon) == pytest.approx(uncharged, rel=1e-12)
+    if uncharged > 0.01 * delta * (1 + 1e-9):
+        with pytest.raises(InputError, match="noise is drawn to 128 bits"):
+            check_uncharged(epsilon, delta)
+    elif uncharged < 0.01 * delta * (1 - 1e-9):
+        check_uncharged(epsilon, delta)
+    cells = 10**10  # of the widest noise that there is: J is 15 deviations
+    assert cells * (15 * MAX_DEVIATION + 3) * 2.0**-128 < 1e-22
 
 
 def test_planning_loads_no_heavy_library() -> None:
