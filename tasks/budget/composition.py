@@ -17,8 +17,8 @@ _EXACT = Context(prec=400)
 def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
     """Smallest epsilon at `delta` of draws that cost `cost` together, and the composition it comes from: gdp or zcdp.
 
-    mu^2, rho and delta add under adaptive composition (Dong, Roth and Su 2019, corollary 3.3; Bun and Steinke 2016, lemma
-    2.3 and, for the additive delta, 8.8). What is charged in plain (epsilon, delta) is added to the conversion of the rest,
+    mu^2, rho and delta add under adaptive composition of draws whose prices were fixed before the first of them (Dong, Roth
+    and Su 2019, corollary 3.3; Bun and Steinke 2016, lemma 2.3 and, for the additive delta, 8.8). What is charged in plain (epsilon, delta) is added to the conversion of the rest,
     by basic composition (Dwork and Roth 2014, theorem 3.16). So both hold at delta - sum of deltas; infinite where nothing
     of it is left for what must be converted. Rounded up; plain epsilons alone are the nearest float, as in `account_epsilon`.
     DP: arithmetic on public numbers.
@@ -40,9 +40,13 @@ def account_epsilon(
 ) -> tuple[float, str]:
     """Smallest valid epsilon at `delta` of everything an account spent, and the composition's name: gdp, zcdp or plain.
 
+    Valid where no release's budget was chosen from noisy results of earlier ones, which is assumed (deployments/privacy.md).
+    The smallest of several compositions is no filter, nor is a conversion at what thresholds leave of delta: a release of half
+    the mu^2, and then, by its outcome, one of the other half or one whose threshold has nearly all of delta, are each within
+    a cap whose delta they exceed almost twofold together.
     `gdp` and `zcdp` convert the sum of mu^2 or rho and add the account's `purse` whole, whatever is charged to it: its
-    size is public and fixed, so that how much of it is used may depend on earlier results, and the two parts, each with a
-    bound of its own, compose (concurrently, too: Haney et al. 2023). `plain` adds the stated (epsilon, delta) of whole
+    size is public and fixed, and the two parts, each with a bound of its own, compose (concurrently, too: Haney et al.
+    2023). `plain` adds the stated (epsilon, delta) of whole
     releases and holds where the deltas add to at most `delta`. Its epsilon is the nearest float, so that it compares with
     the nearest float of a cap as the decimals do: a release alone never exceeds a cap equal to its own (epsilon, delta).
     The other two are rounded up. Nothing spent is 0; at delta 0 only pure epsilons have a sum; where no composition is valid

@@ -2,7 +2,7 @@
 
 `selection_mu` is the least mu that covers an exponential mechanism by itself, mu^2 about 0.393 epsilon^2; among many draws
 it behaves like a Gaussian of the variance of its loss, epsilon^2 / 4 at most. So the sum of mu^2 counts percentiles half
-again too high, which is 1.8 % of sigma with the default shares. Within one release, planned as a whole, that is not needed:
+again too high, which is about 1 % of sigma with the default shares. Within one release, planned as a whole, that is not needed:
 
 Curve. Of an exponential mechanism with `epsilon` every loss L lies in [t - epsilon, t] for some t (Durfee and Rogers 2019).
 With y = e^{-L}, E_P[y] = 1 (at most), H_x = E_P[(1 - e^x y)_+] is the mean of a convex function of y, and so at most that of
@@ -16,7 +16,8 @@ connect the dots): again a pair, with the losses x_j. Their masses under P are, 
 at both ends) tanh(h/4) / (e^epsilon - 1), and add to 1. A loss X of all selections together is a convolution of those, and
 with Gaussians of mu^2 in total, delta(epsilon) = E[H_{epsilon - X}(G_mu)].
 
-An account adds mu^2 all the same: across releases parameters are chosen late, where only filters such as GDP's are proven.
+An account adds mu^2 all the same, one number a release. Budgets of later releases must not follow from noisy results
+(`composition`); within a release prices are fixed before its first draw, and only what is selected from may follow from others.
 DP: arithmetic on public numbers, all of it.
 """
 

@@ -28,9 +28,10 @@ _NEIGHBORS = {
     "replace-one": "Two tables are neighbors if they have the same number of records and differ in one of them.",
 }
 COMPOSITION = (
-    "Adaptive: Gaussian differential privacy, mu^2 of all draws add; deltas of thresholds add. Zero-concentrated "
-    "differential privacy (rho adds) is kept beside it. What is known in plain (epsilon, delta) only is added to "
-    "either. Every draw is booked in an append-only ledger before it is drawn."
+    "Adaptive, with budgets that were not chosen from earlier noisy results: Gaussian differential privacy, mu^2 of all "
+    "draws add; deltas of thresholds add. Zero-concentrated differential privacy (rho adds) is kept beside it. What is "
+    "known in plain (epsilon, delta) only is added to either. Every draw is booked in an append-only ledger before it is "
+    "drawn."
 )
 
 
