@@ -18,9 +18,10 @@ def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
     """Smallest epsilon at `delta` of draws that cost `cost` together, and the composition it comes from: gdp or zcdp.
 
     mu^2, rho and delta add under adaptive composition of draws whose prices were fixed before the first of them (Dong, Roth
-    and Su 2019, corollary 3.3; Bun and Steinke 2016, lemma 2.3 and, for the additive delta, 8.8). What is charged in plain (epsilon, delta) is added to the conversion of the rest,
-    by basic composition (Dwork and Roth 2014, theorem 3.16). So both hold at delta - sum of deltas; infinite where nothing
-    of it is left for what must be converted. Rounded up; plain epsilons alone are the nearest float, as in `account_epsilon`.
+    and Su 2019, corollary 3.3; Bun and Steinke 2016, lemma 2.3 and, for the additive delta, 8.8). What is charged in plain
+    (epsilon, delta) is added to the conversion of the rest, by basic composition (Dwork and Roth 2014, theorem 3.16). So both
+    hold at delta - sum of deltas; infinite where nothing of it is left for what must be converted. Rounded up; plain epsilons
+    alone are the nearest float, as in `account_epsilon`.
     DP: arithmetic on public numbers.
     """
     left = _rounded(_EXACT.subtract(delta, _EXACT.add(cost.delta, cost.plain.delta)), up=False)
