@@ -82,10 +82,8 @@ def test_a_selection_that_follows_from_an_earlier_draw_loses_what_is_claimed(
     scores = np.linspace(-10, 10, 8_001)
     weights = np.exp(-scores * scores / 2) / math.sqrt(2 * math.pi) * (scores[1] - scores[0])
     left = epsilon - mu * mu / 2 - mu * scores  # what the loss of the Gaussian leaves of epsilon
-    games = np.zeros((401, len(scores)))
-    for game, t in zip(games, np.linspace(0, chosen, 401), strict=True):
-        for place, mass in zip(*two_point(chosen, t), strict=True):
-            game += mass * np.maximum(-np.expm1(np.minimum(left - place, 0)), 0)
+    pairs = [two_point(chosen, t) for t in np.linspace(0, chosen, 401)]
+    games = np.array([masses @ -np.expm1(np.minimum(left - places[:, None], 0)) for places, masses in pairs])
     bound = mixed_delta(mu * mu, [chosen], epsilon)
     late, early = float(games.max(axis=0) @ weights), float((games @ weights).max())
     assert late <= bound <= late * (1 + 1e-3)
