@@ -88,8 +88,11 @@ def uncharged_delta(epsilon: float) -> float:
 
 
 def check_uncharged(epsilon: float, delta: float) -> None:
-    """Raise InputError for a stated delta that `uncharged_delta` is more than 1 % of; 0 is for draws without tables."""
-    if 0 < delta < _LEAST_OF_UNCHARGED * uncharged_delta(epsilon):
+    """Raise InputError for a stated delta that `uncharged_delta` is more than 1 % of.
+
+    For draws from our tables; Laplace noise alone is pure, and OpenDP draws it exactly.
+    """
+    if delta < _LEAST_OF_UNCHARGED * uncharged_delta(epsilon):
         raise InputError(
             f"privacy.delta ({delta:g}) must be at least {_LEAST_OF_UNCHARGED * _UNCHARGED:g} (1 + e^epsilon), with epsilon "
             f"{epsilon:g}: noise is drawn to 128 bits"

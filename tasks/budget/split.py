@@ -81,6 +81,8 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
             configuration,
             MarginalBudget(pricing=pricing, epsilon=target.epsilon, delta=left, delta_threshold=delta_threshold),
         )
+    if any(draw.mechanism != "discrete-laplace" for draw in draws):
+        check_uncharged(privacy.epsilon, privacy.delta)
     discovery = _discovery(configuration)
     if discovery is not None:
         draws, delta_threshold, spent = _jointly(draws, discovery, target)
@@ -132,7 +134,6 @@ def _target(configuration: Configuration) -> _Target:
     privacy, resize = configuration.privacy, configuration.resize
     check_epsilon("privacy.epsilon", privacy.epsilon)
     check_delta("privacy.delta", privacy.delta)
-    check_uncharged(privacy.epsilon, privacy.delta)
     if resize is None or not resize.amplify:
         return _Target(epsilon=privacy.epsilon, delta=privacy.delta, amplified=False)
     epsilon, delta = functional_parameters(
