@@ -21,7 +21,7 @@ pytestmark = on_both
 def test_its_charge_is_its_price_to_the_last_digit(ledger: Ledger) -> None:
     """The release with it fits an account of its own epsilon; what is given back is not charged, the evaluation stays."""
     reserve_release(ledger, PLAN)
-    assert ledger.account_total("affairs").epsilon == PLAN.spent_epsilon
+    assert PLAN.spent_epsilon <= ledger.account_total("affairs").epsilon == PLAN.epsilon
     ledger.take_lease("first", "lease")
     ledger.begin_draw("first", "evaluation", "lease")
     ledger.commit_draw("first", "evaluation", "lease", "digest", tainted=False)
