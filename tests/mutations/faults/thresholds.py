@@ -50,7 +50,7 @@ FAULTS = (
         name="counts are suppressed by what they are exactly",
         file="tasks/aggregate/level.py",
         text="            kept = noised >= threshold\n",
-        instead="            kept = _counts_of(cells, mine, counts) >= threshold\n",
+        instead="            kept = counts >= threshold\n",
         killed_by=("tests/laws/test_level_draw.py::test_noise_is_added_before_the_threshold", _EMPTY_VALUES),
     ),
     Fault(
