@@ -60,8 +60,11 @@ def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
 
     Must be called inside `drawing(name)`.
     """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     sink = io.StringIO()
-    figure.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
+    # `savefig` would lay everything out and draw it twice, with the same result
+    FigureCanvasSVG(figure).print_svg(sink, metadata={"Date": None, "Creator": None})
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", _XLINK)
     root = ElementTree.fromstring(sink.getvalue())  # noqa: S314 - matplotlib wrote it, just now

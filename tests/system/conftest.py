@@ -1,4 +1,4 @@
-"""Real processes: the installed command line in homes of its own, with one Prefect server for most of the tests."""
+"""Real processes: the command line in homes of its own, with one Prefect server and one warm parent for most of the tests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ import pytest
 
 from marginweave.flows.environment import prepare_environment
 from marginweave.flows.server import prefect_server
+from tests.support.forking import forking
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+INSTALLED = Path(sys.executable).parent / "marginweave"
 EXAMPLES = REPOSITORY / "deployments" / "examples"
 DATA = Path(os.environ.get("MARGINWEAVE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
 
@@ -36,12 +38,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         os.environ.update(before)
 
 
+@pytest.fixture(scope="session")
+def forked_program(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A `marginweave` that uses the session's server and is forked by a process that has imported everything."""
+    place = tmp_path_factory.mktemp("forking")
+    environment = CommandLine(place, {"PREFECT_API_URL": server, "MPLCONFIGDIR": str(place / "matplotlib")}).variables
+    with forking(place, environment) as program:
+        yield program
+
+
 @dataclass(frozen=True)
 class CommandLine:
     """`marginweave` as a process, with a home, a ledger and, if given, a server of its own."""
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
+    program: Path = INSTALLED
 
     @property
     def variables(self) -> dict[str, str]:
@@ -51,8 +63,8 @@ class CommandLine:
         return {**kept, **ours, **self.environment}
 
     def command(self, *arguments: str | Path) -> list[str]:
-        """The command as a list."""
-        return [str(Path(sys.executable).parent / "marginweave"), *map(str, arguments)]
+        """The command as a list, of the installed program: for what is started and killed, or told apart by its process."""
+        return [str(INSTALLED), *map(str, arguments)]
 
     def kill_after(self, config: Path, run: str, stage: str) -> None:
         """Begin a run and send it SIGKILL when it has told of the end of `stage`."""
@@ -69,7 +81,7 @@ class CommandLine:
     def __call__(self, *arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run to the end; standard output and error as text."""
         return subprocess.run(
-            self.command(*arguments),
+            [str(self.program), *map(str, arguments)],
             cwd=self.home,
             env=self.variables,
             capture_output=True,
@@ -88,6 +100,7 @@ def alone(tmp_path: Path) -> CommandLine:
 
 
 @pytest.fixture
-def marginweave(alone: CommandLine, server: str) -> CommandLine:
-    """A command line that uses the session's server."""
-    return CommandLine(alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")})
+def marginweave(alone: CommandLine, server: str, forked_program: Path) -> CommandLine:
+    """A command line that uses the session's server, and is forked where it is run to its end."""
+    environment = {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")}
+    return CommandLine(alone.home, environment, forked_program)

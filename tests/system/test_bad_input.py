@@ -74,35 +74,35 @@ def refused(cli: CommandLine, path: Path, words: str) -> None:
 
 
 @pytest.mark.parametrize("case", CONFIGURATIONS)
-def test_a_broken_configuration(alone: CommandLine, tmp_path: Path, case: str) -> None:
+def test_a_broken_configuration(marginweave: CommandLine, tmp_path: Path, case: str) -> None:
     changes, words = CONFIGURATIONS[case]
-    refused(alone, write(tmp_path, raw(**changes)), words)
+    refused(marginweave, write(tmp_path, raw(**changes)), words)
 
 
 @pytest.mark.parametrize("case", SOURCES)
-def test_a_broken_source(alone: CommandLine, tmp_path: Path, case: str) -> None:
+def test_a_broken_source(marginweave: CommandLine, tmp_path: Path, case: str) -> None:
     content, words = SOURCES[case]
-    assert alone("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
-    refused(alone, write(tmp_path, raw(), content), words)
+    assert marginweave("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    refused(marginweave, write(tmp_path, raw(), content), words)
 
 
-def test_an_absent_source(alone: CommandLine, tmp_path: Path) -> None:
-    refused(alone, write(tmp_path, raw(), None), "people.csv) does not exist")
+def test_an_absent_source(marginweave: CommandLine, tmp_path: Path) -> None:
+    refused(marginweave, write(tmp_path, raw(), None), "people.csv) does not exist")
 
 
-def test_a_data_dependent_stop_is_told_to_the_operator_only(alone: CommandLine, tmp_path: Path) -> None:
+def test_a_data_dependent_stop_is_told_to_the_operator_only(marginweave: CommandLine, tmp_path: Path) -> None:
     """outside: error stops before the first draw: exit 2, the column but not the value; nothing charged.
 
     That a rule was broken is a fact of the data: it stands on the terminal and in internal/, not in Prefect's database.
     """
-    alone("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
+    marginweave("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
     path = write(tmp_path, raw(columns__sex__outside="error"), f"sex,region,age,grade\n{MARKER},north,30,1\n")
-    result = alone("run", path)
+    result = marginweave("run", path)
     assert result.returncode == 2
     assert "column 'sex' breaks the rule 'every value is declared'" in result.stderr
-    assert "epsilon 0 of 1" in alone("ledger", "list").stdout
+    assert "epsilon 0 of 1" in marginweave("ledger", "list").stdout
     rule, telling = b"every value is declared", []
-    for file in alone.home.rglob("*"):
+    for file in marginweave.home.rglob("*"):
         if file.is_file():
             content = file.read_bytes()
             assert MARKER.encode() not in content, file
@@ -141,15 +141,15 @@ def _seconds(cli: CommandLine, arguments: list[str]) -> float:
         ["synthesize", "r", "--records", "1\n2"],
     ],
 )
-def test_a_slip_in_the_command_is_exit_2_and_one_line(alone: CommandLine, arguments: list[str]) -> None:
-    result = alone(*arguments)
+def test_a_slip_in_the_command_is_exit_2_and_one_line(marginweave: CommandLine, arguments: list[str]) -> None:
+    result = marginweave(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("marginweave: ")
     assert result.stderr.count("\n") == 1
 
 
-def test_a_group_of_commands_alone_shows_its_help(alone: CommandLine) -> None:
-    result = alone("ledger")
+def test_a_group_of_commands_alone_shows_its_help(marginweave: CommandLine) -> None:
+    result = marginweave("ledger")
     assert (result.returncode, result.stderr) == (2, "")
     assert "verify" in result.stdout
 
@@ -157,11 +157,11 @@ def test_a_group_of_commands_alone_shows_its_help(alone: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [("0", "1e-6"), ("-1", "1e-6"), ("nan", "1e-6"), ("1", "1"), ("x", "1e-6")]
 )
-def test_a_cap_that_breaks_a_rule_opens_nothing(alone: CommandLine, epsilon: str, delta: str) -> None:
-    result = alone("ledger", "open", "people", f"--epsilon={epsilon}", f"--delta={delta}")
+def test_a_cap_that_breaks_a_rule_opens_nothing(marginweave: CommandLine, epsilon: str, delta: str) -> None:
+    result = marginweave("ledger", "open", "people", f"--epsilon={epsilon}", f"--delta={delta}")
     assert result.returncode == 2, result.stderr
     assert "must" in result.stderr
-    assert alone("ledger", "list").returncode == 3 or "people" not in alone("ledger", "list").stdout
+    assert marginweave("ledger", "list").returncode == 3 or "people" not in marginweave("ledger", "list").stdout
 
 
 def test_two_hundred_columns_and_thousands_of_categories(marginweave: CommandLine, tmp_path: Path) -> None:

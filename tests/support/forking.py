@@ -1,0 +1,135 @@
+"""A process that has imported what commands import, and forks one child a command: `marginweave` without its start.
+
+Importing Prefect, pyarrow, numba, matplotlib and the stages takes some 4 s of CPU, and the tests type hundreds of commands. A
+child has the arguments, environment, folder and streams of `tests.support.forked`, which ends as the child does, and runs
+`marginweave.flows.cli.main`. What is said of processes, of their start or of a server of their own is tested with the
+installed program.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from marginweave.flows.environment import ANALYTICS_OFF
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# What commands import when they run, beside the flow: the ledger's upgrades, tables of the examples, the report's figures.
+IMPORTED = (
+    "alembic.command", "fastapi.encoders", "marginweave.flows.approval", "marginweave.flows.forecast",
+    "marginweave.flows.session", "matplotlib.backends.backend_svg", "matplotlib.font_manager", "numba", "pandas",
+    "pandera.backends.pandas", "prefect.events.worker", "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",
+)  # fmt: skip
+
+
+class Forking:
+    """Accepts orders at a socket until standard input ends."""
+
+    def __init__(self, place: str) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(place)
+        self._listener.listen()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(sys.stdin, selectors.EVENT_READ, sys.exit)
+
+    def serve(self) -> NoReturn:
+        """Fork what is ordered, and tell how it ended."""
+        while True:
+            for key, _ in self._selector.select():
+                key.data()
+
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        _, streams, _, _ = socket.recv_fds(client, len(b"streams"), 3)
+        with client.makefile() as written:
+            order = json.loads(written.readline())
+        pid = os.fork()
+        if pid == 0:
+            self._listener.close()
+            client.close()
+            _run(order, streams)
+        for stream in streams:
+            os.close(stream)
+        ended = os.pidfd_open(pid)
+        self._selector.register(ended, selectors.EVENT_READ, partial(self._tell, pid, ended, client))
+        self._selector.register(client, selectors.EVENT_READ, partial(os.kill, pid, signal.SIGKILL))  # who ordered it is dead
+
+    def _tell(self, pid: int, ended: int, client: socket.socket) -> None:
+        _, status = os.waitpid(pid, 0)
+        self._selector.unregister(ended)
+        self._selector.unregister(client)
+        os.close(ended)
+        with client, suppress(OSError):
+            client.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:
+    try:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.chdir(order["folder"])
+        os.environ.clear()
+        os.environ.update(order["environment"] | ANALYTICS_OFF)
+        sys.argv = ["marginweave", *order["arguments"]]
+        from prefect.context import refresh_global_settings_context
+
+        from marginweave.flows.cli import main
+
+        refresh_global_settings_context()  # those of the order's environment
+        main()
+    finally:
+        os._exit(97)
+
+
+@contextmanager
+def forking(place: Path, environment: dict[str, str]) -> Iterator[Path]:
+    """A `marginweave` for the time of the tests: a program whose commands are forked by a process in `environment`."""
+    socket_, program = place / "socket", place / "marginweave"
+    client = Path(__file__).with_name("forked.py")
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{client}" "{socket_}" "$@"\n')
+    program.chmod(0o755)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.forking", socket_],
+        cwd=REPOSITORY,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    yield program
+    process.stdin.close()
+    process.wait(timeout=30)
+    process.stdout.close()
+
+
+def main() -> None:
+    """Import, say so, and serve."""
+    os.environ.update(ANALYTICS_OFF)
+    from marginweave.flows import release  # noqa: F401 - first: its module has its name
+
+    for module in IMPORTED:
+        importlib.import_module(module)
+    gc.freeze()
+    forking = Forking(sys.argv[1])
+    print("ready", flush=True)
+    forking.serve()
+
+
+if __name__ == "__main__":
+    main()
