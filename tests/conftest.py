@@ -1,8 +1,9 @@
-"""Profiles of the property tests: `--hypothesis-profile=long` looks much longer."""
+"""Order of the tests, and profiles of the property tests: `--hypothesis-profile=long` looks much longer."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,15 @@ from hypothesis import settings
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile("default")
+
+
+# Files that take minutes begin first, so that no worker is left alone with one at the end.
+FOLDERS = ("system", "mutations", "laws", "unit")
+TESTS = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(TESTS).parts[0]))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -65,7 +65,9 @@ class Forking:
             os.close(stream)
         ended = os.pidfd_open(pid)
         self._selector.register(ended, selectors.EVENT_READ, partial(self._tell, pid, ended, client))
-        self._selector.register(client, selectors.EVENT_READ, partial(os.kill, pid, signal.SIGKILL))  # who ordered it is dead
+        self._selector.register(
+            client, selectors.EVENT_READ, partial(os.kill, pid, signal.SIGKILL)
+        )  # who ordered it is dead
 
     def _tell(self, pid: int, ended: int, client: socket.socket) -> None:
         _, status = os.waitpid(pid, 0)
@@ -127,7 +129,7 @@ def main() -> None:
         importlib.import_module(module)
     gc.freeze()
     forking = Forking(sys.argv[1])
-    print("ready", flush=True)
+    os.write(1, b"ready\n")
     forking.serve()
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -130,13 +131,15 @@ def test_an_approval_killed_anywhere_ends_in_one_publication(
     ],
 )
 def test_whoever_wants_an_approved_release_completes_its_approval(
-    parent: WarmParent, victim: Victim, tmp_path: Path, command: str, point: str, side: str
+    parent: WarmParent, victim: Victim, marginweave: CommandLine, tmp_path: Path, command: str, point: str, side: str
 ) -> None:
     """Killed when the ledger had the approval and the files were not in place, or the manifest did not say so."""
     assert parent.ask(victim.order())["code"] == 0
     before = _check_awaiting(victim)
     assert parent.ask(victim.order(decision=YES, point=[point, side, 1]))["code"] == -signal.SIGKILL
-    done = CommandLine(victim.home)(command, victim.run, *([] if command == "evaluate" else ["--to", tmp_path / "out"]))
+    done = replace(marginweave, home=victim.home)(
+        command, victim.run, *([] if command == "evaluate" else ["--to", tmp_path / "out"])
+    )
     assert done.returncode == 0, done.stderr
     if command == "publish":
         assert contents(tmp_path / "out") == before
@@ -146,7 +149,7 @@ def test_whoever_wants_an_approved_release_completes_its_approval(
 
 
 def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
-    parent: WarmParent, victim: Victim, tmp_path: Path
+    parent: WarmParent, victim: Victim, marginweave: CommandLine, tmp_path: Path
 ) -> None:
     """Plan, promise, rows, anchor, which verify; not what was counted or discovered. The same once the files are purged."""
     people(
@@ -160,7 +163,7 @@ def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
     assert parent.ask(victim.order())["code"] == 0
     assert parent.ask(victim.order(decision=NO, point=["decide", "after", 1]))["code"] == -signal.SIGKILL
     full = json.loads((victim.folder.proposed / "privacy.json").read_text())
-    cli = CommandLine(victim.home)
+    cli = replace(marginweave, home=victim.home)
     for purged in (False, True):
         to = tmp_path / f"audit-{purged}"
         done = cli("handover", victim.run, "--to", to)

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -268,7 +269,8 @@ def test_a_release_whose_folder_was_removed_is_not_charged_again(
     """The same command without the manifest is refused, `verify` says what is missing; another name is another release."""
     victim = new_victim()
     assert parent.ask(victim.order())["code"] == 0
-    cli = CommandLine(victim.home, {**marginweave.environment, "MARGINWEAVE_LEDGER": str(victim.location)})
+    named = {**marginweave.environment, "MARGINWEAVE_LEDGER": str(victim.location)}
+    cli = replace(marginweave, home=victim.home, environment=named)
     manifest = victim.folder.manifest_file.read_bytes()
     victim.folder.manifest_file.unlink()
     fault = cli("ledger", "verify")
@@ -304,7 +306,7 @@ def test_a_purged_unfinished_run_is_settled_and_stays_over(
 ) -> None:
     """Purging gives back what was not begun and books the begun draw as lost; the name cannot be used again."""
     victim = new_victim()
-    cli = CommandLine(victim.home, marginweave.environment)
+    cli = replace(marginweave, home=victim.home)
     parent.ask(victim.order(point=["begin_draw", "after", 2]))
     victim.check()
     assert cli("purge", victim.run, "--unfinished").returncode == 0
@@ -327,7 +329,7 @@ def test_internal_evaluation_of_another_source_is_refused(
     rows = len(victim.events)
     other = victim.home / "other.csv"
     other.write_text((victim.home / "people.csv").read_text() + "f,north,3,3\n")
-    cli = CommandLine(victim.home, marginweave.environment)
+    cli = replace(marginweave, home=victim.home)
     refused = cli("evaluate", victim.run, "--internal", "--source", other)
     assert refused.returncode == 2, refused.stderr
     assert "not the one that run r was made from" in refused.stderr

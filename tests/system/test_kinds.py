@@ -66,9 +66,9 @@ def people(place: Path, rows: int) -> Path:
     return path
 
 
-def test_every_kind_of_column_is_released_and_decoded(alone: CommandLine, tmp_path: Path) -> None:
+def test_every_kind_of_column_is_released_and_decoded(marginweave: CommandLine, tmp_path: Path) -> None:
     """Declared types and structure hold in the output, which its own configuration reads; a rare job is lost."""
-    cli, path = alone, people(tmp_path, 3000)
+    cli, path = marginweave, people(tmp_path, 3000)
     assert cli("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-6").returncode == 0
     result = cli("run", path, "--run", "kinds")
     assert result.returncode == 0, result.stderr

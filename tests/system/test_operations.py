@@ -9,7 +9,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import pytest
 from marginweave.tasks.budget.ledger import Ledger
 from tests.support.cluster import Cluster, cluster, pgpass
 from tests.support.configurations import raw
-from tests.system.conftest import REPOSITORY, CommandLine
+from tests.system.conftest import INSTALLED, REPOSITORY, CommandLine
 from tests.system.test_release import people
 
 PAGE = (REPOSITORY / "deployments" / "operations.md").read_text(encoding="utf-8")
@@ -80,7 +79,7 @@ class Office:
         columns = {name: raw()["columns"][name] for name in ("sex", "region", "age")}
         people(self.home, dataset="visits", source="visits.csv", columns=columns).rename(self.home / "visits.yaml")
         (self.home / "people.csv").rename(self.home / "visits.csv")
-        programs = Path(sys.executable).parent
+        programs = f"{cli.program.parent}{os.pathsep}{INSTALLED.parent}"
         self.environment = {
             **cli.variables,
             "BACKUP": str(self.backup),
@@ -116,7 +115,7 @@ class Office:
 
     def killed(self, run: str) -> None:
         """A run that is killed when everything is drawn and nothing is published."""
-        command = ["marginweave", "run", "visits.yaml", "--run", run]
+        command = [INSTALLED, "run", "visits.yaml", "--run", run]
         process = subprocess.Popen(command, env=self.environment, cwd=self.home, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for line in process.stdout:
@@ -156,6 +155,9 @@ def _lose_prefect(office: Office) -> None:
     """Without a server that others run: its database is in the home."""
     for name in ("PREFECT_API_URL", "PREFECT_HOME"):
         del office.environment[name]
+    office.environment["PATH"] = (
+        f"{INSTALLED.parent}{os.pathsep}{office.environment['PATH']}"  # with a server of its own
+    )
     office.killed("visits-2027-04")
     shutil.rmtree(office.home / ".marginweave" / "prefect")
 
