@@ -65,17 +65,23 @@ class Forking:
             os.close(stream)
         ended = os.pidfd_open(pid)
         self._selector.register(ended, selectors.EVENT_READ, partial(self._tell, pid, ended, client))
-        self._selector.register(
-            client, selectors.EVENT_READ, partial(os.kill, pid, signal.SIGKILL)
-        )  # who ordered it is dead
+        self._selector.register(client, selectors.EVENT_READ, partial(self._kill, pid, client))
+
+    def _kill(self, pid: int, client: socket.socket) -> None:
+        """Who ordered it has been killed, and so is what was ordered, unless it has just ended."""
+        if client.fileno() >= 0:
+            self._selector.unregister(client)
+            client.close()
+            os.kill(pid, signal.SIGKILL)
 
     def _tell(self, pid: int, ended: int, client: socket.socket) -> None:
         _, status = os.waitpid(pid, 0)
         self._selector.unregister(ended)
-        self._selector.unregister(client)
         os.close(ended)
-        with client, suppress(OSError):
-            client.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        if client.fileno() >= 0:
+            self._selector.unregister(client)
+            with client, suppress(OSError):
+                client.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
 
 def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:

@@ -35,6 +35,7 @@ from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.publish import report
 from marginweave.tasks.publish import task as publish_door
 from marginweave.tasks.publish.confidence import count_intervals
 from marginweave.tasks.publish.tables import counts_table, csv_bytes
@@ -45,6 +46,7 @@ DOORS = (
     "discover_values", "measure_one_way", "score_pairs", "measure_larger", "collect_marginals",
     "normalize_counts", "synthesize", "decode", "buy_evaluation", "evaluate", "publish",
 )  # fmt: skip
+FIGURES = ("association_figure", "distribution_figure", "error_figure", "worst_marginals_figure")
 LEASE = re.compile(r"\.[0-9a-f]{32}")
 LEDGER = ("reserve", "take_lease", "begin_draw", "commit_draw", "lose_draw", "give_back", "finish", "submit", "decide")
 # transition → where the call is that makes it
@@ -75,6 +77,8 @@ def main() -> None:
     """Warm up, then serve orders."""
     warm = json.loads(sys.stdin.readline())
     os.environ["MARGINWEAVE_LEDGER"] = warm["ledger"]
+    for name in FIGURES:  # drawing them passes no transition, and would be half of a run and of what random times hit
+        setattr(report, name, lambda *_: "")
     calls: Counter[str] = Counter()
     originals = {point: getattr(*place) for point, place in POINTS.items()}
     for point, (owner, name) in POINTS.items():

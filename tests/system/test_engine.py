@@ -13,7 +13,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,6 @@ import psutil
 import pytest
 from distributed import Client
 
-from marginweave.flows.cli.app import _invoke
 from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.errors import MachineError, StageError
 from marginweave.tasks.aggregate.candidates import CandidateSet
@@ -37,7 +35,7 @@ from tests.laws.test_counting_kernels import same
 from tests.support.counting import AMPLE, count_blocks, histogram_of
 from tests.support.fatal import Failing, FatalBlocks, Slow, Square
 from tests.support.tables import level_from
-from tests.system.conftest import EXAMPLES, INSTALLED, REPOSITORY, CommandLine
+from tests.system.conftest import EXAMPLES, REPOSITORY, CommandLine
 
 pytestmark = pytest.mark.system
 
@@ -284,19 +282,6 @@ def says_nothing(plain: socket.socket) -> bool:
         return True
 
 
-def test_a_release_on_processes(marginweave: CommandLine, tmp_path: Path) -> None:
-    """`engine: {dask: local}` from the command line: the release is made, Dask says nothing and leaves nothing."""
-    place = tmp_path / "affairs.yaml"
-    place.write_text((EXAMPLES / "affairs.yaml").read_text() + "\nengine: {dask: local}\n")
-    run = replace(marginweave, program=INSTALLED)(
-        "run", place, timeout=240
-    )  # Dask's processes are spawned by a program
-    output = run.stdout + run.stderr
-    assert run.returncode == 0, output
-    assert "distributed" not in output
-    assert not list(marginweave.home.rglob("scratch-*"))
-
-
 @contextlib.contextmanager
 def dask_process(*command: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process of Dask's own command line, killed at the end."""
@@ -382,25 +367,3 @@ def test_a_run_goes_on_when_there_are_workers_again(alone: CommandLine, tmp_path
         assert resumed.returncode == 0, resumed.stderr
     verified = alone("ledger", "verify")
     assert verified.returncode == 0, verified.stderr
-
-
-def test_a_cluster_that_is_not_there_costs_nothing(
-    marginweave: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is told before anything is charged; the same run goes on where the file names another engine."""
-    place = tmp_path / "affairs.yaml"
-    text = (EXAMPLES / "affairs.yaml").read_text()
-    place.write_text(text + '\nengine: {dask: "tcp://127.0.0.1:1"}\n')
-    with monkeypatch.context() as here:  # the command in this process, which waits for less than half a minute
-        here.setattr(cluster_module, "_PATIENCE", "1s")
-        here.setattr(sys, "argv", ["marginweave", "run", str(place), "--run", "one"])
-        for name, value in marginweave.variables.items():
-            here.setenv(name, value)
-        code = _invoke()
-    told = capsys.readouterr()
-    assert (code, "cannot be reached" in told.err) == (1, True), told
-    (release,) = (marginweave.home / "runs").iterdir()
-    assert not list((release / "private" / "draws").glob("*"))
-    assert '"charged": ["' not in told.out
-    place.write_text(text)
-    assert marginweave("run", place, "--run", "one", timeout=240).returncode == 0
