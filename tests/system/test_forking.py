@@ -1,0 +1,37 @@
+"""The forked program is the installed one: what it prints, writes and ends with, in the environment that it is given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.system.conftest import EXAMPLES, INSTALLED, CommandLine
+
+pytestmark = pytest.mark.system
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["runs"], 0),
+        (["plan", EXAMPLES / "affairs.yaml"], 0),
+        (["nothing"], 2),
+        (["ledger", "list"], 3),
+    ],
+    ids=["help", "runs", "plan", "slip", "no ledger"],
+)
+def test_both_programs_say_the_same(marginweave: CommandLine, arguments: list[str], code: int) -> None:
+    installed, forked = (replace(marginweave, program=p)(*arguments) for p in (INSTALLED, marginweave.program))
+    assert (forked.returncode, forked.stdout, forked.stderr) == (code, installed.stdout, installed.stderr)
+
+
+def test_what_one_program_has_begun_the_other_knows(marginweave: CommandLine) -> None:
+    """The forked one releases in the home, ledger and server of its environment, the installed one finds it finished."""
+    first = marginweave("run", EXAMPLES / "affairs.yaml", "--run", "one")
+    assert first.returncode == 0, first.stderr
+    again = replace(marginweave, program=INSTALLED)("run", EXAMPLES / "affairs.yaml", "--run", "one")
+    assert (again.returncode, '"charged_now": false' in again.stdout) == (0, True), again.stderr
+    assert (marginweave.home / "runs" / "one" / "internal" / "prefect.log").is_file()
+    assert (marginweave.home / "prefect").is_dir()
