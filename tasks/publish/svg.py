@@ -64,7 +64,7 @@ def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
 
     sink = io.StringIO()
     # `savefig` would lay everything out and draw it twice, with the same result
-    FigureCanvasSVG(figure).print_svg(sink, metadata={"Date": None, "Creator": None})
+    FigureCanvasSVG(figure).print_svg(sink, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", _XLINK)
     root = ElementTree.fromstring(sink.getvalue())  # noqa: S314 - matplotlib wrote it, just now
