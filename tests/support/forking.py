@@ -25,7 +25,6 @@ from typing import Any, NoReturn
 
 from marginweave.flows.environment import ANALYTICS_OFF
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 # What commands import when they run, beside the flow: the ledger's upgrades, tables of the examples, the report's figures.
 IMPORTED = (
     "alembic.command", "fastapi.encoders", "marginweave.flows.approval", "marginweave.flows.forecast",
@@ -111,8 +110,7 @@ def forking(place: Path, environment: dict[str, str]) -> Iterator[Path]:
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{client}" "{socket_}" "$@"\n')
     program.chmod(0o755)
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.forking", socket_],
-        cwd=REPOSITORY,
+        [sys.executable, "-P", __file__, socket_],  # a script, as the installed program is one
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
