@@ -17,7 +17,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, is_hopeless, read
+from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, is_done, is_hopeless, read
 from tests.benchmarks.accuracy.measures import MEASURES
 from tests.benchmarks.accuracy.methods import DEFAULT, METHODS, PEERS, default_method, refusal, settings
 from tests.benchmarks.accuracy.page import render
@@ -30,20 +30,18 @@ PAGE = REPOSITORY / "deployments" / "accuracy.md"
 FIGURES = Path(__file__).with_name("figures.jsonl")
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 SEEDS = 3
+HANGS = 20  # times its CPU seconds: a busy machine is no reason to stop, a program that waits for ever is
 
 
 def main() -> None:
     """Measure, print and write."""
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])  # of this process and all that it starts
-    limits = Limits(megabytes=options.megabytes, seconds=options.seconds)
+    limits = Limits(megabytes=options.megabytes, cpu=options.seconds, seconds=HANGS * options.seconds)
     options.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, Runner(Path(folder), options.cache, limits) as runner:
         cells = possible(options, runner)
-        for number, cell in enumerate(cells, 1):
-            kept = current(read(options.figures), settings)
-            if cell.method not in options.again and (cell in kept or is_hopeless(cell, kept.values())):
-                continue
+        for number, cell in missing(cells, options.figures, options.again):
             runner.warm(cell.method)
             figure = runner.run(cell)
             append(options.figures, figure)
@@ -55,14 +53,22 @@ def main() -> None:
 
 
 def possible(options: argparse.Namespace, runner: Runner) -> Sequence[Cell]:
-    """All cells that were asked for, all tables before the next seed; says which methods have to be left out, and why."""
-    left_out = dict(_left_out(options, runner))
+    """All cells that were asked for, all tables before the next repetition; says which methods have to be left out, and why."""
+    left_out = dict(_left_out(options, runner)) if options.seeds else {}
     for method, reason in left_out.items():
         _print(f"{method} is left out: {reason}")
     methods = [m for m in options.methods if m not in left_out]
     product = itertools.product(range(options.seeds), options.tables, options.epsilons, methods)
     cells = (Cell(table=t, epsilon=e, method=_named(m, t, e), seed=s) for s, t, e, m in product)
     return tuple(dict.fromkeys(cells))
+
+
+def missing(cells: Sequence[Cell], figures: Path, again: Sequence[str]) -> Iterator[tuple[int, Cell]]:
+    """Number and cell of what has no figure yet, or is measured again, by what the file holds when the turn comes."""
+    for number, cell in enumerate(cells, 1):
+        kept = current(read(figures), settings)
+        if cell.method in again or not (is_done(cell, kept) or is_hopeless(cell, kept.values())):
+            yield number, cell
 
 
 def _left_out(options: argparse.Namespace, runner: Runner) -> Iterator[tuple[str, str]]:
@@ -104,11 +110,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tables", type=_of(TABLES), default=TABLES, help=f"{some} {', '.join(TABLES)}")
     parser.add_argument("--methods", type=_of(METHODS), default=METHODS, help=f"{some} {', '.join(METHODS)}")
     parser.add_argument("--epsilons", type=_epsilons, default=EPSILONS, help="as 0.3,1")
-    parser.add_argument("--seeds", type=_whole, default=SEEDS, help=f"how many repetitions; {SEEDS}")
+    parser.add_argument(
+        "--seeds", type=_whole, default=SEEDS, help=f"how many repetitions; {SEEDS}; 0 for --write alone"
+    )
     parser.add_argument(
         "--again", type=_of(METHODS), default=(), help="methods to measure again, though they are there"
     )
-    parser.add_argument("--seconds", type=float, default=1800, help="a cell is stopped after so many; 1800")
+    parser.add_argument("--seconds", type=float, default=1800, help="a cell is stopped after so many CPU seconds; 1800")
     parser.add_argument("--megabytes", type=float, default=8000, help="or where it holds so many; 8000")
     parser.add_argument(
         "--figures", type=Path, default=FIGURES, help="the file of figures; figures.jsonl beside the code"
@@ -141,8 +149,8 @@ def _epsilons(text: str) -> tuple[float, ...]:
 
 
 def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"seeds ({text}) must be a whole number, at least 1")
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"seeds ({text}) must be a whole number")
     return int(text)
 
 

@@ -65,6 +65,11 @@ def current(kept: Mapping[Cell, Figure], settings: Callable[[Cell], Mapping[str,
     return {cell: figure for cell, figure in kept.items() if settings(cell) == figure.settings}
 
 
+def is_done(cell: Cell, kept: Mapping[Cell, Figure]) -> bool:
+    """Whether a cell has its figure; one that broke down is tried again."""
+    return cell in kept and not kept[cell].failed.startswith("exit code")
+
+
 def is_hopeless(cell: Cell, kept: Iterable[Figure]) -> bool:
     """Whether another repetition was stopped at its limit: this one would be, too."""
     same = (f for f in kept if (f.cell.table, f.cell.epsilon, f.cell.method) == (cell.table, cell.epsilon, cell.method))

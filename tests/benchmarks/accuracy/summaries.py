@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tests.benchmarks.accuracy.figures import Figure
-from tests.benchmarks.accuracy.methods import PEERS
+from tests.benchmarks.accuracy.methods import METHODS, PEERS
+from tests.benchmarks.accuracy.tables import TABLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +53,9 @@ Summaries = Mapping[tuple[str, float], tuple[Summary, ...]]
 
 
 def summarize(figures: Iterable[Figure]) -> Summaries:
-    """The methods of each table and epsilon, in order."""
+    """The methods of each table and epsilon, in the order of the registries."""
     grouped: dict[tuple[str, float], dict[str, list[Figure]]] = defaultdict(lambda: defaultdict(list))
-    for figure in sorted(figures, key=lambda f: (f.cell.table, f.cell.epsilon, f.cell.seed)):
+    for figure in sorted(figures, key=_place):
         grouped[figure.cell.table, figure.cell.epsilon][figure.cell.method].append(figure)
     return {
         (table, epsilon): tuple(
@@ -63,6 +64,11 @@ def summarize(figures: Iterable[Figure]) -> Summaries:
         )
         for (table, epsilon), methods in grouped.items()
     }
+
+
+def _place(figure: Figure) -> tuple[int, float, int, int]:
+    cell = figure.cell
+    return TABLES.index(cell.table), cell.epsilon, METHODS.index(cell.method), cell.seed
 
 
 def best(summaries: Iterable[Summary], key: str) -> Summary | None:

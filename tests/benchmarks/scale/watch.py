@@ -7,6 +7,7 @@ the high-water mark that the kernel keeps of each. Linux only.
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import subprocess
@@ -59,6 +60,7 @@ class Limits:
 
     megabytes: float = 6000
     seconds: float = 3600
+    cpu: float = math.inf
 
 
 @dataclass
@@ -153,7 +155,7 @@ def watch(command: list[str], environment: Mapping[str, str], folder: Path, limi
                     cpu = tree.cpu()
                     stages.append(Stage(name=name, wall=now - marked[0], cpu=cpu - marked[1], peak=tree.in_stage))
                     marked, tree.in_stage = (now, cpu), 0.0
-            ended = ended or _over(limits, now - begun, tree.peak())
+            ended = ended or _over(limits, now - begun, tree.peak(), tree.cpu())
             if ended:
                 tree.kill()
     code = child.wait()
@@ -182,9 +184,11 @@ def _stage_name(line: bytes) -> str:
     return str(said["stage"]) if isinstance(said, dict) and said.get("event") == "stage" else ""
 
 
-def _over(limits: Limits, seconds: float, megabytes: float) -> str:
+def _over(limits: Limits, seconds: float, megabytes: float, cpu: float) -> str:
     if megabytes > limits.megabytes:
         return f"stopped at {limits.megabytes:.0f} MB"
+    if cpu > limits.cpu:
+        return f"stopped after {limits.cpu:.0f} CPU s"
     return f"stopped after {limits.seconds:.0f} s" if seconds > limits.seconds else ""
 
 
