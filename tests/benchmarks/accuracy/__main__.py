@@ -11,6 +11,8 @@ import argparse
 import itertools
 import math
 import os
+import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -37,6 +39,9 @@ def main() -> None:
     """Measure, print and write."""
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])  # of this process and all that it starts
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # a run that is stopped leaves nothing behind
     limits = Limits(megabytes=options.megabytes, cpu=options.seconds, seconds=HANGS * options.seconds)
     options.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, Runner(Path(folder), options.cache, limits) as runner:

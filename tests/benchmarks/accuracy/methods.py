@@ -11,7 +11,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.load import parse_configuration
 from tests.benchmarks.accuracy.figures import Cell
-from tests.benchmarks.accuracy.tables import delta, table
+from tests.benchmarks.accuracy.tables import TABLES, delta, table
 
 Settings = Mapping[str, Any]
 
@@ -83,7 +83,9 @@ def default_method(name: str, epsilon: float) -> str:
 
 
 def settings(cell: Cell) -> Settings | None:
-    """What a figure of the cell was measured under, to be measured again where it changes; None of an unknown method."""
+    """What a figure of the cell was measured under, to be measured again where it changes; None of what is unknown."""
+    if cell.table not in TABLES:
+        return None
     if cell.method in PEERS:
         return PEERS[cell.method].options
     return _resolved(DEFAULT, cell.table, cell.epsilon) if cell.method == DEFAULT else OURS.get(cell.method)

@@ -12,8 +12,8 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,16 @@ class _Tree:
                 process.handle.kill()
 
 
+@contextmanager
+def _no_survivors(tree: _Tree) -> Iterator[None]:
+    """Where the watching ends early, so do those that are watched."""
+    try:
+        yield
+    except BaseException:
+        tree.kill()
+        raise
+
+
 def watch(command: list[str], environment: Mapping[str, str], folder: Path, limits: Limits | None = None) -> Watched:
     """Run `command` in `folder` to its end; a JSON line {"event": "stage", "stage": …} on its output ends a stage."""
     limits = limits or Limits()
@@ -137,7 +147,7 @@ def watch(command: list[str], environment: Mapping[str, str], folder: Path, limi
     tree = _Tree(psutil.Process(child.pid))
     stages, start, ended = [], 0.0, ""
     marked = (begun, 0.0)  # when the stage began, and the CPU seconds before it
-    with selectors.DefaultSelector() as selector, child.stdout as output:
+    with _no_survivors(tree), selectors.DefaultSelector() as selector, child.stdout as output:
         selector.register(output, selectors.EVENT_READ)
         os.set_blocking(output.fileno(), False)
         pending, is_open = b"", True

@@ -7,6 +7,7 @@ import math
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ def test_the_survey_is_binned_by_its_public_edges() -> None:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table is the small one; answers that were kept for others are forgotten, before and after."""
     monkeypatch.setattr(methods, "table", lambda _: SMALL)
+    monkeypatch.setattr(methods, "TABLES", ("t",))
     monkeypatch.setattr(methods, "delta", lambda _: 1e-6)
     monkeypatch.setattr(methods, "refusal", methods.refusal.__wrapped__)
     monkeypatch.setattr(methods, "default_method", methods.default_method.__wrapped__)
@@ -163,6 +165,10 @@ def test_figures_of_other_settings_do_not_count() -> None:
     figures = {f.cell: f for f in (made("tuples-3"), made("tuples-2"))}
     changed: Callable[[Cell], Any] = lambda _: OURS["tuples-3"]  # noqa: E731
     assert [cell.method for cell in current(figures, changed)] == ["tuples-3"]
+    known = Cell(table="affairs", epsilon=1.0, method="tuples-3", seed=0)
+    assert settings(known) == OURS["tuples-3"]
+    assert settings(replace(known, method="gone")) is None
+    assert settings(replace(known, table="gone")) is None
 
 
 def test_a_benchmark_goes_on_where_it_stopped(tmp_path: Path) -> None:
