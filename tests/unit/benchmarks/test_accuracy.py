@@ -120,6 +120,16 @@ def test_the_default_is_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
     assert methods.default_method("t", 1.0) == "explicit"
 
 
+@pytest.mark.usefixtures("small")
+def test_a_length_counts_however_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two columns have no longer combinations than 2, declared or not."""
+    lengths: dict[str, dict[str, int]] = {"usual": {}, "two": {"reporting_length": 2}, "one": {"reporting_length": 1}}
+    made = {name: {"aggregate": {"method": "k-tuples", **said}} for name, said in lengths.items()}
+    monkeypatch.setattr(methods, "OURS", made)
+    usual, two, one = (methods._resolved(name, "t", 1.0) for name in made)
+    assert usual == two != one
+
+
 def test_today_s_methods_are_accepted() -> None:
     """What exists is not skipped for a slip of the registry."""
     for method in ("independent", "marginals-gum", "tuples-3", "tuples-2", "tuples-3-gum", DEFAULT):
@@ -136,9 +146,9 @@ def test_peers_are_pinned_and_have_programs() -> None:
         assert all("==" in line for line in path.read_text().splitlines())
 
 
-def made(method: str, tvd: float = 0.1, ended: str = "", **cell: Any) -> Figure:
+def made(method: str, tvd: float = 0.1, ended: str = "", tvd3: float | None = None, **cell: Any) -> Figure:
     place = Cell(**{"table": "affairs", "epsilon": 1.0, "method": method, "seed": 0} | cell)
-    errors = {} if ended else {"tvd1": 0.01, "tvd2": tvd, "tvd3": 2 * tvd, "l1_2": 2 * tvd, "l1_3": 4 * tvd}
+    errors = {} if ended else {"tvd1": 0.01, "tvd2": tvd, "tvd3": tvd3 or 2 * tvd, "l1_2": 2 * tvd, "l1_3": 4 * tvd}
     numbers = {"wall": 20.0, "cpu": 9.0, "peak": 400.0, "records": 0 if ended else 10, "ended": ended}
     under = PEERS[method].options if method in PEERS else OURS[method]
     return Figure(
@@ -244,8 +254,11 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
         made("dpmm-aim", ended="stopped after 60 s"),
         made("independent", 0.2, epsilon=3.0),
         made("tuples-3", 0.1, epsilon=3.0),
+        made("independent", 0.2, epsilon=10.0),
+        made("tuples-3", 0.1, epsilon=10.0, tvd3=0.41),
         made("marginals-gum", 0.021, table="adult_cat"),
         made("marginals-gum", 0.051, table="ma2019_cat"),
+        made("pac-synth-2", 0.001, table="ma2019_cat"),
     ]
     page = render(reversed(figures), lambda *_: "tuples-3").splitlines()
     assert (
@@ -253,7 +266,8 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
         in page
     )
     assert "| affairs | 3 | tuples-3 | 0.1000 | 0.2000 | 0.2000 | 0.4000 | yes |" in page
-    assert "**1 of 2 cells are not worse.**" in page
+    assert "| affairs | 10 | tuples-3 | 0.1000 | 0.2000 | 0.4100 | 0.4000 | **no** |" in page
+    assert "**1 of 3 cells are not worse.**" in page
     assert "| affairs | 1 | 2 | marginals-gum | 0.0500 | dpmm-mst | 0.1000 | won by 50% | **lost** by 220% |" in page
     assert "| 1 | dpmm-aim | 1 | stopped after 60 s | | | | | 9 | 400 |" in page
     assert "| adult_cat, epsilon 1: TVD 3-way | 0.045 | 0.0420 | marginals-gum | yes |" in page
