@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 SETUP := pyproject.toml setup.py constraints.txt
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test test-unit test-long lint bench audit-dependencies clean
+.PHONY: help run test test-unit test-long lint bench bench-accuracy audit-dependencies clean
 
 help: ## show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -27,6 +27,9 @@ bench: $(VENV)/.ready-test ## measure speed and memory: the adult table, encodin
 	@$(BIN)/python -m tests.benchmarks.ledger
 	@$(BIN)/python -m tests.benchmarks.dpsyn
 	@$(BIN)/python -m tests.benchmarks.scale --rows 10000
+
+bench-accuracy: $(VENV)/.ready-test ## measure accuracy beside peers from PyPI: hours, goes on where it stopped
+	@$(BIN)/python -m tests.benchmarks.accuracy --write
 
 test-unit: $(VENV)/.ready-test ## run the tests of the pure code only
 	@$(BIN)/python -m pytest tests/unit tests/laws

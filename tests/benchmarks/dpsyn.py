@@ -8,8 +8,6 @@ noise: two runs differ in the last digit.
 from __future__ import annotations
 
 import csv
-import itertools
-import json
 import math
 import os
 import resource
@@ -18,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +30,8 @@ from marginweave.tasks.encode.codes import code_type
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum
+from tests.benchmarks.accuracy.measures import mean_l1
+from tests.benchmarks.accuracy.tables import Table
 from tests.system.conftest import DATA, CommandLine
 
 SEEDS = 3
@@ -89,39 +88,6 @@ METHODS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A categorical table as text, and the public values of its columns; "" is a missing value."""
-
-    header: tuple[str, ...]
-    rows: list[list[str]]
-    domain: dict[str, list[str]]
-
-    @classmethod
-    def load(cls, name: str) -> Table:
-        """One of the test tables."""
-        folder = DATA / name.removesuffix("_cat")
-        if not folder.is_dir():
-            raise SystemExit("the test tables are not here; MARGINWEAVE_TEST_DATA names their folder")
-        with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-            header, *rows = csv.reader(file)
-        kind = "domain.json" if name == "adult" else f"{name.removesuffix('_cat')}_domain.json"
-        declared = json.loads((folder / kind).read_text(encoding="utf-8"))
-        domain = {n: [str(v) for v in range(d)] if isinstance(d, int) else sorted(d) for n, d in declared.items()}
-        return cls(header=tuple(header), rows=rows, domain=domain)
-
-    def codes(self, rows: list[list[str]]) -> NDArray[np.int64]:
-        """Codes of `rows`, shape (rows, columns), "" being one of them."""
-        numbers = [{value: code for code, value in enumerate(self.domain[name])} for name in self.header]
-        columns = zip(*rows, strict=True)
-        return np.array([[n[v] for v in c] for n, c in zip(numbers, columns, strict=True)], np.int64).T
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of codes of each column."""
-        return tuple(len(self.domain[name]) for name in self.header)
-
-
 def release(cli: CommandLine, name: str, table: Table, epsilon: float, method: str, seed: int) -> list[list[str]]:
     """Rows of synthetic.csv of one run of the program, in the columns' order."""
     run = f"{name}-{epsilon:g}-{list(METHODS).index(method)}-{seed}"
@@ -130,8 +96,8 @@ def release(cli: CommandLine, name: str, table: Table, epsilon: float, method: s
         "dataset": name,
         "source": str(own if own.is_file() else DATA / name.removesuffix("_cat") / f"{name}.csv"),
         "privacy": {"epsilon": epsilon, "delta": DELTAS[name], "unit": "row"},
-        "missing": [""] if any("" in values for values in table.domain.values()) else [],
-        "columns": {n: _column(table.domain[n]) for n in table.header},
+        "missing": table.missing(),
+        "columns": table.columns(),
     }
     config["synthesize"] = {**METHODS[method]["synthesize"], "seed": seed}
     path = cli.home / f"{run}.yaml"
@@ -142,30 +108,9 @@ def release(cli: CommandLine, name: str, table: Table, epsilon: float, method: s
         return [[row[column] for column in table.header] for row in reader]
 
 
-def _column(values: list[str]) -> dict[str, object]:
-    """A category; one whose public domain has no missing value cannot be missing."""
-    never = {"missing": [], "outside": "error"}
-    return {"type": "category", "values": [v for v in values if v]} | ({} if "" in values else never)
-
-
 def _done(finished: subprocess.CompletedProcess[str]) -> None:
     if finished.returncode != 0:
         raise SystemExit(finished.stderr)
-
-
-def mean_l1(real: NDArray[np.int64], made: NDArray[np.int64], sizes: tuple[int, ...], length: int, most: int) -> float:
-    """Mean L1 distance of relative frequencies over all marginals of a length, or the seeded sample of `most` of them."""
-    cliques = list(itertools.combinations(range(len(sizes)), length))
-    if len(cliques) > most:
-        order = np.random.default_rng(20240117).permutation(len(cliques))
-        cliques = [cliques[i] for i in order[:most]]
-    total = 0.0
-    for clique in cliques:
-        shape = [sizes[a] for a in clique]
-        flat = [np.ravel_multi_index(tuple(rows[:, clique].T), shape) for rows in (real, made)]
-        one, other = (np.bincount(f, minlength=math.prod(shape)) / len(f) for f in flat)
-        total += float(np.abs(one - other).sum())
-    return total / len(cliques)
 
 
 def errors(cli: CommandLine, name: str, epsilon: float, method: str, most: int) -> NDArray[np.float64]:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import psutil
-
+from tests.benchmarks.accuracy.environments import pinned
 from tests.benchmarks.scale.figures import Figure
-from tests.benchmarks.scale.ratio import VERSION
+from tests.benchmarks.scale.machine import machine
 from tests.benchmarks.scale.tables import PERTURBED
 from tests.benchmarks.scale.targets import TARGETS, far, growth, ratio, release_wall
 
@@ -70,7 +65,7 @@ def render(figures: Sequence[Figure], command: str) -> str:
     done = [f for f in runs if not f.failed]
     parts = [
         HEAD.format(command=command, dates=_dates(figures)),
-        *machine(),
+        *machine_lines(machine()),
         *_section("\n## Asked and reached\n", asked(figures)),
         *_section(_runs_text(done), run_lines(runs)),
     ]
@@ -79,22 +74,15 @@ def render(figures: Sequence[Figure], command: str) -> str:
         parts += _section(STAGES.format(rows=f"{adults[-1].rows:,}"), stage_lines(adults[-1]))
     parts += _section(_lines_text(adults), growth_lines(adults))
     peers = [f for f in figures if f.name == "pac-synth"]
-    parts += _section(RATIO.format(version=VERSION), ratio_lines(peers))
+    parts += _section(RATIO.format(version=pinned("pac-synth")), ratio_lines(peers))
     return "\n".join(parts) + "\n"
 
 
-def machine() -> Iterator[str]:
-    """The machine, without its name."""
-    cores = len(os.sched_getaffinity(0))
-    memory = psutil.virtual_memory().total / 1e9
-    names = ("numpy", "numba", "pyarrow", "prefect")
-    libraries = ", ".join(f"{name} {version(name)}" for name in names)
+def machine_lines(facts: Mapping[str, str]) -> Iterator[str]:
+    """A line each fact about the machine."""
     yield "| machine | |"
     yield "| --- | --- |"
-    yield f"| processor | {_processor()}, {cores} cores |"
-    yield f"| memory | {memory:.0f} GB |"
-    yield f"| system | {platform.system()}, Python {platform.python_version()} |"
-    yield f"| versions | marginweave {version('marginweave')}, {libraries} |"
+    yield from (f"| {name} | {fact} |" for name, fact in facts.items())
 
 
 def run_lines(figures: Iterable[Figure]) -> Iterator[str]:
@@ -102,7 +90,7 @@ def run_lines(figures: Iterable[Figure]) -> Iterator[str]:
     head = (
         "table|rows|columns|R|wall s|of it start|CPU s|CPU µs a row|server CPU s|beyond imports MB|peak MB|combinations"
     )
-    yield from _header(f"{head}|records|load")
+    yield from header(f"{head}|records|load")
     for f in figures:
         size = f"| {f.name} | {f.rows:,} | {f.columns} | {f.length} |"
         if f.failed:
@@ -114,7 +102,7 @@ def run_lines(figures: Iterable[Figure]) -> Iterator[str]:
 
 def stage_lines(figure: Figure) -> Iterator[str]:
     """A line a stage."""
-    yield from _header("stage|wall s|CPU s|peak MB")
+    yield from header("stage|wall s|CPU s|peak MB")
     for stage in figure["stages"]:
         yield f"| {stage['name']} | {stage['wall']:.2f} | {stage['cpu']:.2f} | {stage['peak']:.0f} |"
 
@@ -129,7 +117,7 @@ def growth_lines(figures: Sequence[Figure]) -> Iterator[str]:
     fitted = {name: (growth(figures, key), unit) for name, (key, unit) in quantities.items()}
     if not all(line for line, _ in fitted.values()):
         return
-    yield from _header("quantity|fixed|a million rows|residuals|at 100M rows")
+    yield from header("quantity|fixed|a million rows|residuals|at 100M rows")
     for name, (line, unit) in fitted.items():
         assert line is not None
         residuals = ", ".join(f"{round(r, 2) + 0.0:+.0%}" for r in line.residuals)
@@ -139,7 +127,7 @@ def growth_lines(figures: Sequence[Figure]) -> Iterator[str]:
 
 def ratio_lines(figures: Iterable[Figure]) -> Iterator[str]:
     """Two lines and their ratio for each size."""
-    yield from _header("rows|system|convert|aggregate, fit|synthesize, sample|CPU s|records|memory MB")
+    yield from header("rows|system|convert|aggregate, fit|synthesize, sample|CPU s|records|memory MB")
     for f in figures:
         if f.failed:
             yield f"| {f.rows:,} | {f.failed} | {'| ' * 6}"
@@ -156,7 +144,7 @@ def ratio_lines(figures: Iterable[Figure]) -> Iterator[str]:
 
 def asked(figures: Sequence[Figure]) -> Iterator[str]:
     """What was asked for beside what was reached."""
-    yield from _header("asked for|at least or at most|measured|reached")
+    yield from header("asked for|at least or at most|measured|reached")
     for target in TARGETS:
         found = target.measure(figures)
         value, verdict = (NOT_YET, "") if found is None else (found[0], "yes" if found[1] else "**no**")
@@ -180,7 +168,8 @@ def _section(text: str, lines: Iterable[str]) -> list[str]:
     return [text, *(table if len(table) > 2 else [f"*{NOT_YET[0].upper()}{NOT_YET[1:]}.*"])]
 
 
-def _header(names: str) -> Iterator[str]:
+def header(names: str) -> Iterator[str]:
+    """The head of a table, from names between bars."""
     columns = names.split("|")
     yield f"| {' | '.join(columns)} |"
     yield f"|{' --- |' * len(columns)}"
@@ -189,9 +178,3 @@ def _header(names: str) -> Iterator[str]:
 def _dates(figures: Sequence[Figure]) -> str:
     dates = sorted({f.date for f in figures})
     return f", of {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()

@@ -7,34 +7,23 @@ import math
 import os
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.accuracy.environments import environment
 from tests.benchmarks.scale.figures import Figure, figure
 from tests.benchmarks.scale.tables import adult
 
-NAME, VERSION = "pac-synth", "0.0.8"
+NAME = "pac-synth"
 ROWS, MOST = (10_000, 50_000), 50_000  # its memory grows with the rows: 1.7 GB at 50,000
 REPOSITORY = Path(__file__).resolve().parents[3]
 PEER = Path(__file__).with_name("peer.py")
 
 
-def environment(folder: Path) -> Path | None:
-    """The interpreter of an environment with pac-synth in `folder`, made if it is not there; None if it cannot be had."""
-    place = folder / f"{NAME}-{VERSION}"
-    python = place / "bin" / "python"
-    if not python.exists():
-        venv.create(place, with_pip=True)
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{NAME}=={VERSION}"]
-    done = subprocess.run([python, *install], capture_output=True, text=True, check=False)
-    return python if done.returncode == 0 else None
-
-
 def compared(rows: tuple[int, ...] | None, folder: Path) -> Iterator[Figure]:
     """What both take at `rows`, or at 10,000 and 50,000; a figure that says so where pac-synth cannot be installed."""
-    python, table = environment(folder), adult(perturbed=0.0)
+    python, table = environment(NAME, folder), adult(perturbed=0.0)
     for number in rows or ROWS:
         if number > MOST:
             continue

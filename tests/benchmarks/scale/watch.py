@@ -7,12 +7,13 @@ the high-water mark that the kernel keeps of each. Linux only.
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import subprocess
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ class Limits:
 
     megabytes: float = 6000
     seconds: float = 3600
+    cpu: float = math.inf
 
 
 @dataclass
@@ -126,6 +128,16 @@ class _Tree:
                 process.handle.kill()
 
 
+@contextmanager
+def _no_survivors(tree: _Tree) -> Iterator[None]:
+    """Where the watching ends early, so do those that are watched."""
+    try:
+        yield
+    except BaseException:
+        tree.kill()
+        raise
+
+
 def watch(command: list[str], environment: Mapping[str, str], folder: Path, limits: Limits | None = None) -> Watched:
     """Run `command` in `folder` to its end; a JSON line {"event": "stage", "stage": …} on its output ends a stage."""
     limits = limits or Limits()
@@ -135,7 +147,7 @@ def watch(command: list[str], environment: Mapping[str, str], folder: Path, limi
     tree = _Tree(psutil.Process(child.pid))
     stages, start, ended = [], 0.0, ""
     marked = (begun, 0.0)  # when the stage began, and the CPU seconds before it
-    with selectors.DefaultSelector() as selector, child.stdout as output:
+    with _no_survivors(tree), selectors.DefaultSelector() as selector, child.stdout as output:
         selector.register(output, selectors.EVENT_READ)
         os.set_blocking(output.fileno(), False)
         pending, is_open = b"", True
@@ -153,7 +165,7 @@ def watch(command: list[str], environment: Mapping[str, str], folder: Path, limi
                     cpu = tree.cpu()
                     stages.append(Stage(name=name, wall=now - marked[0], cpu=cpu - marked[1], peak=tree.in_stage))
                     marked, tree.in_stage = (now, cpu), 0.0
-            ended = ended or _over(limits, now - begun, tree.peak())
+            ended = ended or _over(limits, now - begun, tree.peak(), tree.cpu())
             if ended:
                 tree.kill()
     code = child.wait()
@@ -182,9 +194,11 @@ def _stage_name(line: bytes) -> str:
     return str(said["stage"]) if isinstance(said, dict) and said.get("event") == "stage" else ""
 
 
-def _over(limits: Limits, seconds: float, megabytes: float) -> str:
+def _over(limits: Limits, seconds: float, megabytes: float, cpu: float) -> str:
     if megabytes > limits.megabytes:
         return f"stopped at {limits.megabytes:.0f} MB"
+    if cpu > limits.cpu:
+        return f"stopped after {limits.cpu:.0f} CPU s"
     return f"stopped after {limits.seconds:.0f} s" if seconds > limits.seconds else ""
 
 

@@ -82,6 +82,8 @@ def test_what_fails_or_grows_is_told(tmp_path: Path) -> None:
     assert grown.ended == "stopped at 100 MB, after encode"
     late = watch([sys.executable, "-c", "import time; time.sleep(60)"], {}, tmp_path, Limits(seconds=0.2))
     assert late.ended.startswith("stopped after")
+    busy = watch([sys.executable, "-c", "while True: pass"], {}, tmp_path, Limits(cpu=0.3))
+    assert busy.ended == "stopped after 0 CPU s"
 
 
 def test_the_line_is_of_relative_distance() -> None:

@@ -1,0 +1,1 @@
+"""How accurate synthetic records are: our methods and peers on the same tables."""

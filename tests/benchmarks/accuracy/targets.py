@@ -1,0 +1,55 @@
+"""What is asked of accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.benchmarks.accuracy.measures import MEASURES
+from tests.benchmarks.accuracy.summaries import Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """At most so much of each measure, by one method on a table at an epsilon, within a time."""
+
+    table: str
+    epsilon: float
+    most: Mapping[str, float]
+    seconds: float | None = field(default=None)
+
+    @property
+    def key(self) -> str:
+        """The measure that the best method is picked by: the last one."""
+        return list(self.most)[-1]
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"{self.table}, epsilon {self.epsilon:g}: {', '.join(MEASURES[key] for key in self.most)}"
+
+    @property
+    def asked(self) -> str:
+        """The limits."""
+        return " / ".join(f"{value:.3f}" for value in self.most.values()) + (
+            f", {self.seconds:.0f} s" if self.seconds else ""
+        )
+
+    def shown(self, found: Summary) -> str:
+        """What was reached."""
+        seconds = f", {found.of('wall').mean:.0f} s" if self.seconds else ""
+        return " / ".join(str(found.of(key)) for key in self.most) + seconds
+
+    def reached(self, found: Summary) -> bool:
+        """Whether every mean is within its limit."""
+        in_time = self.seconds is None or found.of("wall").mean <= self.seconds
+        return in_time and all(found.of(key).mean <= value for key, value in self.most.items())
+
+
+TARGETS = (
+    Target(table="adult", epsilon=1.0, most={"l1_2": 0.075, "l1_3": 0.180}, seconds=90),
+    Target(table="adult", epsilon=10.0, most={"l1_2": 0.035, "l1_3": 0.110}, seconds=90),
+    Target(table="adult_cat", epsilon=1.0, most={"tvd3": 0.045}),
+    Target(table="ma2019_cat", epsilon=1.0, most={"tvd3": 0.100}),
+    Target(table="drug_deaths_cat", epsilon=1.0, most={"tvd3": 0.028}),
+)
