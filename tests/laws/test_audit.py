@@ -26,7 +26,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate import cliques, level
 from marginweave.tasks.budget import mechanisms
 from marginweave.tasks.budget.audit.findings import Finding, refuted
-from tests.support.configurations import configuration, raw
+from tests.support import configurations
 
 EXAMPLES = examples()
 FAULT = 1.5
@@ -218,7 +218,7 @@ def test_what_is_claimed_of_pipelines_is_never_less_than_a_plan_spends(changes: 
 
     Of all draws, and of the Gaussian ones alone, whether percentiles are priced by their curves, and delta jointly, or not.
     """
-    config = configuration(**{"privacy__epsilon": epsilon, **changes})
+    config = configurations.configuration(**{"privacy__epsilon": epsilon, **changes})
     plan = suite.plan_budget(config)
     gaussian = [draw for draw in plan.draws if draw.mechanism == "rounded-gaussian"]
     for draws in (plan.draws, gaussian):
@@ -250,7 +250,9 @@ def test_the_command_prints_verdicts_writes_a_page_and_ends_with_1_where_a_claim
     """At a user's configuration, whose table does not even exist."""
     config = tmp_path / "release.yaml"
     config.write_text(
-        yaml.safe_dump(raw(privacy__epsilon=8.0, aggregate={"reporting_length": 2, "percentile": "none"}))
+        yaml.safe_dump(
+            configurations.raw(privacy__epsilon=8.0, aggregate={"reporting_length": 2, "percentile": "none"})
+        )
     )
     scale_gaussian(monkeypatch, factor)
     monkeypatch.setattr(suite, "Effort", lambda: QUICK)
