@@ -17,7 +17,7 @@ _THREE_ROWS = {"column": "person", "max_records": 3}
 
 
 def examples() -> dict[str, Configuration]:
-    """By name: both methods, both kinds of noise, both relations, rows and subjects, public domains and private ones, no fabrication."""
+    """By name: both methods, both kinds of noise, both relations, rows and subjects, public and private domains."""
     return {
         "k-tuples": _example(8.0, {"reporting_length": 2, "percentile": "none", "count_share": 0.25}, paid=0.1),
         "k-tuples, percentile": _example(

@@ -1,4 +1,4 @@
-"""`evaluate RUN --attacks FILE`: what it finds stays in `internal/`, that somebody looked is booked, wrong files are refused."""
+"""`evaluate RUN --attacks FILE`: what it finds stays in `internal/`, that somebody looked is booked, wrong files are not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WRONG = {
 }
 
 
-def test_what_attacks_find_stays_in_internal(marginweave: CommandLine) -> None:
+def test_what_attacks_find_stays_in_internal(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """No value of either table and no number that was found is printed, logged or written anywhere else."""
     cli, place = opened(marginweave), marginweave.home.with_name("others")
     path = people(cli.home, 300, aggregate__reporting_length=1)
@@ -39,6 +39,7 @@ def test_what_attacks_find_stays_in_internal(marginweave: CommandLine) -> None:
     assert cli("run", path, "--run", "r").returncode == 0
     before = contents(cli.home / "runs" / "r" / "release")
 
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", cli.variables["MARGINWEAVE_LEDGER"])
     refuses_wrong_files(cli, place)
     result = cli("evaluate", "r", "--attacks", place / "people.csv")
     assert result.returncode == 0, result.stderr
