@@ -27,7 +27,6 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.columns import NumberColumn
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate import bounded_counts as counting
-from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.cliques import count_values, domain_sizes
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, marginal_deviation
@@ -46,7 +45,7 @@ from marginweave.tasks.preprocess.blocks import CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.bounds import candidate_histogram
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from tests.support.configurations import configuration
-from tests.support.counting import as_counter
+from tests.support.counting import as_counter, count_blocks, histogram_of
 from tests.support.tables import level_from
 
 KEY = bytes(range(32))
@@ -146,7 +145,7 @@ def combinations(length: int, bound: int, forbidden: int, blocks: EncodedBlocks)
     released = ReleasedBlocks(blocks, {} if length == 1 else {1: TOWNS})
     candidates = candidates_of(released.sizes, length, forbidden)
     words = KeyedBits(key=KEY, purpose=f"level-{length}")
-    counts = as_counter(bounded_counts(released, candidates, bound, words, ONE_CORE), released.sizes)
+    counts = as_counter(count_blocks(released, candidates, bound, words, ONE_CORE), released.sizes)
     return Counter(
         {
             tuple((j, released.labels[j][v]) for j, v in zip(columns, cell, strict=True)): n
@@ -247,7 +246,7 @@ def test_record_count_and_contributions(
         blocks = ReleasedBlocks(blocks_of(rows, case.config), {} if length == 1 else {1: TOWNS})
         candidates = candidates_of(blocks.sizes, length, 4)
         cap = case.config.contribution_cap(length)
-        histogram = contribution_histogram(blocks, candidates, cap, ONE_CORE)
+        histogram = histogram_of(blocks, candidates, cap, ONE_CORE)
         assert histogram.sum() == blocks.blocks.records
         return rank_scores(histogram, percentile)
 
