@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from marginweave.flows.cli.console import command, out
-from marginweave.schemas.errors import EXIT_FAILED
+from marginweave.schemas.errors import EXIT_FAILED, InputError
 
 if TYPE_CHECKING:
     from marginweave.tasks.budget.audit.findings import Finding
@@ -41,6 +41,8 @@ def audit(
     from marginweave.tasks.checkpoint.files import at_place, replace_file
     from marginweave.tasks.publish.audit import ABOUT, render_audit
 
+    if to.is_dir() or not to.parent.is_dir():
+        raise InputError(f"--to ({to}) must be a file in a folder that exists")
     audited = examples()
     if config is not None:
         loaded = load_configuration(config)

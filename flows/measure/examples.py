@@ -17,7 +17,7 @@ _THREE_ROWS = {"column": "person", "max_records": 3}
 
 
 def examples() -> dict[str, Configuration]:
-    """By name: both methods, both kinds of noise, both neighboring relations, rows and subjects, public and private domains."""
+    """By name: both methods, both kinds of noise, both relations, rows and subjects, public and private domains."""
     return {
         "k-tuples": _example(8.0, {"reporting_length": 2, "percentile": "none", "count_share": 0.25}, paid=0.1),
         "k-tuples, percentile": _example(
@@ -26,8 +26,11 @@ def examples() -> dict[str, Configuration]:
             unit=_THREE_ROWS,
             columns=_PRIVATE,
         ),
-        "k-tuples, replace-one": _example(
-            8.0, {"reporting_length": 2, "percentile": "none"}, unit=_THREE_ROWS, neighbors="replace-one"
+        "k-tuples, no fabrication": _example(
+            8.0,
+            {"reporting_length": 2, "percentile": "none", "fabrication": "none"},
+            unit=_THREE_ROWS,
+            neighbors="replace-one",
         ),
         "marginals": _example(8.0, {"method": "marginals", "one_way_share": 0.3, "selection_share": 0.1}),
         "marginals, private": _example(

@@ -1,28 +1,23 @@
-"""The audit of k-tuples, mechanism by mechanism: counts of each length, record count, percentile, private domains."""
+"""The audit of k-tuples, mechanism by mechanism: counts of each length, record count, percentile."""
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import replace
 
 import numpy as np
 
-from marginweave.flows.measure.tables import ROOM, CanaryTable, Integers, Pinned, one_block, table_of
-from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
+from marginweave.flows.measure.tables import ROOM, CanaryTable, Pinned
+from marginweave.schemas.budget import PlannedDraw, Stability
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
-from marginweave.tasks.budget.audit.bounds import Hits
+from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.budget.audit.percentiles import worst_pair
 from marginweave.tasks.budget.audit.scores import Scores, separation, shift_score
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
 from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.engine.local import LocalEngine
 
-# A delta that trials can see, in place of one that they cannot.
-TEST_DELTA = 0.1
 # No count is below it: what a threshold hides is lost power, and no part of the claim about the noise.
 _NO_THRESHOLD = -(1 << 40)
 _FULL = 64
@@ -89,40 +84,3 @@ def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: i
         absent=(absent <= pair.at_most).astype(np.float64),
         cut=0.5,
     )
-
-
-def exposed_units(configuration: Configuration, plan: BudgetPlan, units: int) -> Hits:
-    """How many of `units` units have a value that only they have published, at `TEST_DELTA` and the plan's noise.
-
-    Both extremes: all rows of a unit hold values of their own (`present` of the hits), or all the same (`absent`).
-    """
-    test = replace(plan, delta_threshold=TEST_DELTA)
-    row = np.arange(units * configuration.stability.records)
-    unit = row // configuration.stability.records
-    return Hits(
-        present=_exposed(configuration, test, unit, row), absent=_exposed(configuration, test, unit, unit), trials=units
-    )
-
-
-def _exposed(configuration: Configuration, plan: BudgetPlan, unit: Integers, value: Integers) -> int:
-    """How many units are exposed, each row of which has its `value` in every private column."""
-    attributes = configuration.attributes
-    sizes = tuple(int(value[-1]) + 1 if a.private else len(a.labels) for a in attributes)
-    columns = [value if a.private else np.zeros_like(value) for a in attributes]
-    candidates = CandidateSet(length=1, sizes=sizes)
-    bound = len(attributes)
-    mechanism = plan_level(
-        configuration,
-        candidates=candidates,
-        survivors_before=0,
-        contribution_bound=bound,
-        deviation=deviation(plan.draw("level-1").parameter, bound, configuration.stability),
-        delta_threshold=plan.delta_threshold,
-    )
-    words = KeyedBits(key=os.urandom(32), purpose="level-1")
-    counts = bounded_counts(one_block(table_of(columns, sizes)), candidates, bound, words, LocalEngine(1), ROOM)
-    level = draw_level(counts, candidates, mechanism)
-    private = np.isin(level.columns[:, 0], [j for j, a in enumerate(attributes) if a.private])
-    owner = np.zeros(int(value[-1]) + 1, np.int64)
-    owner[value] = unit
-    return len(np.unique(owner[level.values[private, 0]]))

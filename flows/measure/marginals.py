@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.flows.measure.levels import TEST_DELTA
+from marginweave.flows.measure.exposure import TEST_DELTA
 from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
 from marginweave.schemas.configuration import Configuration

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from marginweave.flows.measure.levels import (
-    TEST_DELTA,
-    canary_columns,
-    count_scores,
-    exposed_units,
-    level_scores,
-    percentile_scores,
-)
+from marginweave.flows.measure.claims import claimed_mu, stated_mu
+from marginweave.flows.measure.exposure import TEST_DELTA, exposed_units
+from marginweave.flows.measure.levels import canary_columns, count_scores, level_scores, percentile_scores
 from marginweave.flows.measure.made_up import MadeUpRelease
 from marginweave.flows.measure.marginal_pipeline import marginal_pipeline_scores
 from marginweave.flows.measure.marginals import (
@@ -29,7 +24,6 @@ from marginweave.flows.measure.tuple_pipeline import tuple_pipeline_scores
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.marginals import MarginalSettings
-from marginweave.tasks.budget.accountants import gdp_mu, selection_mu
 from marginweave.tasks.budget.audit.bounds import Hits
 from marginweave.tasks.budget.audit.findings import Finding, delta_finding, epsilon_finding, mu_finding
 from marginweave.tasks.budget.audit.scores import Scores, joint_scores
@@ -78,13 +72,6 @@ def audit(configuration: Configuration, effort: Effort | None = None) -> Iterato
         yield from _marginals(configuration, configuration.marginals, plan_budget(configuration), effort)
 
 
-def claimed_mu(draw: PlannedDraw) -> float:
-    """The mu that a draw is charged for, or that its noise stands for where a resize charges all draws as one."""
-    if draw.cost.mu2:
-        return math.sqrt(draw.cost.mu2)
-    return selection_mu(draw.parameter) if draw.mechanism == "exponential" else 1 / draw.parameter
-
-
 def _tuples(configuration: Configuration, plan: BudgetPlan, effort: Effort) -> Iterator[Finding]:
     stability, replaces = configuration.stability, configuration.stability.neighbors == "replace-one"
     table = CanaryTable(columns=canary_columns(configuration), stability=stability)
@@ -110,8 +97,8 @@ def _tuples(configuration: Configuration, plan: BudgetPlan, effort: Effort) -> I
             claimed_mu(draw),
             tight=False,
         )
-    if configuration.private_columns:
-        yield from _exposure(exposed_units(configuration, plan, effort.units))
+    for length in range(1, configuration.discoveries + 1):
+        yield from _exposure(f"threshold {length}", exposed_units(configuration, plan, length, effort.units))
     yield from _together(configuration, plan, parts, effort)
 
 
@@ -128,7 +115,7 @@ def _marginals(
             claimed_mu(plan.draw("values")),
             tight=False,
         )
-        yield from _exposure(exposed_values(configuration, plan, effort.units))
+        yield from _exposure("threshold", exposed_values(configuration, plan, effort.units))
     for name, length in (("one-way", 1), ("marginals", 2)):
         if name not in names:
             continue
@@ -150,9 +137,9 @@ def _marginals(
     yield from _together(configuration, plan, parts, effort)
 
 
-def _exposure(hits: Hits) -> Iterator[Finding]:
+def _exposure(threshold: str, hits: Hits) -> Iterator[Finding]:
     """A unit whose rows have values of their own, and one whose rows have the same ones."""
-    name = f"threshold at delta {TEST_DELTA:g}"
+    name = f"{threshold} at delta {TEST_DELTA:g}"
     yield delta_finding(f"{name}, rows apart", hits.present, hits.trials, TEST_DELTA)
     yield delta_finding(f"{name}, rows alike", hits.absent, hits.trials, TEST_DELTA)
 
@@ -168,7 +155,7 @@ def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part]
     if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
         return
     if len(parts) > 1:
-        claim = _stated_mu(configuration, plan, [part.draw for part in parts])
+        claim = stated_mu(configuration, plan, [part.draw for part in parts])
         tight = configuration.privacy.accountant == "gdp" and all(part.tight for part in parts)
         yield mu_finding("pipeline, pinned", joint_scores([part.scores for part in parts]), claim, tight=tight)
     if configuration.resize is None:
@@ -177,13 +164,5 @@ def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part]
         # OpenDP's selections take as long as all else
         selects = configuration.marginals is None and configuration.percentile is not None
         scores = of_pipeline(release, effort.runs // 2 if selects else effort.runs)
-        claim = _stated_mu(release.configuration, release.plan, release.plan.draws)
+        claim = stated_mu(release.configuration, release.plan, release.plan.draws)
         yield mu_finding("pipeline", scores, claim, tight=False, delta=release.plan.delta_threshold)
-
-
-def _stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
-    """The mu that the stated (epsilon, delta) leaves for `draws`, when all others lose what they are charged for."""
-    others = sum(claimed_mu(draw) ** 2 for draw in plan.draws if draw not in draws)
-    if configuration.resize is not None and configuration.resize.amplify:
-        return math.sqrt(sum(claimed_mu(draw) ** 2 for draw in draws))
-    return math.sqrt(gdp_mu(plan.epsilon, plan.delta - plan.delta_threshold) ** 2 - others)

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.budget import Cost
+from marginweave.tasks.budget.accountants import gdp_mu
 from marginweave.tasks.budget.joint import sparse_delta
 
 Floats = NDArray[np.float64]
@@ -92,6 +93,18 @@ def mixed_budget(
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) -> float:
+    """The largest mu^2 of Gaussians that are (epsilon, delta)-DP beside exponential mechanisms of `selections`; 0 for none.
+
+    DP: arithmetic on public numbers.
+    """
+    low, high = 0.0, gdp_mu(epsilon, delta) ** 2
+    for _ in range(40 if selections else 0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mixed_delta(middle, selections, epsilon) <= delta else (low, middle)
+    return low if selections else high
 
 
 def release_delta(draws: Sequence[MeasuredDraw], epsilon: float) -> float:

@@ -59,13 +59,16 @@ def attack_internally(reference: RunReference, holdout: Path) -> Path:
         holdout: A file like the source, of rows of the same kind that are not in it.
 
     Raises:
-        InputError: another source than the release was made from, too few rows, or SynthEval is not installed.
+        InputError: another source than the release was made from, or the same one as holdout, too few rows, or SynthEval is not
+            installed.
     """
     _metrics()
     configuration = reference.configuration.with_bounds(published_bounds(reference))
     source = TableSource(reference.source, configuration.source)
     places = (source, TableSource(str(holdout.resolve()), configuration.source))
     check_source(reference, source)
+    if reference.ledger.source_digest(places[1].chunks()) == reference.manifest.source_digest:
+        raise InputError("--attacks needs rows that were in no release, and these are the source of the run")
     reference.ledger.record_internal_evaluation(configuration.dataset, reference.manifest.release)
     rows, others = (_encoded_table(place, configuration, reference.folder.internal) for place in places)
     published = pq.read_table(reference.folder.release / "synthetic.parquet")
@@ -80,13 +83,15 @@ def attack(tables: AttackedTables) -> dict[str, Any]:
     """Membership inference by a classifier, and how many rows stand nearer to a synthetic record than to another row.
 
     Raises:
-        InputError: too few rows to train and test on.
+        InputError: too few rows to train and test on, or no column that holds one value a row.
     """
     classifier, identifiability = _metrics()
     least = min(len(tables.released), len(tables.synthetic), len(tables.others))
     if least < _FEWEST_ROWS:
         raise InputError(f"attacks need at least {_FEWEST_ROWS} released, synthetic and other rows each")
     columns = list(tables.released.columns)
+    if not columns:
+        raise InputError("attacks need a column that is no set of values")
     settings = {"cat_cols": columns, "num_cols": [], "do_preprocessing": False, "verbose": False, "plot_figures": False}
     membership = classifier(tables.released, tables.synthetic, tables.others, **settings).evaluate()
     near = [frame.head(_MOST_ROWS) for frame in (tables.released, tables.synthetic, tables.others)]

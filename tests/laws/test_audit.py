@@ -18,7 +18,7 @@ import yaml
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.flows.measure import levels, made_up, suite
+from marginweave.flows.measure import claims, levels, made_up, suite
 from marginweave.flows.measure.examples import examples
 from marginweave.flows.measure.suite import Effort, audit
 from marginweave.schemas.budget import Stability
@@ -26,7 +26,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate import cliques, level
 from marginweave.tasks.budget import mechanisms
 from marginweave.tasks.budget.audit.findings import Finding, refuted
-from tests.support.configurations import raw
+from tests.support import configurations
 
 EXAMPLES = examples()
 FAULT = 1.5
@@ -92,7 +92,7 @@ def scale_opendp(monkeypatch: pytest.MonkeyPatch, name: str, factor: float) -> N
 
 GAUSSIAN = {
     "k-tuples": {"level-1", "level-2", "count", "evaluation", "pipeline, pinned"},
-    "k-tuples, replace-one": {"level-1", "level-2", "pipeline, pinned"},
+    "k-tuples, no fabrication": {"level-1", "level-2", "pipeline, pinned"},
     "marginals": {"one-way", "marginals", "selection", "pipeline, pinned"},
     "marginals, private": {"one-way", "marginals", "pipeline, pinned"},
 }
@@ -110,7 +110,7 @@ def test_too_much_gaussian_noise_is_found_everywhere(name: str, monkeypatch: pyt
     assert named(found(name, QUICK).values(), "over-noised") >= GAUSSIAN[name]
 
 
-@pytest.mark.parametrize("name", ["k-tuples, replace-one", "marginals"])
+@pytest.mark.parametrize("name", ["k-tuples, no fabrication", "marginals"])
 def test_too_little_noise_is_found_in_a_whole_pipeline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it runs: thresholds, candidates from survivors, and the choice of pairs are its own."""
     scale_gaussian(monkeypatch, 1 / FAULT)
@@ -127,7 +127,7 @@ def percentile_of(configuration: Configuration) -> Finding:
     """The percentile alone: OpenDP draws a thousand a second."""
     draw = suite.plan_budget(configuration).draw("percentile-1")
     scores = levels.percentile_scores(configuration, draw, 2500)
-    return suite.mu_finding("percentile", scores, suite.claimed_mu(draw), tight=False)
+    return suite.mu_finding("percentile", scores, claims.claimed_mu(draw), tight=False)
 
 
 def test_too_little_noise_of_a_percentile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,13 +144,22 @@ def test_a_score_of_too_small_a_sensitivity_is_found(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("name", "module"), [("k-tuples, percentile", level), ("marginals, private", cliques)], ids=["tuples", "marginals"]
+    ("name", "module", "thresholds"),
+    [
+        ("k-tuples, percentile", level, {"threshold 1"}),
+        ("k-tuples, no fabrication", level, {"threshold 1", "threshold 2"}),
+        ("marginals, private", cliques, {"threshold"}),
+    ],
+    ids=["tuples", "lengths", "marginals"],
 )
-def test_a_threshold_for_another_delta_is_found(name: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_threshold_for_another_delta_is_found(
+    name: str, module: Any, thresholds: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Twice the delta: integers and the worse of two extremes leave room below the claim."""
     threshold = module.private_threshold
     monkeypatch.setattr(module, "private_threshold", lambda sd, d, r, delta: threshold(sd, d, r, 2 * delta))
-    assert [n for n in named(found(name, QUICK).values(), "exceeded") if n.startswith("threshold")]
+    exceeded = named(found(name, QUICK).values(), "exceeded")
+    assert {n.partition(" at ")[0] for n in exceeded if n.startswith("threshold")} == thresholds
 
 
 def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,8 +183,49 @@ def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.Monkey
 )
 def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(levels, "deviation", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
-    exceeded = named(found("k-tuples, replace-one", QUICK).values(), "exceeded")
+    exceeded = named(found("k-tuples, no fabrication", QUICK).values(), "exceeded")
     assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
+
+
+PRIVATE = {"type": "category", "domain": "private"}
+BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
+PLANS: dict[str, dict[str, Any]] = {
+    "percentiles": {},
+    "many percentiles": {"privacy__epsilon": 12.0, "aggregate": {"percentile": 75, "percentile_share": 0.6}},
+    "private bounds": {"columns__age": BOUGHT},
+    "joint": {"privacy__accountant": "joint", "columns__town": PRIVATE, "aggregate": {"percentile": "none"}},
+    "joint, one length": {
+        "privacy__accountant": "joint",
+        "columns__town": PRIVATE,
+        "aggregate": {"percentile": "none", "reporting_length": 1},
+    },
+    "joint, percentiles": {"privacy__accountant": "joint", "columns__town": PRIVATE},
+    "joint, marginals": {
+        "privacy__accountant": "joint",
+        "columns__town": PRIVATE,
+        "aggregate": {"method": "marginals"},
+    },
+    "no fabrication": {"aggregate": {"fabrication": "none"}},
+    "zcdp": {"privacy__accountant": "zcdp"},
+    "sds": {"privacy__accountant": "sds", "aggregate": {"split": "sds"}},
+}
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 8.0])
+@pytest.mark.parametrize("changes", PLANS.values(), ids=PLANS)
+def test_what_is_claimed_of_pipelines_is_never_less_than_a_plan_spends(changes: dict[str, Any], epsilon: float) -> None:
+    """A smaller claim would refute a correct release; one that is 2 % larger, by gdp or joint, would see no fault of 2 %.
+
+    Of all draws, and of the Gaussian ones alone, whether percentiles are priced by their curves, and delta jointly, or not.
+    """
+    config = configurations.configuration(**{"privacy__epsilon": epsilon, **changes})
+    plan = suite.plan_budget(config)
+    gaussian = [draw for draw in plan.draws if draw.mechanism == "rounded-gaussian"]
+    for draws in (plan.draws, gaussian):
+        spent = math.hypot(*map(claims.claimed_mu, draws))
+        claim = claims.stated_mu(config, plan, draws)
+        assert claim >= spent * (1 - 1e-9)
+        assert config.privacy.accountant in {"zcdp", "sds"} or claim <= 1.02 * spent
 
 
 def test_a_made_up_release_has_the_configured_privacy_and_neighbors() -> None:
@@ -200,7 +250,9 @@ def test_the_command_prints_verdicts_writes_a_page_and_ends_with_1_where_a_claim
     """At a user's configuration, whose table does not even exist."""
     config = tmp_path / "release.yaml"
     config.write_text(
-        yaml.safe_dump(raw(privacy__epsilon=8.0, aggregate={"reporting_length": 2, "percentile": "none"}))
+        yaml.safe_dump(
+            configurations.raw(privacy__epsilon=8.0, aggregate={"reporting_length": 2, "percentile": "none"})
+        )
     )
     scale_gaussian(monkeypatch, factor)
     monkeypatch.setattr(suite, "Effort", lambda: QUICK)

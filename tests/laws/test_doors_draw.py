@@ -18,6 +18,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.ledger import State
 from marginweave.tasks.aggregate import marginals_task, task
@@ -25,6 +26,7 @@ from marginweave.tasks.aggregate.cliques import scoring
 from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements, unpack_scores
 from marginweave.tasks.aggregate.marginals import count_marginal
 from marginweave.tasks.aggregate.payloads import unpack_level
+from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.codecs import unpack_number
 from marginweave.tasks.encode.codes import EncodedTable
@@ -116,6 +118,40 @@ def test_a_length_of_combinations(percentile: Any, tmp_path: Path, monkeypatch: 
     assert low <= ndtr(-0.5 / sd) <= high
     # the positive half of symmetric noise has its mean square
     assert abs((empty.astype(float) ** 2).mean() * len(empty) / (size + 3 - often) / (sd**2 / 2) - 1) < 0.1
+
+
+def assert_chosen(draw: Callable[[], tuple[bytes, bool]], expected: NDArray[np.float64]) -> None:
+    """The first candidate is chosen as often as the exponential mechanism has it; false alarm 1e-6 by Clopper-Pearson."""
+    drawn = [unpack_number(draw()[0]) for _ in range(2000)]
+    low, high = clopper_pearson(drawn.count(1), len(drawn))
+    assert low <= expected[0] <= high
+
+
+def exponential(histogram: Sequence[int], percentile: float, epsilon: float, theta: int) -> NDArray[np.float64]:
+    """Probabilities proportional to e^{epsilon s / (2 sensitivity)}, of the candidates 1, 2, …."""
+    alone = Stability(records=theta, neighbors="add-remove")
+    scores = rank_scores(np.array(histogram, np.int64), percentile)
+    weights = np.exp(scores * (epsilon / (2 * score_sensitivity(percentile, alone))))
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
+
+
+@pytest.mark.parametrize("theta", [1, 3])
+def test_a_percentile_has_the_planned_epsilon(theta: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 records of one value and 30 of two, median: at twice epsilon, or without theta, another share of 2,000 draws is 1."""
+    config = configuration(
+        columns={"a": category(2), "b": category(3)},
+        aggregate={"reporting_length": 1, "percentile": 50, "percentile_share": 0.5},
+        privacy__unit="row" if theta == 1 else {"column": "id", "max_records": theta},
+    )
+    table = table_of([[1] * 70, [3] * 40 + [2] * 30], [2, 3])
+    doors = Doors(config, table, tmp_path, monkeypatch)
+    task.aggregate_level.fn(doors.reference, ENCODED, 1)
+    epsilon = doors.multiplier("percentile-1")
+    right = exponential([0, 40, 30], 50, epsilon, theta)
+    assert_chosen(doors.makes["percentile-1"], right)
+    for wrong in (exponential([0, 40, 30], 50, 2 * epsilon, theta), exponential([0, 40, 30], 50, epsilon, 4 - theta)):
+        assert abs(wrong[0] - right[0]) > 0.1  # nine standard errors
 
 
 MARGINALS = {"aggregate__method": "marginals", "aggregate__compress": "none"}

@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from marginweave.schemas.budget import NOTHING, Plain
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.manifest import RunState
@@ -58,18 +59,24 @@ class WarmParent:
 
 @dataclass
 class Victim:
-    """One run in a home and ledger of its own, with everything that was seen of it so far."""
+    """One run in a home and ledger of its own, with everything that was seen of it so far; `purse` is its account's."""
 
     home: Path
     config: Path
     run: str = "r"
+    purse: Plain = NOTHING
     events: tuple[Event, ...] = ()
     committed: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # room for whatever is lost: the cap is not what is tested here
         account = Account(
-            dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="row", neighbors="add-remove"
+            dataset="people",
+            epsilon=Decimal(50),
+            delta=Decimal("1e-4"),
+            unit="row",
+            neighbors="add-remove",
+            purse=self.purse,
         )
         Ledger.create(self.location, environment={}).open_account(account, actor="harness")
 

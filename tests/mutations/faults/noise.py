@@ -142,6 +142,13 @@ FAULTS = (
         killed_by=("tests/unit/budget/test_preparation_plans.py::test_the_percentile_is_chosen_for_the_whole_unit",),
     ),
     Fault(
+        name="a percentile is drawn at twice the epsilon that is charged",
+        file="tasks/aggregate/task.py",
+        text="select_percentile(histogram, percentile, epsilon, configuration.stability)",
+        instead="select_percentile(histogram, percentile, 2 * epsilon, configuration.stability)",
+        killed_by=("tests/laws/test_doors_draw.py::test_a_percentile_has_the_planned_epsilon",),
+    ),
+    Fault(
         name="scores of pairs are noised as if there were one pair",
         file="tasks/aggregate/selection/indif.py",
         text="(indif_sensitivity(steps, stability) + 1) ** 2 * pairs",

@@ -42,3 +42,9 @@ def test_membership_inference_says_how_well_it_did() -> None:
 def test_too_few_rows_are_refused() -> None:
     with pytest.raises(InputError, match="attacks need at least 8"):
         attack(AttackedTables(released=frame(1, 3), synthetic=frame(3, 200), others=frame(2, 200)))
+
+
+def test_records_of_sets_alone_are_refused() -> None:
+    """Sets of values are left out of attacks; nothing is left then."""
+    with pytest.raises(InputError, match="attacks need a column that is no set"):
+        attack(AttackedTables(**dict.fromkeys(("released", "synthetic", "others"), pd.DataFrame(index=range(20)))))

@@ -1,0 +1,165 @@
+"""Releases whose guarantee is another one than usual: thresholds accounted jointly, no fabrication, and delta 0.
+
+Through the commands, two at once on an account with room for one, and killed at their draws. One record has a value that
+nobody else has, which is published with probability 1e-6 at most.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marginweave.schemas.budget import Plain
+from marginweave.schemas.ledger import State
+from tests.support.kills import Victim, WarmParent
+from tests.system.conftest import CommandLine
+from tests.system.test_marginals import victims
+from tests.system.test_release import contents, people
+
+pytestmark = pytest.mark.system
+MARKER = "xq7marker"
+PRIVATE = {"columns__region": {"type": "category", "domain": "private"}}
+MODES: dict[str, dict[str, Any]] = {
+    "joint": {
+        **PRIVATE,
+        "privacy__accountant": "joint",
+        "aggregate": {"reporting_length": 2, "percentile": "none", "delta_threshold_share": 0.01},
+    },
+    "no fabrication": {**PRIVATE, "aggregate": {"reporting_length": 2, "fabrication": "none"}},
+    "delta 0": {
+        "privacy__delta": 0,
+        "aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"},
+    },
+}
+# the first ones: there are three spares at most
+DRAWS = {
+    "joint": ["count", "level-1", "level-2"],
+    "no fabrication": ["count", "percentile-1", "level-1"],
+    "delta 0": ["one-way", "marginals"],
+}
+EPSILON = 8.0
+
+
+def marked(place: Path, mode: str) -> Path:
+    """The table, with a region that one record has, and its configuration."""
+    path = people(place, 600, privacy__epsilon=EPSILON, **MODES[mode])
+    with (place / "people.csv").open("a") as table:
+        table.write(f"f,{MARKER},44,7\n")
+    return path
+
+
+def opened(cli: CommandLine, mode: str) -> None:
+    """An account that has room for one release and nothing more."""
+    pure = mode == "delta 0"
+    purse = ("--purse-epsilon", str(EPSILON)) if pure else ()
+    result = cli("ledger", "open", "people", "--epsilon", str(EPSILON), "--delta", "0" if pure else "1e-6", *purse)
+    assert result.returncode == 0, result.stderr
+
+
+def at_once(cli: CommandLine, config: Path, runs: tuple[str, str]) -> dict[str, tuple[int, str]]:
+    """Exit code and standard error of runs that are begun at the same time."""
+    begun = {
+        run: subprocess.Popen(
+            cli.command("run", config, "--run", run),
+            cwd=cli.home, env=cli.variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for run in runs
+    }  # fmt: skip
+    return {run: (process.wait(), process.communicate()[1]) for run, process in begun.items()}
+
+
+def held(table: str, names: tuple[str, ...]) -> set[tuple[tuple[str, str], ...]]:
+    """All combinations of values that records of a CSV file hold, of one column and of two."""
+    return {
+        part
+        for row in csv.DictReader(io.StringIO(table))
+        for length in (1, 2)
+        for part in itertools.combinations([(name, row[name]) for name in names], length)
+    }
+
+
+def released(table: str) -> list[tuple[tuple[str, str], ...]]:
+    """The combinations of a released table of counts."""
+    rows = list(csv.DictReader(io.StringIO(table)))
+    pairs = ([(row[f"column_{i}"], row[f"value_{i}"]) for i in (1, 2)] for row in rows if row["length"] != "0")
+    return [tuple(pair for pair in row if pair[0]) for row in pairs]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: CommandLine, mode: str) -> None:
+    cli, path = marginweave, marked(marginweave.home, mode)
+    opened(cli, mode)
+    ended = at_once(cli, path, ("a", "b"))
+    assert sorted(code for code, _ in ended.values()) == [0, 3], ended
+    (run,) = (run for run, (code, _) in ended.items() if code == 0)
+    verified = cli("ledger", "verify")
+    assert verified.returncode == 0, verified.stderr
+
+    files = contents(cli.home)
+    table = files.pop("people.csv").decode()
+    private = ("runs/a/private/", "runs/b/private/")  # what the refused run has not needed yet
+    for name, content in files.items():
+        assert name.startswith(private) or MARKER.encode() not in name.encode() + content, name
+
+    guarantee = json.loads(files[f"runs/{run}/release/privacy.json"])["guarantee"]
+    assert (guarantee["epsilon"], guarantee["delta"]) == (EPSILON, 0 if mode == "delta 0" else 1e-6)
+    assert guarantee["epsilon_of_the_draws"] <= EPSILON
+    if mode == "joint":
+        # more than the share that was set aside
+        assert 0.01e-6 < guarantee["delta_threshold"] < 1e-6
+        assert guarantee["accountant"] == "joint"
+    if mode == "delta 0":
+        assert (guarantee["mu"], guarantee["delta_threshold"]) == (None, 0)
+    told = released(files[f"runs/{run}/release/aggregates.csv"].decode())
+    assert {len(row) for row in told} == {1, 2}
+    if mode == "no fabrication":
+        assert guarantee["fabrication"] == "none"
+        # of ages the bins are told
+        mine = [row for row in told if "age" not in dict(row)]
+        assert len(mine) > 10
+        assert set(mine) <= held(table, ("sex", "region", "grade"))
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
+    started = WarmParent(victims(tmp_path_factory.mktemp("warm"), **MODES["joint"])(), dict(os.environ))
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "transition", "side"),
+    [*((mode, "begin_draw", "after") for mode in MODES), ("delta 0", "commit_draw", "before")],
+)
+def test_killed_at_any_draw_it_goes_on_under_what_was_charged(
+    parent: WarmParent, tmp_path: Path, mode: str, transition: str, side: str
+) -> None:
+    """One draw after the other is that at which the run dies: what was begun is lost and takes a spare, what is whole stays."""
+    planned, home = DRAWS[mode], tmp_path / "home"
+    home.mkdir()
+    settings = {**MODES[mode], "privacy__redraws": len(planned), "publish__keep_private": True}
+    config = people(home, 300, privacy__epsilon=4.0, **settings)
+    victim = Victim(home=home, config=config, purse=Plain(epsilon=Decimal(20)) if mode == "delta 0" else Plain())
+    for place in range(len(planned)):
+        # what the attempt before has left is begun or adopted first
+        answer = parent.ask(victim.order(point=[transition, side, 1 if place == 0 else 2]))
+        assert answer["code"] == -signal.SIGKILL, answer
+        victim.check()
+    answer = parent.ask(victim.order())
+    assert answer["code"] == 0, answer
+    victim.check_finished()
+    record = victim.record()
+    assert record is not None
+    lost = sorted(draw.replaces or draw.name for draw in record.draws if draw.state == State.CHARGED_LOST)
+    assert lost == (sorted(planned) if transition == "begin_draw" else [])
