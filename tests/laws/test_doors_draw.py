@@ -163,7 +163,10 @@ def test_a_percentile_has_the_planned_epsilon(theta: int, tmp_path: Path, monkey
 def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All ages are 50: at twice epsilon, or without theta, another share of 2,000 bounds is on their side of the range."""
     config = configuration(
-        columns={"age": {"type": "number", "bounds": "private", "within": [0, 120], "bins": 6}, "b": category(3)},
+        columns={
+            "age": {"type": "number", "bounds": "private", "within": [0, 120], "bins": 6, "decimals": 0},
+            "b": category(3),
+        },
         privacy__unit="row" if theta == 1 else {"column": "id", "max_records": theta},
     )
     rows = 40 if theta == 1 else 80
