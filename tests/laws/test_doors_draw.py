@@ -14,11 +14,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.columns import NumberColumn
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.ledger import State
 from marginweave.tasks.aggregate import marginals_task, task
@@ -27,9 +29,12 @@ from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements, u
 from marginweave.tasks.aggregate.marginals import count_marginal
 from marginweave.tasks.aggregate.payloads import unpack_level
 from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
+from marginweave.tasks.budget.planned import bounds_names
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.codecs import unpack_number
 from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.preprocess import task as preprocess_task
+from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE, LOW_PERCENTILE
 from marginweave.tasks.references import StageResult
 from tests.laws.test_level_draw import category, clopper_pearson, table_of
 from tests.support.configurations import configuration
@@ -55,14 +60,14 @@ class Doors:
             folder=SimpleNamespace(private=folder),
         )
         for module in (task, marginals_task):
-            patch.setattr(module, "draw_once", self._once)
+            patch.setattr(module, "draw_once", self.once)
             patch.setattr(module, "standing", lambda _, name: SimpleNamespace(state=self._state(name)))
             patch.setattr(module, "open_encoded", lambda *_: blocks_of(table))
 
     def _state(self, name: str) -> State:
         return State.COMMITTED if name in self.drawn else State.RESERVED
 
-    def _once(self, _: Any, name: str, make: Any = None, **__: Any) -> tuple[bytes, StageResult]:
+    def once(self, _: Any, name: str, make: Any = None, **__: Any) -> tuple[bytes, StageResult]:
         if make is not None:
             assert name in {draw.name for draw in self.reference.plan.draws}
             self.makes[name] = make
@@ -152,6 +157,39 @@ def test_a_percentile_has_the_planned_epsilon(theta: int, tmp_path: Path, monkey
     assert_chosen(doors.makes["percentile-1"], right)
     for wrong in (exponential([0, 40, 30], 50, 2 * epsilon, theta), exponential([0, 40, 30], 50, epsilon, 4 - theta)):
         assert abs(wrong[0] - right[0]) > 0.1  # nine standard errors
+
+
+@pytest.mark.parametrize("theta", [1, 3])
+def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ages are 50: at twice epsilon, or without theta, another share of 2,000 bounds is on their side of the range."""
+    config = configuration(
+        columns={
+            "age": {"type": "number", "bounds": "private", "within": [0, 120], "bins": 6, "decimals": 0},
+            "b": category(3),
+        },
+        privacy__unit="row" if theta == 1 else {"column": "id", "max_records": theta},
+    )
+    rows = 40 if theta == 1 else 80
+    clean = SimpleNamespace(table=pa.table({"age": [50.0] * rows}))
+    doors = Doors(config, table_of([[1], [3]], [6, 3]), tmp_path, monkeypatch)
+    doors.reference.derived = SimpleNamespace(checkpoint=lambda *_: ENCODED)
+    monkeypatch.setattr(preprocess_task, "draw_once", doors.once)
+    monkeypatch.setattr(preprocess_task, "open_clean", lambda *_: [clean])
+    preprocess_task.release_bounds.fn(doors.reference, ENCODED)
+    column = config.columns["age"]
+    assert isinstance(column, NumberColumn)
+    at = int(np.searchsorted(column.bound_candidates, 50.0)) + 1
+    histogram = np.bincount([at] * rows, minlength=len(column.bound_candidates) + 1)
+    for draw, percentile in zip(bounds_names(config, "age"), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
+        epsilon = doors.multiplier(draw)
+        right, *wrong = (
+            float(exponential(histogram.tolist(), percentile, e, t)[:at].sum())
+            for e, t in ((epsilon, theta), (2 * epsilon, theta), (epsilon, 4 - theta))
+        )
+        assert min(abs(share - right) for share in wrong) > 0.1  # nine standard errors
+        drawn = [unpack_number(doors.makes[draw]()[0]) for _ in range(2000)]
+        low, high = clopper_pearson(sum(number <= at for number in drawn), len(drawn))
+        assert low <= right <= high
 
 
 MARGINALS = {"aggregate__method": "marginals", "aggregate__compress": "none"}

@@ -149,6 +149,13 @@ FAULTS = (
         killed_by=("tests/laws/test_doors_draw.py::test_a_percentile_has_the_planned_epsilon",),
     ),
     Fault(
+        name="a private bound is drawn at twice the epsilon that is charged",
+        file="tasks/preprocess/task.py",
+        text="select_percentile(histogram, percentile, epsilon, configuration.privacy.stability)",
+        instead="select_percentile(histogram, percentile, 2 * epsilon, configuration.privacy.stability)",
+        killed_by=("tests/laws/test_doors_draw.py::test_private_bounds_have_the_planned_epsilon",),
+    ),
+    Fault(
         name="scores of pairs are noised as if there were one pair",
         file="tasks/aggregate/selection/indif.py",
         text="(indif_sensitivity(steps, stability) + 1) ** 2 * pairs",
