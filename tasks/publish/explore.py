@@ -17,6 +17,8 @@ from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.publish.records import RecordCodes, ShownRecords
 from marginweave.tasks.publish.templates import read_text, render
 
+# Of numbers like these the highest effort takes 15 times as long for 6 % less: 16 seconds for 1.7 million combinations.
+_EFFORT = 5
 _TYPES = (np.uint8, np.uint16, np.uint32, np.float64)  # those that a page can read without loss up to 2^53
 
 
@@ -69,7 +71,7 @@ def explorer_data(published: PublishedRelease, codes: RecordCodes) -> bytes:
     }
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     content = b"".join([struct.pack("<I", len(text)), text, *(a.tobytes() for a in packed.values())])
-    return gzip.compress(content, 9, mtime=0)
+    return gzip.compress(content, _EFFORT, mtime=0)
 
 
 def _packed(array: NDArray[Any]) -> NDArray[Any]:

@@ -16,8 +16,10 @@ from marginweave.tasks.normalize.normalize import combination_keys, find_rows, p
 Numbers = NDArray[np.int32] | NDArray[np.int64]
 Index = NDArray[np.uint32]  # compiled code asks of no unsigned place whether it counts from the end
 
-_TABLE = 2**24
-"""Up to how many pairs of a node and an attribute all of them have a place in a table: 64 MB. Public sizes and counts."""
+_TABLE = 2**26
+"""Up to how many pairs of a node and an attribute all of them have a place in a table: 256 MB. Public sizes and counts.
+
+A record of adult (14 columns, R = 4: 145 MB) grows 2.4 times as fast as where its extensions are searched for."""
 
 
 class Combinations(NamedTuple):
