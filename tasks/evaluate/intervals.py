@@ -103,7 +103,7 @@ def selected_interval(
         raise InputError("counts must be at least their threshold")
     # Few pairs are distinct; numbers of them sort faster than they do.
     thresholds, which = np.unique(least, return_inverse=True)
-    beyond = counts - least
+    beyond = (counts - least).astype(np.int64)
     radix = int(beyond.max(initial=0)) + 1
     pairs, rows = np.unique(which * radix + beyond, return_inverse=True)
     distinct = thresholds[pairs // radix]
