@@ -52,7 +52,7 @@ def compare_internally(reference: RunReference) -> None:
     if source.state() != state:
         raise InputError(f"the source was changed while run {manifest.run} was compared with it")
     check_source(reference, source)
-    records, broken_made = _published(reference.folder.release / "synthetic.parquet", configuration)
+    records, broken_made = published_records(reference.folder.release / "synthetic.parquet", configuration)
     names = tuple(attribute.name for attribute in configuration.attributes)
     domain, real, made = _common_domain(sensitive, records, names)
     target = configuration.evaluate.target
@@ -76,15 +76,11 @@ def published_bounds(reference: RunReference) -> dict[str, tuple[float, float]]:
     return bounds
 
 
-def _determined(source: str, configuration: Configuration) -> list[str]:
-    """The determined columns that the source has: they are not counted, but the rows can be held against their rules."""
-    held = source_columns(source, configuration.source)
-    rules = configuration.structure.determined if configuration.structure else ()
-    return [rule.column for rule in rules if rule.column in held]
+def published_records(place: Path, configuration: Configuration) -> tuple[EncodedTable, tuple[BrokenRule, ...]]:
+    """The codes of the published records at `place`, which are read block by block, and the rules that they break.
 
-
-def _published(place: Path, configuration: Configuration) -> tuple[EncodedTable, tuple[BrokenRule, ...]]:
-    """The codes of the published records, which are read block by block, and the rules that they break."""
+    DP: post-processing.
+    """
     encoded, broken = [], []
     with pq.ParquetFile(place) as file:
         blocks = map(pa.Table.from_batches, ([batch] for batch in file.iter_batches(configuration.block_rows)))
@@ -92,6 +88,13 @@ def _published(place: Path, configuration: Configuration) -> tuple[EncodedTable,
             encoded.append(encode_table(clean_table(table, configuration), configuration))
             broken.append((broken_rules(table, configuration), table.num_rows))
     return joined_tables(encoded), add_rules(broken)
+
+
+def _determined(source: str, configuration: Configuration) -> list[str]:
+    """The determined columns that the source has: they are not counted, but the rows can be held against their rules."""
+    held = source_columns(source, configuration.source)
+    rules = configuration.structure.determined if configuration.structure else ()
+    return [rule.column for rule in rules if rule.column in held]
 
 
 def check_source(reference: RunReference, source: TableSource) -> None:

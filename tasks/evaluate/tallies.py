@@ -68,7 +68,7 @@ class Numbering:
         """How many combinations there are."""
         return math.prod(self.radices)
 
-    def keys(self, columns: Sequence[NDArray[np.integer]]) -> IntArray:
+    def keys(self, columns: Sequence[NDArray[np.integer]] | NDArray[np.integer]) -> IntArray:
         """The number of every row of `columns`, the codes of each attribute, shape (n,)."""
         keys: IntArray = columns[0].astype(np.int64)
         for place in range(1, len(self.radices)):
