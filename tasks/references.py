@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import StageError
+from marginweave.schemas.execution import Execution
 from marginweave.schemas.manifest import Manifest
 from marginweave.tasks.budget.ledger import Ledger, ledger_location
 from marginweave.tasks.budget.split import plan_budget
@@ -51,11 +52,12 @@ class DerivedReference:
 
     place: Path
     canonical: str
+    execution: Execution = field(default_factory=Execution)
 
     @cached_property
     def configuration(self) -> Configuration:
         """The configuration of the release."""
-        return Configuration.from_canonical(self.canonical)
+        return Configuration.from_canonical(self.canonical, self.execution)
 
     @cached_property
     def resolved(self) -> Configuration:
@@ -201,7 +203,10 @@ class RunReference:
     @cached_property
     def derived(self) -> DerivedReference:
         """What post-processing is given."""
-        return DerivedReference(place=self.folder.derived, canonical=self.manifest.configuration)
+        manifest = self.manifest
+        return DerivedReference(
+            place=self.folder.derived, canonical=manifest.configuration, execution=manifest.execution
+        )
 
     @property
     def key_file(self) -> Path:

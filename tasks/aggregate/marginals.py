@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from marginweave.tasks.budget.randomness import RandomBits
 
 AnyCodes = NDArray[np.integer]
 Split = Literal["equal", "cells"]
+T = TypeVar("T")
 
 # The power of its cells that a marginal's share of the budget has in the split of least error, by the kind of noise.
 SHARE_POWER: dict[CountNoise, float] = {"rounded-gaussian": 2 / 3, "discrete-laplace": 1 / 2}
@@ -131,14 +132,19 @@ def in_passes(cliques: Sequence[Clique], sizes: Sequence[int]) -> Iterator[list[
 
     DP: arithmetic on public sizes.
     """
-    taken: list[Clique] = []
+    return grouped(cliques, lambda clique: cells(clique, sizes), _CELLS_A_PASS)
+
+
+def grouped(items: Iterable[T], weight: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """The items in their order, in groups of which none weighs more than `most`, if it is not a single item that does."""
+    taken: list[T] = []
     held = 0
-    for clique in cliques:
-        more = cells(clique, sizes)
-        if taken and held + more > _CELLS_A_PASS:
+    for item in items:
+        more = weight(item)
+        if taken and held + more > most:
             yield taken
             taken, held = [], 0
-        taken.append(clique)
+        taken.append(item)
         held += more
     if taken:
         yield taken

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -71,6 +72,16 @@ def unpack_codes(payload: bytes) -> tuple[NDArray[np.integer], ...]:
     """The codes that `pack_codes` packed."""
     arrays = unpack_arrays(payload)[0]
     return tuple(arrays[name] for name in sorted(arrays))
+
+
+@dataclass(frozen=True)
+class CodeBlocks:
+    """The codes that `pack_codes` packed, block by block, one at a time in memory; a pass over them can be repeated."""
+
+    payloads: Sequence[bytes] = field(repr=False)
+
+    def __iter__(self) -> Iterator[tuple[NDArray[np.integer], ...]]:
+        return map(unpack_codes, self.payloads)
 
 
 def pack_table(table: pa.Table) -> bytes:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import IntArray
-from marginweave.tasks.evaluate.cells import Attributes, Cells, Comparison, FloatArray
+from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray
+from marginweave.tasks.evaluate.tallies import Attributes
 
 Matrix = tuple[tuple[float | None, ...], ...]
 

@@ -15,12 +15,11 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Marginals, Measurement
 from marginweave.schemas.structure import forbidden_codes
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.evaluate.cells import Records
+from marginweave.tasks.evaluate.cells import Released
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.marginal_intervals import project
+from marginweave.tasks.evaluate.tallies import Numbering, Records, Tally, number_set
 from marginweave.tasks.normalize.marginals import cell_deviations, compression_of
-
-_PART = 1 << 20  # records that are looked at together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,9 @@ def marginal_bounds(
     total = max(0.0, sum(m.total for m in marginals.one_way) / len(marginals.one_way))
     weight = total / max(len(records), 1)
     found = []
-    for columns in sorted(cell_deviations(drawn), key=lambda c: (len(c), c)):
+    chosen = sorted(cell_deviations(drawn), key=lambda c: (len(c), c))
+    numberings = [number_set(columns, marginals.domain.sizes, [records]) for columns in chosen]
+    for columns, numbering, tally in zip(chosen, numberings, records.each(numberings), strict=True):
         alone = len(columns) == 1
         unmerged = all(compression.sizes[a] == len(compression.codes[a]) for a in columns)
         holders = [m for m in marginals.larger if set(columns) <= set(m.attributes)] if not alone or unmerged else []
@@ -92,7 +93,7 @@ def marginal_bounds(
         complete = [m for m in holders if m.complete and m.noise == "rounded-gaussian"]
         noisy, deviation = _combined(complete or holders, columns)
         merged = [np.arange(n) if alone else compression.codes[a] for n, a in zip(noisy.shape, columns, strict=True)]
-        made = _table(records, columns, merged, noisy.shape) * weight
+        made = _table(numbering, tally, merged, noisy.shape) * weight
         distance = float(np.abs(noisy.ravel() - made).sum())
         bound = distance_bound(distance, deviation, noisy.size, level=level) if complete else None
         found.append(DistanceBound(columns=columns, distance=distance, bound=bound))
@@ -115,11 +116,16 @@ def combination_bounds(
         level: of confidence, of each bound.
     """
     weight = drawn.record_count / max(len(records), 1)
+    sides = (Released(aggregates=drawn), records)
     found = []
     for level_, noise in zip(drawn.levels, drawn.noise, strict=True):
         deviation = math.sqrt(noise.deviation**2 + 1 / 12)
-        for columns, rows, candidates in _told(drawn, level_, configuration):
-            made = records.counts_at(columns, level_.values[rows], drawn.domain.sizes) * weight
+        told = list(_told(drawn, level_, configuration))
+        numberings = [number_set(columns, drawn.domain.sizes, sides) for columns, _, _ in told]
+        for (columns, rows, candidates), numbering, tally in zip(
+            told, numberings, records.each(numberings), strict=True
+        ):
+            made = tally.at(numbering.keys(level_.values[rows].T)) * weight
             distance = float(np.abs(level_.counts[rows] - made).sum())
             bound = None if candidates is None else distance_bound(distance, deviation, candidates, level=level)
             found.append(DistanceBound(columns=columns, distance=distance, bound=bound))
@@ -147,12 +153,10 @@ def _told(drawn: Aggregates, level: Level, configuration: Configuration) -> Iter
 
 
 def _table(
-    records: Records, columns: Clique, merged: Sequence[NDArray[np.integer]], shape: Sequence[int]
+    numbering: Numbering, tally: Tally, merged: Sequence[NDArray[np.integer]], shape: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Records in each cell of the attributes `columns`, flat, where value v of attribute i is the value `merged[i][v]`."""
+    """Records in each cell of some attributes, flat, where value v of attribute i is the value `merged[i][v]`."""
+    codes = [m[c].astype(np.int64) for m, c in zip(merged, numbering.codes(tally.keys), strict=True)]
     counts = np.zeros(math.prod(shape), np.int64)
-    for start in range(0, len(records), _PART):
-        codes = [records.codes[records.slots[a][0], start : start + _PART] for a in columns]
-        cells = np.ravel_multi_index([m[c].astype(np.int64) for m, c in zip(merged, codes, strict=True)], tuple(shape))
-        counts += np.bincount(cells, minlength=len(counts))
+    np.add.at(counts, np.ravel_multi_index(codes, tuple(shape)), tally.counts)
     return counts

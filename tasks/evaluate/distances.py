@@ -9,7 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
-from marginweave.tasks.evaluate.cells import Attributes, Cells, FloatArray
+from marginweave.tasks.evaluate.cells import Cells, FloatArray
+from marginweave.tasks.evaluate.tallies import Attributes
 
 SEED = 20240117
 """Which attribute sets are looked at where there are too many: public, and the same for every release."""

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.tasks.evaluate.cells import Codes, FloatArray
+from marginweave.tasks.evaluate.cells import FloatArray
 from marginweave.tasks.evaluate.features import MOST_RECORDS, code_columns, fixed_order, indicators, stacked, take
+from marginweave.tasks.evaluate.tallies import Codes
 
 _TEST_SHARE = 0.3
 

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.encode.codes import value_slots
-from marginweave.tasks.evaluate.cells import Codes
+from marginweave.tasks.evaluate.tallies import Codes
 
 MOST_RECORDS = 50_000
 """So many records of a table are enough for a classifier."""

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from marginweave.tasks.checkpoint.tables import compact_table, in_blocks, plain_
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type, encode_table
 from marginweave.tasks.evaluate.metrics import evaluate_internal
-from marginweave.tasks.evaluate.rules import add_rules, broken_rules
+from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
 from marginweave.tasks.evaluate.task import evaluation_json
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.rows import prepare_blocks
@@ -51,8 +52,7 @@ def compare_internally(reference: RunReference) -> None:
     if source.state() != state:
         raise InputError(f"the source was changed while run {manifest.run} was compared with it")
     check_source(reference, source)
-    published = pq.read_table(reference.folder.release / "synthetic.parquet")
-    records = encode_table(clean_table(published, configuration), configuration)
+    records, broken_made = published_records(reference.folder.release / "synthetic.parquet", configuration)
     names = tuple(attribute.name for attribute in configuration.attributes)
     domain, real, made = _common_domain(sensitive, records, names)
     target = configuration.evaluate.target
@@ -62,7 +62,7 @@ def compare_internally(reference: RunReference) -> None:
         domain,
         ordered=configuration.ordered,
         target=None if target is None else names.index(target),
-        rules=broken_rules(published, configuration),
+        rules=broken_made,
         sensitive_rules=broken,
     )
     replace_file(reference.folder.internal_evaluation, evaluation_json(evaluation), PRIVATE_MODE)
@@ -74,6 +74,20 @@ def published_bounds(reference: RunReference) -> dict[str, tuple[float, float]]:
         (reference.folder.release / "privacy.json").read_text(encoding="utf-8")
     )["bounds"]
     return bounds
+
+
+def published_records(place: Path, configuration: Configuration) -> tuple[EncodedTable, tuple[BrokenRule, ...]]:
+    """The codes of the published records at `place`, which are read block by block, and the rules that they break.
+
+    DP: post-processing.
+    """
+    encoded, broken = [], []
+    with pq.ParquetFile(place) as file:
+        blocks = map(pa.Table.from_batches, ([batch] for batch in file.iter_batches(configuration.block_rows)))
+        for table in chain(blocks, [file.schema_arrow.empty_table()]):
+            encoded.append(encode_table(clean_table(table, configuration), configuration))
+            broken.append((broken_rules(table, configuration), table.num_rows))
+    return joined_tables(encoded), add_rules(broken)
 
 
 def _determined(source: str, configuration: Configuration) -> list[str]:

@@ -101,9 +101,14 @@ def selected_interval(
     least = np.broadcast_to(np.asarray(threshold, np.int64), counts.shape)
     if (counts < least).any():
         raise InputError("counts must be at least their threshold")
-    pairs, back = np.unique(np.stack([counts, least]), axis=1, return_inverse=True)
-    found = _inverted(pairs[0], pairs[1], deviation, tail, count_interval(pairs[0], deviation, level=level))
-    rows = back.reshape(counts.shape)
+    # Few pairs are distinct; numbers of them sort faster than they do.
+    thresholds, which = np.unique(least, return_inverse=True)
+    beyond = (counts - least).astype(np.int64)
+    radix = int(beyond.max(initial=0)) + 1
+    pairs, rows = np.unique(which * radix + beyond, return_inverse=True)
+    distinct = thresholds[pairs // radix]
+    told = distinct + pairs % radix
+    found = _inverted(told, distinct, deviation, tail, count_interval(told, deviation, level=level))
     return Intervals(low=found.low[rows], high=found.high[rows])
 
 

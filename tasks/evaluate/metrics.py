@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from marginweave.schemas.aggregates import Aggregates, Domain
 from marginweave.tasks.evaluate.association import Association, association
-from marginweave.tasks.evaluate.cells import Attributes, Cells, Codes, Comparison, FloatArray, Records, Released
+from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released
 from marginweave.tasks.evaluate.combinations import (
     BucketMeans,
     CombinationSums,
@@ -39,6 +39,7 @@ from marginweave.tasks.evaluate.downstream import Downstream, downstream
 from marginweave.tasks.evaluate.features import has_scikit_learn
 from marginweave.tasks.evaluate.propensity import Propensity, propensity
 from marginweave.tasks.evaluate.rules import BrokenRule
+from marginweave.tasks.evaluate.tallies import Attributes, Codes, Records
 
 _LONGER = (4, 5)
 _WITHOUT_SCIKIT_LEARN = "propensity and downstream need scikit-learn: pip install 'marginweave[evaluation]'"

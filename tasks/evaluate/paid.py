@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.attributes import Attribute
 from marginweave.schemas.evaluation import PaidSettings
+from marginweave.schemas.execution import Execution
 from marginweave.tasks.aggregate.marginals import cells, count_marginals, in_passes
-from marginweave.tasks.evaluate.cells import Attributes, Codes, Comparison, Records
+from marginweave.tasks.evaluate.cells import Comparison
 from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
+from marginweave.tasks.evaluate.tallies import Attributes, Codes, Records
 
 Counts = NDArray[np.int64]
 # Cells of a marginal that is counted in a dense table; rows of others are sorted.
@@ -69,6 +71,7 @@ def mean_count_error(
     domain: Domain,
     marginals: Sequence[Attributes],
     record_count: int,
+    memory: int = Execution().memory,
 ) -> int:
     """floor(T / (m b)), T = sum over m marginals r of sum over cells |b M_r(D) - a M_r(S)|: mean L1 distance, in records.
 
@@ -90,6 +93,7 @@ def mean_count_error(
         domain: The released domain.
         marginals: The sets of attributes, at least one.
         record_count: The released number of records, not negative.
+        memory: What counting may take, as it is configured; it changes nothing.
     """
     number, radices = sum(len(codes[0]) for codes in records), [size + 1 for size in domain.sizes]
     weight = Fraction(record_count, number) if number else Fraction(0)
@@ -105,9 +109,9 @@ def mean_count_error(
         both = zip(count_marginals(sensitive, radices, some), count_marginals(records, radices, some), strict=True)
         total += sum(distance(one, other) for one, other in both)
     wide = [marginal for marginal in marginals if cells(marginal, radices) > _MOST_DENSE]
-    if wide:  # their rows are sorted, for which all of them have to be there
-        sides = Records.of_blocks(sensitive, domain), Records.of_blocks(records, domain)
-        comparison = Comparison(reference=sides[0], synthetic=sides[1], sizes=domain.sizes)
+    if wide:
+        one, other = (Records.of_blocks(blocks, domain, memory) for blocks in (sensitive, records))
+        comparison = Comparison(reference=one, synthetic=other, sizes=domain.sizes)
         total += sum(
             comparison.measure(wide, lambda c: distance(c.reference.astype(np.int64), c.synthetic.astype(np.int64)))
         )

@@ -19,7 +19,7 @@ from marginweave.tasks.aggregate.released import recode
 from marginweave.tasks.budget.mechanisms import add_noise, error_deviation, prepare_noise
 from marginweave.tasks.budget.planned import EVALUATION
 from marginweave.tasks.budget.split import plan_budget
-from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays, unpack_codes
+from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.blocks import EncodedBlocks
@@ -73,8 +73,8 @@ def _prepared(
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
     rows = _Recoded(blocks, private)
     marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
-    records = [unpack_codes(block) for block in made]
-    error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count)
+    records = CodeBlocks(made)
+    error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
     deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, configuration.stability)
     prepare_noise(deviation)
 

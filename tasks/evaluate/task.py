@@ -8,15 +8,15 @@ from typing import Any
 
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
-from marginweave.tasks.checkpoint.codecs import unpack_codes, unpack_table
+from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
-from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import Evaluation, evaluate_release
 from marginweave.tasks.evaluate.paid_task import bought
 from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
+from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 
@@ -48,7 +48,8 @@ def evaluate(
 
     def compute() -> bytes:
         configuration, counts = reference.resolved, released_counts(reference, normalized)
-        records = Records.of_blocks(map(unpack_codes, reference.load_blocks(synthesized)), counts.domain)
+        blocks = CodeBlocks(reference.load_blocks(synthesized))
+        records = Records.of_blocks(blocks, counts.domain, configuration.memory)
         evaluation = evaluate_release(
             records, counts, ordered=configuration.ordered, rules=_broken_rules(reference, decoded)
         )

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 
-_LIMIT = 2**62
+LIMIT = 2**62
+"""Numbers of rows stay below it."""
 
 
 def row_keys(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> tuple[IntArray, int]:
@@ -27,7 +28,7 @@ def row_keys(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> tu
     """
     keys, bound = columns[0].astype(np.int64), sizes[0]
     for codes, size in zip(columns[1:], sizes[1:], strict=True):
-        if bound * size >= _LIMIT:
+        if bound * size >= LIMIT:
             distinct, keys = np.unique(keys, return_inverse=True)
             bound = len(distinct)
         keys = keys * size + codes

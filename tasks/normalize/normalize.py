@@ -71,6 +71,18 @@ def find_rows(level: Level, columns: IntArray, values: IntArray, sizes: tuple[in
     return np.where(known[rows] == wanted, rows, -1)
 
 
+def part_rows(lower: Level, level: Level, sizes: tuple[int, ...]) -> IntArray:
+    """Row of `lower` at which each part of each combination of `level` stands, or -1; shape (k, n), j being left out in row j.
+
+    Part by part: all of them at once (`parts_of`) are many times as large as the level. DP: post-processing.
+    """
+    rows = np.empty((level.length, len(level)), np.int64)
+    for j in range(level.length):
+        columns, values = (np.delete(codes, j, axis=1) for codes in (level.columns, level.values))
+        rows[j] = find_rows(lower, columns, values, sizes)
+    return rows
+
+
 def _close(lower: Level, level: Level, reach: IntArray, sizes: tuple[int, ...]) -> tuple[Level, IntArray, IntArray]:
     """The lower level with every part of `level` in it, its reach, and the rows (n, k) where the parts stand."""
     part_columns, part_values = parts_of(level)

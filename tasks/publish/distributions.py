@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.encode.codes import value_slots
 from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.publish.records import ShownRecords, sections_of
 
 MOST_VALUES = 25
 
@@ -37,57 +36,38 @@ class Distribution:
     missing: int
 
 
-def distributions(
-    published: PublishedRelease, codes: Sequence[NDArray[np.unsignedinteger]], scale: float
-) -> list[Distribution]:
+def distributions(published: PublishedRelease, shown: ShownRecords, scale: float) -> list[Distribution]:
     """Values in declared order; of more than `MOST_VALUES` the most frequent ones.
 
     Args:
         published: The release.
-        codes: Codes of its synthetic records (`record_codes`).
+        shown: What is shown of its synthetic records.
         scale: What a synthetic record counts for. DP: post-processing.
     """
     return [
-        _distribution(name, places, published, codes, scale)
-        for name, places in _sections(published.configuration).items()
+        _distribution(name, places, published, shown, scale)
+        for name, places in sections_of(published.configuration).items()
     ]
 
 
-def _sections(configuration: Configuration) -> dict[str, list[int]]:
-    """Attributes by the name that they are shown under: a set whose values are attributes of their own is one column."""
-    sections: dict[str, list[int]] = {}
-    for j, attribute in enumerate(configuration.attributes):
-        sections.setdefault(attribute.columns[0] if attribute.of_set else attribute.name, []).append(j)
-    return sections
-
-
 def _distribution(
-    name: str,
-    places: Sequence[int],
-    published: PublishedRelease,
-    codes: Sequence[NDArray[np.unsignedinteger]],
-    scale: float,
+    name: str, places: Sequence[int], published: PublishedRelease, shown: ShownRecords, scale: float
 ) -> Distribution:
-    aggregates, configuration = published.aggregates, published.configuration
-    slots = [np.stack(list(value_slots(codes[j]))) for j in places]
-    values = [value for j, held in zip(places, slots, strict=True) for value in _values(published, j, held, scale)]
-    shown = values if len(values) <= MOST_VALUES else sorted(values, key=_frequency, reverse=True)[:MOST_VALUES]
-    empty = np.logical_and.reduce(
-        [(held == aggregates.domain.sizes[j]).all(axis=0) for j, held in zip(places, slots, strict=True)]
-    )
+    configuration = published.configuration
+    values = [value for j in places for value in _values(published, j, shown.values[j], scale)]
+    kept = values if len(values) <= MOST_VALUES else sorted(values, key=_frequency, reverse=True)[:MOST_VALUES]
     return Distribution(
         name=name,
         kind="group" if name not in configuration.columns else configuration.columns[name].type,
-        values=tuple(shown),
-        more=len(values) - len(shown),
-        missing=round(int(empty.sum()) * scale),
+        values=tuple(kept),
+        more=len(values) - len(kept),
+        missing=round(shown.empty[name] * scale),
     )
 
 
-def _values(published: PublishedRelease, j: int, slots: NDArray[np.unsignedinteger], scale: float) -> list[ValueCounts]:
+def _values(published: PublishedRelease, j: int, made: NDArray[np.int64], scale: float) -> list[ValueCounts]:
     first, intervals = published.aggregates.levels[0], published.intervals[0]
     labels = published.aggregates.domain.labels[j]
-    made = np.bincount(slots.ravel(), minlength=len(labels) + 1)
     rows = np.flatnonzero(first.columns[:, 0] == j)
     row_of = dict(zip(first.values[rows, 0].tolist(), rows.tolist(), strict=True))
     return [

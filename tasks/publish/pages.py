@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ import pyarrow.parquet as pq
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.publish.explore import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.publish.records import RecordCodes, join_blocks, record_codes
+from marginweave.tasks.publish.records import RecordCodes, ShownRecords, record_codes, show_records
 from marginweave.tasks.publish.report import render_report
 from marginweave.tasks.publish.tables import ROW_GROUP
 
 
-def release_pages(published: PublishedRelease, codes: RecordCodes, evaluation: Mapping[str, Any]) -> dict[str, bytes]:
-    """report.html and explore.html of a release, the codes of its records and its evaluation. DP: post-processing."""
+def release_pages(published: PublishedRelease, shown: ShownRecords, evaluation: Mapping[str, Any]) -> dict[str, bytes]:
+    """report.html and explore.html of a release, what they show of its records, and its evaluation. DP: post-processing."""
     pages = {
-        "report.html": render_report(published, codes, evaluation),
-        "explore.html": render_explorer(published, codes),
+        "report.html": render_report(published, shown, evaluation),
+        "explore.html": render_explorer(published, shown),
     }
     return {name: page.encode() for name, page in pages.items()}
 
@@ -42,23 +43,24 @@ def internal_report(place: Path, internal: Mapping[str, Any]) -> bytes:
     Raises:
         InputError: it is not there, or not complete.
     """
-    published, codes, evaluation = _read(place)
-    return render_report(published, codes, evaluation, internal).encode()
+    published, shown, evaluation = _read(place)
+    return render_report(published, shown, evaluation, internal).encode()
 
 
-def _read(place: Path) -> tuple[PublishedRelease, RecordCodes, dict[str, Any]]:
-    """The release, the codes of its records, read block by block, and its evaluation."""
+def _read(place: Path) -> tuple[PublishedRelease, ShownRecords, dict[str, Any]]:
+    """The release, what is shown of its records, read block by block, and its evaluation."""
     published = PublishedRelease.read(place)
+    domain, configuration = published.aggregates.domain, published.configuration
 
     def codes_of(batch: pa.RecordBatch) -> RecordCodes:
-        table = pa.Table.from_batches([batch])
-        return record_codes(table, published.aggregates.domain, published.configuration)
+        return record_codes(pa.Table.from_batches([batch]), domain, configuration)
 
     try:
         with pq.ParquetFile(place / "synthetic.parquet") as file:
             nothing = codes_of(pa.RecordBatch.from_pylist([], file.schema_arrow))
-            codes = join_blocks([nothing, *map(codes_of, file.iter_batches(ROW_GROUP))])
+            blocks = chain([nothing], map(codes_of, file.iter_batches(ROW_GROUP)))
+            shown = show_records(blocks, file.metadata.num_rows, domain, configuration)
         evaluation: dict[str, Any] = json.loads((place / "evaluation.json").read_text(encoding="utf-8"))
     except (OSError, pa.ArrowInvalid, json.JSONDecodeError):
         raise InputError(f"{place} does not hold a complete release (synthetic.parquet and evaluation.json)") from None
-    return published, codes, evaluation
+    return published, shown, evaluation

@@ -1,9 +1,9 @@
-"""Synthetic records as codes over the released domain, for the pages."""
+"""What the pages show of synthetic records, which are codes over the released domain, read block by block."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +11,80 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.encode.codes import code_type, encode_table
+from marginweave.schemas.errors import StageError
+from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
 from marginweave.tasks.preprocess.clean import clean_table
 
-RecordCodes = tuple[NDArray[np.unsignedinteger], ...]
-AnyCode = TypeVar("AnyCode", bound=np.integer)
+RecordCodes = tuple[NDArray[np.integer], ...]
+
+MOST_RECORDS = 20_000
+"""Records that the explorer's page holds."""
 
 
-def join_blocks(blocks: Iterable[Sequence[NDArray[AnyCode]]]) -> tuple[NDArray[AnyCode], ...]:
-    """The codes of all blocks, attribute by attribute. DP: post-processing."""
-    return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShownRecords:
+    """What the pages show of the synthetic records: `records` is their number.
+
+    `values[j]` has how many hold each value of attribute j, a missing value last, a set once for each of its slots;
+    `empty[name]` how many have no value in a section of the report. `sample` has the codes of all, or of `MOST_RECORDS` of
+    them, drawn with the release's public seed, in their order.
+    """
+
+    records: int
+    values: tuple[NDArray[np.int64], ...]
+    empty: dict[str, int]
+    sample: RecordCodes
+
+
+def show_records(
+    blocks: Iterable[RecordCodes], records: int, domain: Domain, configuration: Configuration
+) -> ShownRecords:
+    """What is shown of records, of which one block at a time is in memory; the same however they are cut into blocks.
+
+    Args:
+        blocks: Codes of each attribute, shape (n,), or (n, width) for a set; at least one block.
+        records: How many records there are.
+        domain: The released domain.
+        configuration: What is declared.
+
+    Returns:
+        Counts and a sample. DP: post-processing.
+
+    Raises:
+        StageError: there are not as many records as `records` says.
+    """
+    rows, sections = _sampled_rows(records, configuration.synthesize.seed), sections_of(configuration)
+    values = [np.zeros(size + 1, np.int64) for size in domain.sizes]
+    empty, parts, seen = dict.fromkeys(sections, 0), [], 0
+    for block in blocks:
+        for counted, codes in zip(values, block, strict=True):
+            np.add(counted, np.bincount(codes.ravel(), minlength=len(counted)), out=counted)
+        for name, places in sections.items():
+            slots = [slot == domain.sizes[j] for j in places for slot in value_slots(block[j])]
+            empty[name] += int(np.logical_and.reduce(slots).sum())
+        start, seen = seen, seen + len(block[0])
+        chosen = rows[slice(*np.searchsorted(rows, (start, seen)))] - start
+        parts.append([codes[chosen] for codes in block])
+    if seen != records:
+        raise StageError("the synthetic records are not as many as their evaluation says")
+    sample = tuple(np.concatenate(some) for some in zip(*parts, strict=True))
+    return ShownRecords(records=records, values=tuple(values), empty=empty, sample=sample)
+
+
+def sections_of(configuration: Configuration) -> dict[str, list[int]]:
+    """Attributes by the name that they are shown under: a set whose values are attributes of their own is one column."""
+    sections: dict[str, list[int]] = {}
+    for j, attribute in enumerate(configuration.attributes):
+        sections.setdefault(attribute.columns[0] if attribute.of_set else attribute.name, []).append(j)
+    return sections
+
+
+def _sampled_rows(records: int, seed: int) -> NDArray[np.int64]:
+    """The numbers of the records that the page holds, ascending."""
+    if records <= MOST_RECORDS:
+        return np.arange(records)
+    rng = np.random.default_rng(seed)  # post-processing
+    return np.sort(rng.choice(records, MOST_RECORDS, replace=False))
 
 
 def record_codes(records: pa.Table, domain: Domain, configuration: Configuration) -> RecordCodes:

@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.evaluate.intervals import record_interval
@@ -21,13 +19,14 @@ from marginweave.tasks.publish.figures import (
     worst_marginals_figure,
 )
 from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.publish.records import ShownRecords
 from marginweave.tasks.publish.templates import render
 from marginweave.tasks.publish.wording import paid_words
 
 
 def render_report(
     published: PublishedRelease,
-    codes: Sequence[NDArray[np.unsignedinteger]],
+    shown: ShownRecords,
     evaluation: Mapping[str, Any],
     internal: Mapping[str, Any] | None = None,
 ) -> str:
@@ -35,7 +34,7 @@ def render_report(
 
     Args:
         published: The release.
-        codes: Codes of its synthetic records (`record_codes`).
+        shown: What is shown of its synthetic records.
         evaluation: The content of its evaluation.json; a section whose key is not there is left out.
         internal: The comparison with the sensitive table, for the page's internal twin alone, which says so everywhere.
 
@@ -43,9 +42,9 @@ def render_report(
         HTML. DP: post-processing of released counts and records; with `internal` none.
     """
     configuration, aggregates, statement = published.configuration, published.aggregates, published.statement
-    made = len(codes[0])
+    made = shown.records
     scale = aggregates.record_count / made if made else 1.0
-    columns = distributions(published, codes, scale)
+    columns = distributions(published, shown, scale)
     inside = record_interval(aggregates)
     return render(
         "report.html.j2",

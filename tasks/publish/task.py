@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
-from marginweave.tasks.checkpoint.codecs import unpack_codes, unpack_table
+from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.normalize.released import released_counts
@@ -17,7 +17,7 @@ from marginweave.tasks.publish.confidence import confidence_facts, count_interva
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
 from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.publish.records import RecordCodes, join_blocks
+from marginweave.tasks.publish.records import show_records
 from marginweave.tasks.publish.statement import privacy_statement
 from marginweave.tasks.publish.synthetic import write_synthetic
 from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
@@ -51,14 +51,14 @@ def publish(
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=json.loads(told)
     )
-    blocks = reference.load_blocks(parts["synthesize"])
-    codes = join_blocks(cast("RecordCodes", unpack_codes(block)) for block in blocks)
+    told_of, blocks = json.loads(evaluation), CodeBlocks(reference.load_blocks(parts["synthesize"]))
+    shown = show_records(blocks, told_of["records"], aggregates.domain, reference.resolved)
     files = {
         "aggregates.parquet": parquet_bytes(counts),
         "aggregates.csv": csv_bytes(counts),
         "evaluation.json": evaluation,
         "privacy.json": told,
-        **release_pages(published, codes, json.loads(evaluation)),
+        **release_pages(published, shown, told_of),
         **measured,
     }
     with at_place(place, "created"):

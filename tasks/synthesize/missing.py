@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates, IntArray, Level
-from marginweave.tasks.normalize.normalize import combination_keys, find_rows, parts_of
+from marginweave.tasks.normalize.normalize import combination_keys, find_rows, part_rows
 
 
 def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequence[int]) -> Aggregates:
@@ -91,7 +91,7 @@ def _consistent(cells: Level, lower: Level, sizes: tuple[int, ...]) -> Level:
 
     The record count is no such part: released values stay where its noise makes it smaller.
     """
-    rows = find_rows(lower, *parts_of(cells), sizes).reshape(cells.length, len(cells))
+    rows = part_rows(lower, cells, sizes)
     kept = np.flatnonzero((rows >= 0).all(axis=0))
     order = kept[np.argsort(combination_keys(cells.columns[kept], cells.values[kept], sizes))]
     counts = cells.counts[order]

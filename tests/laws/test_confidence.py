@@ -31,9 +31,9 @@ from marginweave.tasks.budget.thresholds import level_threshold
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.evaluate.bounding import most_cut_records
 from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds
-from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval, selected_interval
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from tests.support.configurations import configuration
 from tests.support.counting import WholeCounts, count_bounded, histogram

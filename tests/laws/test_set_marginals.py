@@ -26,7 +26,7 @@ from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.distributions import distributions
 from marginweave.tasks.publish.measurements import measurements_table
 from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.publish.records import record_codes
+from marginweave.tasks.publish.records import record_codes, show_records
 from marginweave.tasks.synthesize.release import synthesize_codes
 from marginweave.tasks.synthesize.sets import cap_values
 from tests.support.configurations import configuration
@@ -198,7 +198,7 @@ def test_the_report_has_one_section_for_a_set() -> None:
     codes = record_codes(_raw(rows), counts.domain, CONFIGURATION)
     intervals = marginal_intervals(counts, marginals, CONFIGURATION)
     published = PublishedRelease(configuration=CONFIGURATION, aggregates=counts, intervals=intervals, statement={})
-    sections = distributions(published, codes, 1.0)
+    sections = distributions(published, show_records([codes], len(rows), counts.domain, CONFIGURATION), 1.0)
     assert [(section.name, section.kind) for section in sections] == [
         ("sex", "category"),
         ("signs", "set"),

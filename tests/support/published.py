@@ -20,6 +20,7 @@ from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.paid import paid_evaluation
 from marginweave.tasks.publish.confidence import confidence_facts
 from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.publish.records import ShownRecords, show_records
 from marginweave.tasks.publish.statement import privacy_statement
 from tests.support.configurations import configuration
 
@@ -149,3 +150,8 @@ def published(codes: Codes | None = None, drop: int = 5, **changes: Any) -> tupl
 def table_of(release: PublishedRelease, codes: Codes) -> pa.Table:
     """The records as a table."""
     return decode_table(codes, release.aggregates.domain, release.configuration, seed=0)
+
+
+def shown(release: PublishedRelease, codes: Codes) -> ShownRecords:
+    """What the pages show of the records."""
+    return show_records([tuple(codes)], len(codes[0]), release.aggregates.domain, release.configuration)

@@ -20,7 +20,7 @@ from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.publish.report import render_report
 from tests.support.browser import Browser, browser, need
-from tests.support.published import EVALUATION, HOSTILE, MORE, Codes, published
+from tests.support.published import EVALUATION, HOSTILE, MORE, Codes, published, shown
 
 pytestmark = pytest.mark.system
 READ = """
@@ -44,9 +44,11 @@ def release() -> tuple[PublishedRelease, Codes]:
 @pytest.fixture(scope="module")
 def pages(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pages")
-    for name, page in release_pages(*release, EVALUATION | MORE).items():
+    for name, page in release_pages(release[0], shown(*release), EVALUATION | MORE).items():
         (place / name).write_bytes(page)
-    (place / "internal.html").write_text(render_report(*release, EVALUATION, EVALUATION | MORE), encoding="utf-8")
+    (place / "internal.html").write_text(
+        render_report(release[0], shown(*release), EVALUATION, EVALUATION | MORE), encoding="utf-8"
+    )
     return place
 
 
@@ -77,7 +79,10 @@ def test_a_request_would_be_seen_and_is_refused(chromium: Browser, tmp_path: Pat
     chromium.complaints()
     asking = (tmp_path / "asks.html").read_text() + '<iframe src="http://192.0.2.1/frame.html"></iframe>'
     release, codes = published()
-    for page in (render_explorer(release, codes), render_report(release, codes, EVALUATION)):
+    for page in (
+        render_explorer(release, shown(release, codes)),
+        render_report(release, shown(release, codes), EVALUATION),
+    ):
         (policy,) = re.findall(r"<meta http-equiv.*>", page)
         (tmp_path / "asks.html").write_text(policy + asking)
         chromium.open(tmp_path / "asks.html", 390)
@@ -127,8 +132,8 @@ def test_a_click_narrows_to_the_right_numbers(
     chromium.open(pages / "explore.html", 1440)
     for a, v in clicks:
         chromium.run("document.querySelector(arguments[0]).click()", f'[data-key="{a}-{v}"]')
-    shown = chromium.run(READ)
-    for card, lines in zip(shown, expected(*release, clicks), strict=True):
+    cards = chromium.run(READ)
+    for card, lines in zip(cards, expected(*release, clicks), strict=True):
         valued = [line for line in card if not line[0].endswith("--1")]
         assert {key: (label, made, count) for key, label, made, count, _ in valued} == lines
         estimates = [int(line[2].removeprefix("≈ ").replace(",", "")) for line in valued]
@@ -167,7 +172,7 @@ def test_a_click_answers_at_once(chromium: Browser, tmp_path: Path) -> None:
     columns = {f"c{j}": {"type": "category", "values": [f"v{v}" for v in range(4 + j % 5)]} for j in range(15)}
     small, _ = published(made_codes(columns, 2000), drop=10**9, columns=columns)
     page = tmp_path / "large.html"
-    page.write_text(render_explorer(small, made_codes(columns, 10**6)), encoding="utf-8")
+    page.write_text(render_explorer(small, shown(small, made_codes(columns, 10**6))), encoding="utf-8")
     chromium.open(page, 1440)
     assert "a sample of 20000 of 1000000" in chromium.run("return document.body.textContent")
     timed = """

@@ -71,8 +71,8 @@ FAULTS = (
     Fault(
         name="post-processing is given the folder of private checkpoints",
         file="tasks/references.py",
-        text="return DerivedReference(place=self.folder.derived, canonical=self.manifest.configuration)",
-        instead="return DerivedReference(place=self.folder.private, canonical=self.manifest.configuration)",
+        text="place=self.folder.derived, canonical",
+        instead="place=self.folder.private, canonical",
         killed_by=(_PUBLIC,),
     ),
     Fault(

@@ -17,8 +17,8 @@ from marginweave.schemas.measurements import Marginals, Measurement
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.evaluate.bounding import bias_facts, bounding_biases, most_cut_records
 from marginweave.tasks.evaluate.bounds import distance_bound, marginal_bounds
-from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.publish.confidence import confidence_facts
 from tests.support.configurations import configuration

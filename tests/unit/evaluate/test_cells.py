@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.tasks.evaluate import cells as counting
-from marginweave.tasks.evaluate.cells import Comparison, Records, Released
+from marginweave.schemas.aggregates import Domain
+from marginweave.tasks.evaluate import tallies as counting
+from marginweave.tasks.evaluate.cells import Cells, Comparison, Released
+from marginweave.tasks.evaluate.tallies import Records
 from tests.unit.normalize.released import SIZES, aggregates_of, domain_of, tally
 
 WIDTHS = (1, 3, 1, 2)
@@ -42,7 +44,7 @@ def slow_counts(table: list, chosen: tuple[int, ...]) -> Counter[tuple[int, ...]
     return Counter(values for r in table for values in product(*(r[j] for j in chosen)))
 
 
-def named(found: counting.Cells, side: np.ndarray) -> dict[tuple[int, ...], int]:
+def named(found: Cells, side: np.ndarray) -> dict[tuple[int, ...], int]:
     """The complete cells that a side has, by their values."""
     kept = found.complete & (side > 0)
     values = np.array(np.unravel_index(found.keys[kept], found.radices)).T.tolist()
@@ -90,39 +92,78 @@ def test_released_counts_weigh_what_they_count(dense: bool, monkeypatch: pytest.
             assert named(found, found.synthetic) == made
 
 
-def test_more_cells_than_an_integer_holds() -> None:
-    """2^63 possible cells are numbered by rank, and counted as few are."""
+@pytest.mark.parametrize("parts", [1, 3, 200])
+def test_more_cells_than_an_integer_holds(parts: int) -> None:
+    """2^62 possible cells and more are numbered by rank, and counted as few are, in however many blocks."""
     rng = np.random.default_rng(2)
-    small = [rng.integers(0, 3, (200, 3)) for _ in range(2)]
-    sizes = (2**21 - 1,) * 3
-    wide = Comparison(
-        reference=Records(codes=(small[0] * 1_000_003).T.astype(np.int32), slots=(range(1), range(1, 2), range(2, 3))),
-        synthetic=Records(codes=(small[1] * 1_000_003).T.astype(np.int32), slots=(range(1), range(1, 2), range(2, 3))),
-        sizes=sizes,
-    ).cells((0, 1, 2))
-    values = [Counter(map(tuple, table.tolist())) for table in small]
-    every = sorted({*values[0], *values[1]})
-    assert wide.reference.tolist() == [values[0][v] for v in every]
-    assert wide.synthetic.tolist() == [values[1][v] for v in every]
-    assert wide.complete.tolist() == [max(v) * 1_000_003 < sizes[0] for v in every]
+    sizes = (2**21 - 1,) * 3 + (7,)
+    scale = np.array([1_000_003] * 3 + [1])
+    tables = [rng.integers(0, [3, 3, 3, 8], (200, 4)) for _ in range(2)]
+    domain = Domain(names=tuple("abcd"), labels=(range(sizes[0]),) * 3 + (range(7),))  # type: ignore[arg-type]
+    sides = [
+        Records.of_blocks([list(part.T) for part in np.array_split(table * scale, parts)], domain) for table in tables
+    ]
+    comparison = Comparison(reference=sides[0], synthetic=sides[1], sizes=sizes)
+    for chosen in ((0, 1, 2), (0, 1, 2, 3), (3, 0, 1, 2)):
+        wide = comparison.cells(chosen)
+        values = [Counter(map(tuple, table[:, chosen].tolist())) for table in tables]
+        every = sorted({*values[0], *values[1]})
+        assert wide.reference.tolist() == [values[0][v] for v in every]
+        assert wide.synthetic.tolist() == [values[1][v] for v in every]
+        assert wide.complete.tolist() == [
+            all(c * scale[j] < sizes[j] for c, j in zip(v, chosen, strict=True)) for v in every
+        ]
+        (tally,) = sides[0].each([counting.number_set(chosen, sizes, sides)])
+        assert tally.counts.tolist() == [n for _, n in sorted(values[0].items())]
 
 
 @pytest.mark.parametrize("few", [10**6, -(10**6)])
-@settings(max_examples=30, deadline=None)
-@given(st.lists(record(), min_size=1, max_size=12), st.lists(st.integers(0, 12), max_size=4), st.data())
-def test_blocks_are_the_table(few: int, rows: list[Any], cuts: list[int], data: st.DataObject) -> None:
-    """Records in blocks, empty ones included, are those of the whole table; so are the counts at any combinations."""
+@pytest.mark.parametrize("room", [0, 300, 10**9])
+@settings(max_examples=20, deadline=None)
+@given(st.lists(record(), min_size=1, max_size=12), st.lists(st.integers(0, 12), max_size=4))
+def test_blocks_are_the_table(few: int, room: int, rows: list[Any], cuts: list[int]) -> None:
+    """However the records are cut into blocks, empty ones included, and however many sets are counted together."""
     whole = codes_of(rows)
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     blocks = [[codes[low:high] for codes in whole] for low, high in pairwise(edges)]
-    one, other = Records.of(whole, domain_of()), Records.of_blocks(blocks, domain_of())
-    assert one.slots == other.slots
-    assert (one.codes == other.codes).all()
-    assert one.codes.dtype == np.uint8
-    chosen = data.draw(st.sampled_from([c for k in (1, 2, 3) for c in combinations(range(4), k)]))
-    values = np.array(list(product(*(range(SIZES[j]) for j in chosen))), np.int64)
+    other = Records.of_blocks(blocks, domain_of(), 8 * room)
+    assert (len(other), other.slots) == (len(rows), Records.of(whole, domain_of()).slots)
+    sets = [chosen for k in (1, 2, 3) for chosen in combinations(range(4), k)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "_FEW", few)
-        counts = other.counts_at(chosen, values, SIZES)
-    slow = slow_counts(rows, chosen)
-    assert {tuple(v): n for v, n in zip(values.tolist(), counts.tolist(), strict=True) if n} == slow
+        numberings = [counting.number_set(chosen, SIZES, [other]) for chosen in sets]
+        for _ in range(2):  # tallies are kept, or not
+            for chosen, numbering, tally in zip(sets, numberings, other.each(numberings), strict=True):
+                values = np.array(list(product(*(range(SIZES[j]) for j in chosen))), np.int64)
+                counts = tally.at(numbering.keys(values.T))
+                found = {tuple(v): n for v, n in zip(values.tolist(), counts.tolist(), strict=True) if n}
+                assert found == slow_counts(rows, chosen)
+                assert (np.diff(tally.keys) > 0).all()
+                assert [c.tolist() for c in numbering.codes(numbering.keys(values.T))] == values.T.tolist()
+
+
+def test_few_sets_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays that are there together fit the room, and each pass counts as many sets as do; kept tallies need no pass."""
+    table = np.random.default_rng(3).integers(0, np.array(SIZES), (500, 4))
+    passes = []
+
+    class Blocks(list):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            passes.append(1)
+            return super().__iter__()
+
+    sets = list(combinations(range(4), 2))
+    cells = [(SIZES[a] + 1) * (SIZES[b] + 1) for a, b in sets]
+    records = Records.of_blocks(Blocks([list(table.T)]), domain_of(), 64 * max(cells))
+    comparison = Comparison(reference=Released(aggregates=aggregates_of({})), synthetic=records, sizes=SIZES)
+    del passes[:]
+    comparison.measure(sets, lambda found: found.attributes)
+    groups, held = 1, 0
+    for size in cells:
+        groups, held = (groups, held + size) if held + size <= max(cells) else (groups + 1, size)
+    assert len(passes) == groups > 1
+    again = Records.of_blocks(Blocks([list(table.T)]), domain_of())
+    for _ in range(2):
+        del passes[:]
+        list(again.each([counting.number_set(chosen, SIZES, [again]) for chosen in sets]))
+    assert not passes

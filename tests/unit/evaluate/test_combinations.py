@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.tasks.evaluate.cells import Cells, Records
+from marginweave.tasks.evaluate.cells import Cells
 from marginweave.tasks.evaluate.combinations import (
     bucket_means,
     bucket_sums,
@@ -16,6 +16,7 @@ from marginweave.tasks.evaluate.combinations import (
     length_metrics,
 )
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
+from marginweave.tasks.evaluate.tallies import Records
 from tests.unit.normalize.released import aggregates_of, domain_of
 
 # Synthetic Data Showcase, documentation of its DP counts, 2.1: five records of three columns and all their combinations.

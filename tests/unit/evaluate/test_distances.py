@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.aggregates import LevelNoise
-from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.distances import noise_distance, sampled_sets
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
+from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.evaluate.task import evaluation_json
 from tests.unit.normalize.released import SIZES, aggregates_of, domain_of, tally
 

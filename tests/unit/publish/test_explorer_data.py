@@ -6,12 +6,19 @@ import gzip
 import json
 import struct
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from marginweave.tasks.publish.explore import MOST_RECORDS, explorer_data, render_explorer
-from tests.support.published import published
+from marginweave.schemas.errors import StageError
+from marginweave.tasks.publish import records
+from marginweave.tasks.publish.explore import explorer_data, render_explorer
+from marginweave.tasks.publish.records import MOST_RECORDS, show_records
+from tests.support.published import published, shown
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
@@ -61,7 +68,36 @@ def test_of_many_records_a_sample_is_taken() -> None:
     columns = {"a": {"type": "number", "bounds": [0, 50_000], "bins": 50_000, "decimals": 0}}
     release, _ = published([np.zeros(3, np.uint16)], columns=columns)
     many = [np.arange(MOST_RECORDS * 2, dtype=np.uint16)]
-    page = render_explorer(release, many)
-    assert page == render_explorer(release, many)
+    page = render_explorer(release, shown(release, many))
+    assert page == render_explorer(release, shown(release, many))
     assert f"a sample of {MOST_RECORDS} of {2 * MOST_RECORDS}" in page
-    assert "a sample of" not in render_explorer(release, [many[0][:MOST_RECORDS]])
+    assert "a sample of" not in render_explorer(release, shown(release, [many[0][:MOST_RECORDS]]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 300), max_size=5), st.sampled_from([7, 299, 300, 20_000]))
+def test_pages_do_not_depend_on_blocks(cuts: list[int], most: int) -> None:
+    """Counts, empty cells and the sample of records in blocks, empty ones included, are those of one block."""
+    release, codes = published()
+    edges = [0, *sorted(cuts), 300]
+    blocks = [tuple(code[low:high] for code in codes) for low, high in pairwise(edges)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "MOST_RECORDS", most)
+        found = show_records(blocks, 300, release.aggregates.domain, release.configuration)
+        whole = shown(release, codes)
+    assert (found.records, found.empty) == (whole.records, whole.empty)
+    for one, other in zip((*found.values, *found.sample), (*whole.values, *whole.sample), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+    rows = np.arange(300)
+    if most < 300:
+        seed = release.configuration.synthesize.seed
+        rows = np.sort(np.random.default_rng(seed).choice(300, most, replace=False))
+    for sample, code in zip(found.sample, codes, strict=True):
+        np.testing.assert_array_equal(sample, code[rows])
+
+
+def test_records_that_are_lacking_are_noticed() -> None:
+    release, codes = published()
+    with pytest.raises(StageError, match="not as many"):
+        show_records([tuple(codes)], 301, release.aggregates.domain, release.configuration)

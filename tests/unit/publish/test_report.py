@@ -21,7 +21,7 @@ from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.records import record_codes
 from marginweave.tasks.publish.report import render_report
 from tests.support.configurations import configuration
-from tests.support.published import EVALUATION, HOSTILE, MORE, published, table_of
+from tests.support.published import EVALUATION, HOSTILE, MORE, published, shown, table_of
 
 NEVER = re.compile(r"anonym|no risk|risk-free|accurate", re.IGNORECASE)
 
@@ -55,18 +55,18 @@ class Outline(HTMLParser):
 
 def report(**changes: Any) -> str:
     release, codes = published(**changes)
-    return render_report(release, codes, EVALUATION)
+    return render_report(release, shown(release, codes), EVALUATION)
 
 
 def test_pages_follow_from_the_release_alone() -> None:
     """The same bytes a second time, and from records that were written and read."""
     release, codes = published()
-    first = release_pages(release, codes, EVALUATION | MORE)
-    assert first == release_pages(release, codes, EVALUATION | MORE)
+    first = release_pages(release, shown(release, codes), EVALUATION | MORE)
+    assert first == release_pages(release, shown(release, codes), EVALUATION | MORE)
     assert set(first) == {"report.html", "explore.html"}
-    assert first["report.html"].decode() == render_report(release, codes, EVALUATION | MORE)
+    assert first["report.html"].decode() == render_report(release, shown(release, codes), EVALUATION | MORE)
     other = published(codes=[code[::-1][:200] for code in codes])
-    assert render_explorer(*other) != render_explorer(release, codes)
+    assert render_explorer(other[0], shown(*other)) != render_explorer(release, shown(release, codes))
 
 
 def test_records_have_the_codes_that_they_were_made_from() -> None:
@@ -106,7 +106,10 @@ def test_values_of_a_private_domain_are_numbered_as_released() -> None:
 def test_what_is_always_said() -> None:
     """Whose privacy, against what, how much, the account first; never a word that promises more."""
     release, codes = published()
-    for page in (render_report(release, codes, EVALUATION | MORE), render_explorer(release, codes)):
+    for page in (
+        render_report(release, shown(release, codes), EVALUATION | MORE),
+        render_explorer(release, shown(release, codes)),
+    ):
         text = re.sub(r"\s+", " ", unescape(page))
         assert "A count below two standard deviations of its noise cannot be told from zero" in text
         assert "combinations may stand here that nobody in the data has" in text
@@ -128,23 +131,26 @@ def test_what_is_always_said() -> None:
 def test_nothing_of_a_page_leads_elsewhere() -> None:
     """No script in the report, no address but the other page and places on this one; every id once, every reference met."""
     release, codes = published()
-    page = Outline(render_report(release, codes, EVALUATION | MORE, EVALUATION | MORE))
+    page = Outline(render_report(release, shown(release, codes), EVALUATION | MORE, EVALUATION | MORE))
     assert not {"script", "img", "link", "iframe", "object", "style-src"} & set(page.tags)
     assert len(page.ids) == len(set(page.ids))
     assert page.references <= set(page.ids)
     assert {address.lstrip("#") for address in page.addresses} <= set(page.ids)
     assert {figure["role"] for figure in page.figures} == {"img"}
     assert len(page.figures) == 4 + 2 * 4
-    explorer = Outline(render_explorer(release, codes))
+    explorer = Outline(render_explorer(release, shown(release, codes)))
     assert set(explorer.addresses) == {"report.html"}
     assert explorer.tags.count("script") == 2
 
 
 def test_a_label_is_never_markup() -> None:
     release, codes = published()
-    for page in (render_report(release, codes, EVALUATION), render_explorer(release, codes)):
+    for page in (
+        render_report(release, shown(release, codes), EVALUATION),
+        render_explorer(release, shown(release, codes)),
+    ):
         assert "<script>alert" not in page
-    assert HOSTILE in unescape(render_report(release, codes, EVALUATION))
+    assert HOSTILE in unescape(render_report(release, shown(release, codes), EVALUATION))
 
 
 @pytest.mark.parametrize(
@@ -159,31 +165,33 @@ def test_a_label_is_never_markup() -> None:
 )
 def test_a_section_without_numbers_is_left_out(key: str, said: str) -> None:
     release, codes = published()
-    assert said in render_report(release, codes, EVALUATION | {key: MORE[key]})
-    assert said not in render_report(release, codes, EVALUATION)
+    assert said in render_report(release, shown(release, codes), EVALUATION | {key: MORE[key]})
+    assert said not in render_report(release, shown(release, codes), EVALUATION)
 
 
 def test_the_error_by_count_is_drawn_where_it_is_known() -> None:
     """A bin without combinations is left out, and the figure where there is no other."""
     release, codes = published()
-    assert "up to 10: 62 %</desc>" in render_report(release, codes, EVALUATION | MORE)
-    page = render_report(release, codes, EVALUATION | {"by_count": MORE["by_count"][1:]})
+    assert "up to 10: 62 %</desc>" in render_report(release, shown(release, codes), EVALUATION | MORE)
+    page = render_report(release, shown(release, codes), EVALUATION | {"by_count": MORE["by_count"][1:]})
     assert "Error by the size of the count" not in page
 
 
 def test_the_bound_of_a_bad_marginal_stands_beside_it() -> None:
     """That of the same attributes, in records; without bounds the table has no column for them."""
     release, codes = published()
-    page = render_report(release, codes, EVALUATION | MORE)
+    page = render_report(release, shown(release, codes), EVALUATION | MORE)
     assert "<td>0.250</td><td>0.125</td><td>34</td><td>78</td></tr>" in page
     assert "with confidence 95 % each: sum of |count - synthetic count|." in unescape(page)
-    assert "at most, without noise" not in render_report(release, codes, EVALUATION | {"marginals": MORE["marginals"]})
+    assert "at most, without noise" not in render_report(
+        release, shown(release, codes), EVALUATION | {"marginals": MORE["marginals"]}
+    )
 
 
 def test_rules_that_every_record_keeps_are_one_sentence() -> None:
     release, codes = published()
     kept = {"rule": "never missing", "subject": "sex", "records": 0, "share": 0.0}
-    page = render_report(release, codes, EVALUATION | {"rules": [*MORE["rules"], kept, kept]})
+    page = render_report(release, shown(release, codes), EVALUATION | {"rules": [*MORE["rules"], kept, kept]})
     assert "2 of 3 declared rules are kept by every synthetic record." in page
     assert "<td>17</td>" in page
     assert "never missing" not in page
@@ -206,21 +214,21 @@ def test_intervals_and_bounding_are_explained() -> None:
 def test_suppressed_is_told_where_the_candidates_are_public() -> None:
     """Candidates less what was released; where a private domain is counted, nothing."""
     release, codes = published()
-    assert "<td>7</td>" in render_report(release, codes, EVALUATION)
+    assert "<td>7</td>" in render_report(release, shown(release, codes), EVALUATION)
     first = release.statement["noise"][0] | {"candidates": None}
     hidden = replace(release, statement=release.statement | {"noise": [first, *release.statement["noise"][1:]]})
-    page = render_report(hidden, codes, EVALUATION)
+    page = render_report(hidden, shown(hidden, codes), EVALUATION)
     assert page.count("not told") == 1
 
 
 def test_the_twin_is_marked_and_the_report_is_not() -> None:
     """In title, head and foot; the sensitive numbers stand in the twin alone."""
     release, codes = published()
-    twin = render_report(release, codes, EVALUATION, EVALUATION | {"reference_records": 298})
+    twin = render_report(release, shown(release, codes), EVALUATION, EVALUATION | {"reference_records": 298})
     assert re.search(r"<title>NOT FOR RELEASE", twin)
     assert twin.count("NOT FOR RELEASE") == 3
     assert "298 sensitive ones" in twin
-    assert "NOT FOR RELEASE" not in render_report(release, codes, EVALUATION)
+    assert "NOT FOR RELEASE" not in render_report(release, shown(release, codes), EVALUATION)
 
 
 def test_distributions_are_the_released_counts_beside_scaled_records() -> None:
@@ -232,7 +240,7 @@ def test_distributions_are_the_released_counts_beside_scaled_records() -> None:
     )  # the first value of the first attribute was not released
     aggregates = replace(release.aggregates, levels=(without, *release.aggregates.levels[1:]))
     intervals = release_intervals(aggregates, aggregates, release.configuration)
-    found = distributions(replace(release, aggregates=aggregates, intervals=intervals), codes, 2.0)
+    found = distributions(replace(release, aggregates=aggregates, intervals=intervals), shown(release, codes), 2.0)
     assert [d.kind for d in found] == ["category", "category", "set", "number"]
     for j, d in enumerate(found):
         slots = codes[j].reshape(300, -1)
@@ -247,7 +255,7 @@ def test_of_many_values_the_most_frequent_are_drawn() -> None:
     columns = {"code": {"type": "category", "values": list(range(MOST_VALUES + 5))}}
     counts = np.repeat(np.arange(MOST_VALUES + 5), np.arange(1, MOST_VALUES + 6))
     release, codes = published([counts.astype(np.uint8)], columns=columns)
-    (found,) = distributions(release, codes, 1.0)
+    (found,) = distributions(release, shown(release, codes), 1.0)
     assert found.more == 5
     assert [v.label for v in found.values] == [str(v) for v in range(MOST_VALUES + 4, 4, -1)]
 
@@ -267,9 +275,9 @@ def test_a_release_without_any_record_or_combination_has_its_pages() -> None:
         {key: value if key == "length" else None for key, value in row.items()} | {"combinations": 0}
         for row in EVALUATION["lengths"]
     ]
-    page = render_report(bare, codes, EVALUATION | {"lengths": lengths})
+    page = render_report(bare, shown(bare, codes), EVALUATION | {"lengths": lengths})
     assert "No combination was released" in page
-    assert render_explorer(bare, codes)
+    assert render_explorer(bare, shown(bare, codes))
     nothing = replace(bare.aggregates.domain, labels=tuple(() for _ in empty))  # no value of a private domain was found
     unknown = replace(bare, aggregates=replace(bare.aggregates, domain=nothing))
-    assert render_report(unknown, codes, EVALUATION | {"lengths": lengths})
+    assert render_report(unknown, shown(unknown, codes), EVALUATION | {"lengths": lengths})
