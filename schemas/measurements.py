@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,3 +82,13 @@ def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:
         raise InputError(f"attributes {attributes} must be increasing column numbers")
     if len(shape) != len(attributes):
         raise InputError(f"counts of shape {shape} must have one axis for each of the attributes {attributes}")
+
+
+def allowed_cells(attributes: Clique, shape: Sequence[int], masks: Sequence[Mask]) -> NDArray[np.bool_]:
+    """The cells of a marginal that no mask inside its attributes forbids. DP: arithmetic on public masks."""
+    allowed = np.ones(shape, np.bool_)
+    for mask in masks:
+        if set(mask.attributes) <= set(attributes):
+            kept = zip(attributes, shape, strict=True)
+            allowed &= mask.allowed.reshape([size if a in mask.attributes else 1 for a, size in kept])
+    return allowed

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.schemas.measurements import Clique, Mask, Measurement, allowed_cells
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -183,16 +183,6 @@ def _intersections(sets: set[Clique]) -> set[Clique]:
             holders.setdefault(attribute, []).append(members)
     pairs = itertools.chain.from_iterable(itertools.combinations(held, 2) for held in holders.values())
     return {tuple(sorted({*one} & {*other})) for one, other in pairs}
-
-
-def allowed_cells(attributes: Clique, shape: Sequence[int], masks: Sequence[Mask]) -> Flags:
-    """The cells of a marginal that no mask inside its attributes forbids. DP: arithmetic on public masks."""
-    allowed = np.ones(shape, np.bool_)
-    for mask in masks:
-        if set(mask.attributes) <= set(attributes):
-            kept = zip(attributes, shape, strict=True)
-            allowed &= mask.allowed.reshape([size if a in mask.attributes else 1 for a, size in kept])
-    return allowed
 
 
 def _view(measurement: Measurement, masks: Sequence[Mask], total: float) -> _View:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
-from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.schemas.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.normalize.censored import expected_below, surprise
-from marginweave.tasks.normalize.consistency import TOLERANCE, allowed_cells
+from marginweave.tasks.normalize.consistency import TOLERANCE
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -1,0 +1,214 @@
+"""How far a mixture is from noisy counts, and in which direction it gets closer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.tasks.mixture.blocks import Block
+from marginweave.tasks.mixture.model import fold
+
+Floats = NDArray[np.float32]
+F32 = np.float32
+
+_DENSE = 1 << 13
+"""Up to how many values of all attributes together pairs are looked at in one matrix of all with all: 256 MB each."""
+_RARE = 0.2
+"""Least share of the cells of such a matrix that are measured; where fewer are, each pair by itself is faster."""
+_FORBIDDEN = 30.0
+"""A record in a cell of a mask across blocks counts like so many deviations of the least noisy count."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Feature:
+    """Some attributes of one block: the table of them that each of its cells falls into is `places`, `width` cells wide."""
+
+    block: int
+    places: NDArray[np.int64]
+    width: int
+    start: int
+    """Where its columns begin among those of all features."""
+
+    @property
+    def columns(self) -> slice:
+        """Its columns among those of all features."""
+        return slice(self.start, self.start + self.width)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Target:
+    """Counts of the product of a few features: `counts` has one axis each, `weight` is 1/variance, 0 where unknown."""
+
+    features: tuple[int, ...]
+    counts: Floats
+    weight: Floats
+
+
+@dataclass(kw_only=True, eq=False)
+class Layout:
+    """The features that targets are made of, side by side."""
+
+    blocks: tuple[Block, ...]
+    sizes: tuple[int, ...]
+    features: list[Feature]
+    index: dict[Clique, int]
+
+    @classmethod
+    def of(cls, blocks: tuple[Block, ...], sizes: Sequence[int]) -> Layout:
+        """Without any feature."""
+        return cls(blocks=blocks, sizes=tuple(sizes), features=[], index={})
+
+    @property
+    def width(self) -> int:
+        """Columns of all features."""
+        return self.features[-1].columns.stop if self.features else 0
+
+    def place(self, attributes: Clique) -> tuple[tuple[int, ...], list[int]]:
+        """The features that a table of these attributes is a product of, and its attributes in the order of these."""
+        chosen, order = [], []
+        for number, block in enumerate(self.blocks):
+            if mine := tuple(a for a in block.attributes if a in attributes):
+                if mine not in self.index:
+                    self._add(number, mine)
+                chosen.append(self.index[mine])
+                order.extend(mine)
+        return tuple(chosen), order
+
+    def _add(self, number: int, attributes: Clique) -> None:
+        places = self.blocks[number].places(attributes, self.sizes)
+        width = math.prod(self.sizes[a] for a in attributes)
+        self.index[attributes] = len(self.features)
+        self.features.append(Feature(block=number, places=places, width=width, start=self.width))
+
+    def target(self, attributes: Clique, counts: NDArray[np.generic], weight: NDArray[np.generic]) -> Target:
+        """Counts and weights over increasing attributes as a target; cells that no block allows have no weight."""
+        features, order = self.place(attributes)
+        axes = [attributes.index(a) for a in order]
+        shape = tuple(self.features[f].width for f in features)
+        placed = np.transpose(weight, axes).reshape(shape).astype(F32)
+        for axis, f in enumerate(features):
+            reached = np.bincount(self.features[f].places, minlength=shape[axis]) > 0
+            placed *= reached.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        return Target(
+            features=features,
+            counts=np.ascontiguousarray(np.transpose(counts, axes).reshape(shape), F32),
+            weight=placed,
+        )
+
+
+class Objective:
+    """1/2 sum w (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model."""
+
+    def __init__(
+        self, layout: Layout, measurements: Sequence[Measurement], masks: Sequence[Mask], total: float
+    ) -> None:
+        self.layout, self.total = layout, F32(total)
+        targets = [
+            layout.target(m.attributes, m.counts, np.full(m.counts.shape, m.deviation**-2)) for m in measurements
+        ]
+        self.cells = sum(int(np.count_nonzero(target.weight)) for target in targets)
+        precision = max(m.deviation**-2 for m in measurements)
+        for mask in masks:
+            forbidden = ~mask.allowed * (_FORBIDDEN**2 * precision)
+            targets.append(layout.target(mask.attributes, np.zeros(mask.allowed.shape), forbidden))
+        pairs = sum(2 * t.counts.size for t in targets if len(t.features) == 2)
+        dense = layout.width <= _DENSE and pairs >= _RARE * layout.width**2
+        self._one = _Single(layout, [t for t in targets if len(t.features) == 1])
+        self._two = _Pairs(layout, [t for t in targets if len(t.features) == 2]) if dense and pairs else None
+        self._more = [t for t in targets if len(t.features) > 1 + dense]
+
+    def gradient(self, columns: Floats, weights: Floats) -> tuple[float, Floats, Floats]:
+        """Twice the objective (chi^2), and its derivatives by the shares `columns`, (components, width), and the weights."""
+        n = self.total
+        chi, slope = self._one.residuals(n * (weights @ columns))
+        by_columns = np.repeat(slope[None, :], len(columns), axis=0)
+        by_weights = columns @ slope
+        if self._two is not None:
+            more, residuals = self._two.residuals(n * ((columns * weights[:, None]).T @ columns))
+            chi += more
+            back = columns @ residuals
+            by_columns += back
+            # every pair stands in the matrix twice
+            by_weights += F32(0.5) * (columns * back).sum(axis=1)
+        for target in self._more:
+            chi += self._add(target, columns, weights, by_columns, by_weights)
+        by_columns *= n * weights[:, None]
+        by_weights *= n
+        return chi, by_columns, by_weights
+
+    def _add(
+        self, target: Target, columns: Floats, weights: Floats, by_columns: Floats, by_weights: Floats
+    ) -> float:
+        """Add what one target says, feature by feature, but for the factor n w of the components; its chi^2."""
+        where = [self.layout.features[f].columns for f in target.features]
+        factors = [columns[:, place] for place in where]
+        *first, last = factors
+        folded = fold(first)
+        predicted = self.total * ((folded * weights[:, None]).T @ last)
+        residuals = predicted - target.counts.reshape(predicted.shape)
+        slope = residuals * target.weight.reshape(predicted.shape)
+        chi = float((slope * residuals).sum(dtype=np.float64))
+        by_columns[:, where[-1]] += (by_last := folded @ slope)
+        by_weights += (by_last * last).sum(axis=1)
+        by_folded = (last @ slope.T).reshape([len(columns), *(factor.shape[1] for factor in first)])
+        for axis, place in enumerate(where[:-1]):
+            by_columns[:, place] += _folded_out(by_folded, first, axis)
+        return chi
+
+
+def _folded_out(values: Floats, factors: Sequence[Floats], axis: int) -> Floats:
+    """Sums of `values`, one axis for each factor, times all factors but the one at `axis`."""
+    for other in reversed(range(len(factors))):
+        if other != axis:
+            shape = [len(values), *(-1 if i == other else 1 for i in range(values.ndim - 1))]
+            values = (values * factors[other].reshape(shape)).sum(axis=other + 1)
+            factors = [f for i, f in enumerate(factors) if i != other]
+            axis -= other < axis
+    return values
+
+
+class _Single:
+    """All targets of one feature, side by side: several of one feature are merged by their weights."""
+
+    def __init__(self, layout: Layout, targets: Sequence[Target]) -> None:
+        self.weight, self.counts, self.rest = _merged((layout.width,), layout, targets)
+
+    def residuals(self, predicted: Floats) -> tuple[float, Floats]:
+        """chi^2 and w (predicted - y)."""
+        residuals = predicted - self.counts
+        slope = residuals * self.weight
+        return float(residuals @ slope) + self.rest, slope
+
+
+class _Pairs:
+    """All targets of two features, in a symmetric matrix of all columns with all columns."""
+
+    def __init__(self, layout: Layout, targets: Sequence[Target]) -> None:
+        weight, counts, self.rest = _merged((layout.width, layout.width), layout, targets)
+        self.weight, self.counts = weight + weight.T, counts + counts.T
+
+    def residuals(self, predicted: Floats) -> tuple[float, Floats]:
+        """chi^2 and w (predicted - y), which takes the memory of `predicted`."""
+        predicted -= self.counts
+        slope = predicted * self.weight
+        chi = 0.5 * float(np.vdot(predicted, slope))
+        return chi + self.rest, slope
+
+
+def _merged(shape: tuple[int, ...], layout: Layout, targets: Sequence[Target]) -> tuple[Floats, Floats, float]:
+    """Weights and weighted means of what several targets say of a cell, and the chi^2 among them."""
+    weight, counts, squares = np.zeros(shape), np.zeros(shape), 0.0
+    for target in targets:
+        place = tuple(layout.features[f].columns for f in target.features)
+        weight[place] += target.weight
+        counts[place] += target.weight * target.counts
+        squares += float((target.weight * target.counts.astype(np.float64) ** 2).sum())
+    known = weight > 0
+    mean = np.divide(counts, weight, out=np.zeros(shape), where=known)
+    rest = squares - float((weight * mean**2).sum())
+    return weight.astype(F32), mean.astype(F32), max(rest, 0.0)
