@@ -138,3 +138,35 @@ class GumSynthesis(BaseModel):
     def complete(self) -> bool:
         """Whether a record lacks a value only where it can be missing: GUM fills every attribute."""
         return True
+
+
+class MixtureSynthesis(BaseModel):
+    """Records from marginals, or from k-tuples, by a mixture of products of independent columns; post-processing.
+
+    `records` and `max_records` as in `SynthesisSettings`. `components`: how many products are mixed. `iterations`: steps of
+    the fit; the fewer, the smoother.
+    """
+
+    model_config = FROZEN
+    method: Literal["mixture"] = "mixture"
+    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
+    max_records: PositiveWhole | None = None
+    components: PositiveWhole = 1000
+    iterations: PositiveWhole = 300
+    seed: Seed = 0
+
+    @field_validator("components", "iterations")
+    @classmethod
+    def _bounded(cls, value: int) -> int:
+        if value > MAX_ROUNDS:
+            raise ValueError(f"must lie in [1, {MAX_ROUNDS}]")
+        return value
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing: every attribute gets a value."""
+        return True
+
+
+DenseSynthesis = GumSynthesis | MixtureSynthesis
+AnySynthesis = SynthesisSettings | DenseSynthesis

@@ -74,6 +74,7 @@ def fit_mixture(
         sizes=tuple(sizes),
         total=float(total),
         masks=across,
+        inside=tuple(mask for mask in masks if not any(mask is other for other in across)),
     )
 
 

@@ -24,7 +24,7 @@ class Mixture:
 
     Single attributes are blocks, and those that structural zeros tie together. `shares[b]` has shape (components, cells of
     block b), each row adding up to 1. `masks` are structural zeros across blocks: of these p is a little off, and what is
-    made of the model has to leave them out. `total` is the number of records.
+    made of the model has to leave them out; those `inside` blocks hold. `total` is the number of records.
     """
 
     weights: Array
@@ -33,6 +33,7 @@ class Mixture:
     sizes: tuple[int, ...]
     total: float
     masks: tuple[Mask, ...] = ()
+    inside: tuple[Mask, ...] = ()
 
     @property
     def components(self) -> int:

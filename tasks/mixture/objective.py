@@ -108,9 +108,7 @@ class Objective:
         self, layout: Layout, measurements: Sequence[Measurement], masks: Sequence[Mask], total: float
     ) -> None:
         self.layout, self.total = layout, F32(total)
-        targets = [
-            layout.target(m.attributes, m.counts, np.full(m.counts.shape, m.deviation**-2)) for m in measurements
-        ]
+        targets = [_of(m, total, layout) for m in measurements]
         self.cells = sum(int(np.count_nonzero(target.weight)) for target in targets)
         precision = max(m.deviation**-2 for m in measurements)
         for mask in masks:
@@ -159,6 +157,14 @@ class Objective:
         for axis, place in enumerate(where[:-1]):
             by_columns[:, place] += _folded_out(by_folded, first, axis)
         return chi
+
+
+def _of(measurement: Measurement, total: float, layout: Layout) -> Target:
+    """A measurement as a target; an incomplete one is first scaled up to the record count, with its noise."""
+    short = not measurement.complete and measurement.total > 0
+    scale = total / measurement.total if short else 1.0
+    weight = np.full(measurement.counts.shape, (measurement.deviation * scale) ** -2)
+    return layout.target(measurement.attributes, measurement.counts * scale, weight)
 
 
 def _folded_out(values: Floats, factors: Sequence[Floats], axis: int) -> Floats:
