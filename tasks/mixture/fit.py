@@ -44,7 +44,8 @@ def fit_mixture(
         measurements: any noisy marginals, signed or consistent; the same attributes may come more than once.
         sizes: number of codes of each attribute, a missing value included.
         total: the number of records.
-        masks: structural zeros.
+        masks: structural zeros; those of one attribute only apply to records (`Mixture.conditioned`), as noise was measured
+            there, and what was suppressed is counted there.
         settings: the same settings and marginals make the same model.
         start: a model of the same sizes and masks to go on from, in place of new components.
 
@@ -56,11 +57,12 @@ def fit_mixture(
             or a start of other attributes.
     """
     _check(measurements, sizes, total, masks)
-    blocks, across = join_attributes(sizes, masks)
+    together = [mask for mask in masks if len(mask.attributes) > 1]
+    blocks, across = join_attributes(sizes, together)
     if not all(len(block.cells) for block in blocks):
         raise InputError("masks must allow at least one record")
     layout = Layout.of(blocks, sizes)
-    objective = Objective(layout, measurements, across, total)
+    objective = Objective(layout, measurements, across, total, settings.components)
     logits, mixing = _first(blocks, measurements, settings) if start is None else _again(start, blocks, sizes)
     parameters = _Parameters(layout, logits, mixing)
     with threadpool_limits(1):
@@ -74,7 +76,8 @@ def fit_mixture(
         sizes=tuple(sizes),
         total=float(total),
         masks=across,
-        inside=tuple(mask for mask in masks if not any(mask is other for other in across)),
+        inside=tuple(mask for mask in together if not any(mask is other for other in across)),
+        codes=tuple(mask for mask in masks if len(mask.attributes) == 1),
     )
 
 

@@ -19,7 +19,7 @@ from marginweave.tasks.aggregate.selection.compress import compress_mask
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.normalize.marginals import compression_of, measured_marginals
-from marginweave.tasks.normalize.tuples import tuple_marginals
+from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
 from marginweave.tasks.synthesize.estimators import Records, Told, estimator
 from marginweave.tasks.synthesize.gum.expand import expand_records
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
@@ -120,7 +120,7 @@ def _from_tuples(aggregates: Aggregates, configuration: Configuration, settings:
     labels = aggregates.domain.labels
     sizes, masks = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
     told = Told(
-        measurements=tuple_marginals(aggregates, sizes, masks),
+        measurements=tuple_measurements(aggregates, sizes),
         consistent=lambda: tuple_marginals(aggregates, sizes, masks),
         sizes=sizes,
         total=float(aggregates.record_count),

@@ -57,7 +57,7 @@ class MixtureSynthesis:
         if records < 0:
             raise InputError(f"records ({records}) must not be negative")
         model = fit_mixture(measurements, sizes, max(total, 1.0), masks, settings)
-        return cls(model=model, number=records, seed=settings.seed, plan=ShardPlan.of(records, most=most))
+        return cls(model=model.conditioned(), number=records, seed=settings.seed, plan=ShardPlan.of(records, most=most))
 
     @property
     def shards(self) -> int:
