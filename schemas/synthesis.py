@@ -143,19 +143,20 @@ class GumSynthesis(BaseModel):
 class MixtureSynthesis(BaseModel):
     """Records from marginals, or from k-tuples, by a mixture of products of independent columns; post-processing.
 
-    `records` and `max_records` as in `SynthesisSettings`. `components`: how many products are mixed. `iterations`: steps of
-    the fit; the fewer, the smoother.
+    `records` and `max_records` as in `SynthesisSettings`. `components`: how many products one fit mixes; `fits`: how
+    many fits are averaged; `iterations`: most steps of a fit, which ends before where the counts are as near as their noise.
     """
 
     model_config = FROZEN
     method: Literal["mixture"] = "mixture"
     records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
     max_records: PositiveWhole | None = None
-    components: PositiveWhole = 1000
-    iterations: PositiveWhole = 300
+    components: PositiveWhole = 300
+    fits: PositiveWhole = 8
+    iterations: PositiveWhole = 1000
     seed: Seed = 0
 
-    @field_validator("components", "iterations")
+    @field_validator("components", "fits", "iterations")
     @classmethod
     def _bounded(cls, value: int) -> int:
         if value > MAX_ROUNDS:

@@ -16,14 +16,13 @@ from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mixture.blocks import Block, join_attributes
 from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.mixture.objective import F32, Floats, Layout, Objective
+from marginweave.tasks.mixture.parameters import Parameters, normal
 from marginweave.tasks.mixture.settings import MixtureSettings
 from marginweave.tasks.mixture.start import TreeStart
 
 Array = NDArray[np.float64]
 Start = tuple[Floats, Floats]  # logits of the shares, and of the weights
 
-_MOMENTS = (0.9, 0.999)
-_LEAST = 1e-8
 _RAREST = 1e-7
 """Least share of a value in a component that is gone on from, so that it is within reach of a fit."""
 
@@ -71,7 +70,7 @@ def fit_mixture(
     def fit(first: Start) -> tuple[Array, Array]:
         layout = Layout.of(blocks, sizes)
         objective = Objective(layout, measurements, across, total, settings.components)
-        parameters = _Parameters(layout, *first)
+        parameters = Parameters(layout, *first)
         parameters.descend(objective, settings)
         return parameters.doubled()
 
@@ -81,7 +80,7 @@ def fit_mixture(
     ends = np.cumsum([0, *(len(block.cells) for block in blocks)])
     return Mixture(
         weights=np.concatenate([weights for _, weights in fitted]) / len(fitted),
-        shares=tuple(_normal(shares[:, a:b]) for a, b in pairwise(ends)),
+        shares=tuple(normal(shares[:, a:b]) for a, b in pairwise(ends)),
         blocks=blocks,
         sizes=tuple(sizes),
         total=float(total),
@@ -89,76 +88,6 @@ def fit_mixture(
         inside=tuple(mask for mask in together if not any(mask is other for other in across)),
         codes=tuple(mask for mask in masks if len(mask.attributes) == 1),
     )
-
-
-class _Parameters:
-    """Logits of the shares of every block and component, shape (components, cells of all blocks), and of the weights."""
-
-    def __init__(self, layout: Layout, logits: Floats, mixing: Floats) -> None:
-        self.logits, self.mixing, self._layout = logits, mixing, layout
-        widths = [len(block.cells) for block in layout.blocks]
-        self._starts = np.cumsum([0, *widths[:-1]])
-        self._owner = np.repeat(np.arange(len(widths)), widths)
-        ends = np.cumsum([0, *widths])
-        self._blocks = [slice(a, b) for a, b in pairwise(ends)]
-
-    def shares(self) -> tuple[Floats, Floats]:
-        """Softmax of the logits, block by block, and of the weights' logits."""
-        shares = np.exp(self.logits - np.maximum.reduceat(self.logits, self._starts, axis=1)[:, self._owner])
-        shares /= np.add.reduceat(shares, self._starts, axis=1)[:, self._owner]
-        weights = np.exp(self.mixing - self.mixing.max())
-        return shares, weights / weights.sum()
-
-    def doubled(self) -> tuple[Array, Array]:
-        """The shares in double precision, and the weights, adding up to 1."""
-        shares, weights = self.shares()
-        return shares.astype(np.float64), _normal(weights.astype(np.float64))
-
-    def gradient(self, objective: Objective) -> tuple[float, Floats, Floats]:
-        """chi^2, and the derivatives of half of it by the logits."""
-        shares, weights = self.shares()
-        chi, by_columns, by_weights = objective.gradient(self._columns(shares), weights)
-        by_shares = self._back(by_columns)
-        by_logits = shares * by_shares
-        by_logits -= shares * np.add.reduceat(by_logits, self._starts, axis=1)[:, self._owner]
-        return chi, by_logits, weights * (by_weights - weights @ by_weights)
-
-    def descend(self, objective: Objective, settings: MixtureSettings) -> None:
-        """Adam with a rate that falls as a cosine, until the noise is reached or the iterations are over."""
-        first, second = _MOMENTS
-        values = (self.logits, self.mixing)
-        means = [np.zeros_like(value) for value in values]
-        squares = [np.zeros_like(value) for value in values]
-        for step in range(1, settings.iterations + 1):
-            chi, *slopes = self.gradient(objective)
-            if chi <= settings.noise * objective.cells:
-                break
-            rate = settings.rate * 0.5 * (1 + math.cos(math.pi * step / settings.iterations)) / (1 - first**step)
-            correction = F32(1 / math.sqrt(1 - second**step))
-            for value, slope, mean, square in zip(values, slopes, means, squares, strict=True):
-                mean += F32(1 - first) * (slope - mean)
-                square += F32(1 - second) * (slope * slope - square)
-                value -= F32(rate) * mean / (np.sqrt(square) * correction + F32(_LEAST))
-
-    def _columns(self, shares: Floats) -> Floats:
-        columns = np.zeros((len(shares), self._layout.width), F32)
-        for feature in self._layout.features:
-            mine = shares[:, self._blocks[feature.block]]
-            if _is_whole(feature.places, feature.width):
-                columns[:, feature.columns] = mine
-            else:
-                np.add.at(columns.T, feature.start + feature.places, mine.T)
-        return columns
-
-    def _back(self, by_columns: Floats) -> Floats:
-        by_shares = np.zeros(self.logits.shape, F32)
-        for feature in self._layout.features:
-            by_shares[:, self._blocks[feature.block]] += by_columns[:, feature.start + feature.places]
-        return by_shares
-
-
-def _is_whole(places: NDArray[np.int64], width: int) -> bool:
-    return len(places) == width and bool((places == np.arange(width)).all())
 
 
 def _firsts(
@@ -186,11 +115,6 @@ def _again(start: Mixture, blocks: Sequence[Block], settings: MixtureSettings) -
     weights = np.log(np.maximum(start.weights, _RAREST)).astype(F32)
     parts = zip(np.split(shares, settings.fits), np.split(weights, settings.fits), strict=True)
     return [(mine.copy(), mixing.copy()) for mine, mixing in parts]
-
-
-def _normal(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    normal: NDArray[np.float64] = shares / shares.sum(axis=-1, keepdims=True)
-    return normal
 
 
 def _check(measurements: Sequence[Measurement], sizes: Sequence[int], total: float, masks: Sequence[Mask]) -> None:

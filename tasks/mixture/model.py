@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from marginweave.schemas.measurements import Mask, allowed_cells
 from marginweave.tasks.mixture.blocks import Block
 
 Array = NDArray[np.float64]
+Float = TypeVar("Float", bound=np.floating)
 
 _FOLDED = 1 << 22
 
@@ -24,7 +26,8 @@ class Mixture:
 
     Single attributes are blocks, and those that structural zeros tie together. `shares[b]` has shape (components, cells of
     block b), each row adding up to 1. `masks` are structural zeros across blocks: of these p is a little off, and what is
-    made of the model has to leave them out; those `inside` blocks hold, those of single `codes` hold after `conditioned`. `total` is the number of records.
+    made of the model has to leave them out; those `inside` blocks hold, those of single `codes` hold after `conditioned`.
+    `total` is the number of records.
     """
 
     weights: Array
@@ -57,8 +60,13 @@ class Mixture:
         return np.ascontiguousarray(found * (self.total / found.sum()))
 
     def conditioned(self) -> Mixture:
-        """The model given that no record has a code that a mask of one attribute forbids: in each component its records go to
-        the other codes, in proportion. DP: post-processing."""
+        """The model given that no record has a code that a mask of one attribute forbids.
+
+        In each component its records go to the other codes, in proportion. DP: post-processing.
+
+        Raises:
+            InputError: such a mask leaves nothing that the others allow.
+        """
         weights, shares = self.weights, list(self.shares)
         for mask in self.codes:
             b = next(i for i, block in enumerate(self.blocks) if mask.attributes[0] in block.attributes)
@@ -113,7 +121,7 @@ def _mixed(weights: Array, factors: Sequence[Array]) -> Array:
     return found.ravel()
 
 
-def fold(factors: Sequence[Array]) -> Array:
+def fold(factors: Sequence[NDArray[Float]]) -> NDArray[Float]:
     """Products of the columns of all factors, component by component: shape (components, product of the widths)."""
     folded = factors[0]
     for factor in factors[1:]:

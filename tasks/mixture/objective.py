@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from marginweave.schemas.measurements import CensoredMeasurement, Clique, Mask, Measurement
 from marginweave.tasks.mixture.blocks import Block
@@ -24,7 +23,7 @@ _RARE = 0.2
 """Least share of the cells of such a matrix that are measured; where fewer are, each pair by itself is faster."""
 _UNSURPRISING = 5.0
 """A count this many deviations below the cut is there with such certainty that it tells nothing."""
-_WORK = 2 * 10**9
+_WORK = 3 * 10**7
 """Up to how many products a step looks at all targets of several features; beyond, at parts of them in turn."""
 _FORBIDDEN = 30.0
 """A record in a cell of a mask across blocks counts like so many deviations of the least noisy count."""
@@ -54,16 +53,20 @@ class Hidden:
     cut: float
     deviation: float
 
-    def residuals(self, predicted: Floats) -> tuple[NDArray[np.intp], Floats, float]:
-        """Where a hidden count is surprisingly small, what the model has too much there, and -2 log of the probability.
+    def residuals(self, predicted: Floats) -> tuple[NDArray[np.intp], Floats]:
+        """Where a hidden count is surprisingly small, and what the model has too much there.
 
         For Y ~ N(m, deviation^2): m - E[Y | Y < cut], the slope of -deviation^2 log P(Y < cut), which vanishes below the cut.
         """
         near = np.flatnonzero(self.cells.ravel() & (predicted.ravel() > self.cut - _UNSURPRISING * self.deviation))
         means = predicted.ravel()[near].astype(np.float64)
-        surplus = means - expected_below(means, self.deviation, self.cut)
-        chi = -2 * float(log_ndtr((self.cut - means) / self.deviation).sum())
-        return near, surplus.astype(F32), chi
+        return near, (means - expected_below(means, self.deviation, self.cut)).astype(F32)
+
+    @property
+    def expected(self) -> float:
+        """What the squares of these, over the variance, add up to where there are no records."""
+        surplus = expected_below(np.zeros(1), self.deviation, self.cut) / self.deviation
+        return float(surplus[0] ** 2) * np.count_nonzero(self.cells)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,6 +80,11 @@ class Target:
     counts: Floats
     weight: Floats
     hidden: Hidden | None = None
+
+    @property
+    def expected(self) -> float:
+        """chi^2 of the counts where the model is the truth."""
+        return np.count_nonzero(self.weight) + (0.0 if self.hidden is None else self.hidden.expected)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -100,7 +108,8 @@ class Layout:
 
     def place(self, attributes: Clique) -> tuple[tuple[int, ...], list[int]]:
         """The features that a table of these attributes is a product of, and its attributes in the order of these."""
-        chosen, order = [], []
+        chosen: list[int] = []
+        order: list[int] = []
         for number, block in enumerate(self.blocks):
             if mine := tuple(a for a in block.attributes if a in attributes):
                 if mine not in self.index:
@@ -141,7 +150,11 @@ class Layout:
 
 
 class Objective:
-    """1/2 sum w (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model."""
+    """1/2 sum w (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model.
+
+    `expected` is what chi^2 is where the model is the truth. Of cells whose counts are known to be below a cut it is the
+    likelihood of that instead.
+    """
 
     def __init__(
         self,
@@ -153,7 +166,7 @@ class Objective:
     ) -> None:
         self.layout, self.total = layout, F32(total)
         targets = [_of(m, total, layout) for m in measurements]
-        self.cells = sum(int(np.count_nonzero(target.weight)) for target in targets)
+        self.expected = sum(target.expected for target in targets)
         precision = max(m.deviation**-2 for m in measurements)
         for mask in masks:
             forbidden = ~mask.allowed * (_FORBIDDEN**2 * precision)
@@ -175,7 +188,8 @@ class Objective:
         by_columns = np.repeat(slope[None, :], len(columns), axis=0)
         by_weights = columns @ slope
         if self._two is not None:
-            more, residuals = self._two.residuals(n * ((columns * weights[:, None]).T @ columns))
+            predicted: Floats = n * ((columns * weights[:, None]).T @ columns)
+            more, residuals = self._two.residuals(predicted)
             chi += more
             back = columns @ residuals
             by_columns += back
@@ -211,18 +225,19 @@ class Objective:
         factors = [columns[:, place] for place in where]
         *first, last = factors
         folded = fold(first) if first else np.ones((len(columns), 1), F32)
-        predicted = self.total * ((folded * weights[:, None]).T @ last)
+        predicted: Floats = self.total * ((folded * weights[:, None]).T @ last)
         residuals = predicted - target.counts.reshape(predicted.shape)
         slope = residuals * target.weight.reshape(predicted.shape)
         chi = float((slope * residuals).sum(dtype=np.float64))
         if target.hidden is not None:
-            near, surplus, more = target.hidden.residuals(predicted)
-            slope.ravel()[near] += surplus * F32(target.hidden.deviation**-2)
-            chi += more
+            near, surplus = target.hidden.residuals(predicted)
+            more = surplus * F32(target.hidden.deviation**-2)
+            slope.ravel()[near] += more
+            chi += float(more @ surplus)
         slope *= scale
         by_columns[:, where[-1]] += (by_last := folded @ slope)
         by_weights += (by_last * last).sum(axis=1)
-        by_folded = (last @ slope.T).reshape([len(columns), *(factor.shape[1] for factor in first)])
+        by_folded: Floats = (last @ slope.T).reshape([len(columns), *(factor.shape[1] for factor in first)])
         for axis, place in enumerate(where[:-1]):
             by_columns[:, place] += _folded_out(by_folded, first, axis)
         return chi

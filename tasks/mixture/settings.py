@@ -22,7 +22,7 @@ class MixtureSettings:
 
     components: int = 300
     fits: int = 8
-    iterations: int = 300
+    iterations: int = 1000
     rate: float = 0.05
     held: float = 0.2
     noise: float = 1.0

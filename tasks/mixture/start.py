@@ -75,7 +75,8 @@ class TreeStart:
         rows = table if pair.index(other) == 0 else table.T
         within = self.base[block] / np.bincount(own, weights=self.base[block])[own]
         given = rows[:, own] * within
-        return values, np.where(given.any(axis=1, keepdims=True), given, self.base[block])
+        shares: Array = np.where(given.any(axis=1, keepdims=True), given, self.base[block])
+        return values, shares
 
 
 class _Sources:
@@ -98,7 +99,7 @@ class _Sources:
         return sorted(pair for pair in both if pair in self._best)
 
     def table(self, attributes: Clique) -> Array:
-        """The nearest counts that are not negative and add up to the total; what was not counted has equal parts of the rest."""
+        """The nearest counts that are not negative and add up to the total; what was not counted shares the rest."""
         best = self._best[attributes][1]
         counts = best.counts.astype(np.float64)
         if isinstance(best, CensoredMeasurement) and not best.released.all():

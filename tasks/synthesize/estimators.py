@@ -42,7 +42,7 @@ def estimator(told: Told, settings: DenseSynthesis) -> Estimator:
     if isinstance(settings, GumSynthesis):
         return Gum.of(told.consistent(), told.sizes, records, _gum(settings), told.masks)
     steering = MixtureSettings(
-        components=settings.components, iterations=settings.iterations, seed=settings.seed
+        components=settings.components, fits=settings.fits, iterations=settings.iterations, seed=settings.seed
     )
     return MixtureSynthesis.of(told.measurements, told.sizes, records, told.total, steering, told.masks)
 

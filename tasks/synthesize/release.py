@@ -75,9 +75,7 @@ def synthesize_blocks(
     return LocalEngine().map(block, range(shards))
 
 
-def synthesize_codes(
-    counts: Aggregates | Marginals, configuration: Configuration, settings: AnySynthesis
-) -> Codes:
+def synthesize_codes(counts: Aggregates | Marginals, configuration: Configuration, settings: AnySynthesis) -> Codes:
     """All of `synthesize_blocks` at once. DP: post-processing."""
     blocks = synthesize_blocks(counts, configuration, settings)
     return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))

@@ -17,9 +17,7 @@ Flags = NDArray[np.bool_]
 _ROUNDS = 50
 
 
-def mend_records(
-    records: Records, owners: NDArray[np.int64], model: Mixture, generator: np.random.Generator
-) -> None:
+def mend_records(records: Records, owners: NDArray[np.int64], model: Mixture, generator: np.random.Generator) -> None:
     """Remove the combinations that the masks of the model forbid, in place; those inside a block are not there anyway.
 
     A forbidden record swaps the values of a block with a random record of its component, where that leaves both allowed:
@@ -66,9 +64,7 @@ def _tied(attributes: Clique, masks: Sequence[Mask]) -> bool:
     return any(set(attributes) & set(mask.attributes) for mask in masks)
 
 
-def _partners(
-    bad: NDArray[np.int64], owners: NDArray[np.int64], generator: np.random.Generator
-) -> NDArray[np.int64]:
+def _partners(bad: NDArray[np.int64], owners: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
     """A random record of the component of each, which may be itself."""
     first, last = (np.searchsorted(owners, owners[bad], side) for side in ("left", "right"))
     return first + np.floor(generator.random(len(bad)) * (last - first)).astype(np.int64)
@@ -82,6 +78,6 @@ def _swap(
     once = once[~np.isin(partners[once], bad)]
     one, other = bad[once], partners[once]
     left, right = records[one], records[other]
-    left[:, block], right[:, block] = records[np.ix_(other, block)], records[np.ix_(one, block)]
+    left[:, block], right[:, block] = right[:, block], left[:, block]
     kept = allowed_records(left, masks) & allowed_records(right, masks)
     records[one[kept]], records[other[kept]] = left[kept], right[kept]

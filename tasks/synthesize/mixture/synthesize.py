@@ -46,10 +46,11 @@ class MixtureSynthesis:
         Args:
             measurements: noisy marginals that together hold every attribute.
             sizes: number of codes of each attribute, a missing value included.
-            records: how many to make, in shards of `most` at most.
+            records: how many to make.
             total: of how many records the measurements tell.
             settings: the same settings and marginals make the same records.
             masks: structural zeros.
+            most: records of a shard at most.
 
         Raises:
             InputError: a negative number of records, or as `fit_mixture`.
