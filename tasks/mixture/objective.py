@@ -188,7 +188,7 @@ class Objective:
         by_columns = np.repeat(slope[None, :], len(columns), axis=0)
         by_weights = columns @ slope
         if self._two is not None:
-            predicted: Floats = n * ((columns * weights[:, None]).T @ columns)
+            predicted: Floats = np.multiply((columns * weights[:, None]).T @ columns, n)
             more, residuals = self._two.residuals(predicted)
             chi += more
             back = columns @ residuals
@@ -225,7 +225,7 @@ class Objective:
         factors = [columns[:, place] for place in where]
         *first, last = factors
         folded = fold(first) if first else np.ones((len(columns), 1), F32)
-        predicted: Floats = self.total * ((folded * weights[:, None]).T @ last)
+        predicted: Floats = np.multiply((folded * weights[:, None]).T @ last, self.total)
         residuals = predicted - target.counts.reshape(predicted.shape)
         slope = residuals * target.weight.reshape(predicted.shape)
         chi = float((slope * residuals).sum(dtype=np.float64))

@@ -115,7 +115,8 @@ def _cells(block: Block, one_way: Sequence[Array]) -> Array:
     for place, attribute in enumerate(block.attributes):
         counts = one_way[attribute]
         shares *= (counts / counts.sum())[block.cells[:, place]]
-    return shares / shares.sum()
+    normal: Array = shares / shares.sum()
+    return normal
 
 
 def _draw(shares: Array, number: int, generator: np.random.Generator) -> Integers:
@@ -123,7 +124,8 @@ def _draw(shares: Array, number: int, generator: np.random.Generator) -> Integer
     reached = np.cumsum(shares)
     points = (generator.permutation(number) + generator.random()) * (reached[-1] / number)
     last = int(np.flatnonzero(shares)[-1])
-    return np.minimum(np.searchsorted(reached, points, side="right"), last).astype(np.int64)
+    cells: Integers = np.minimum(np.searchsorted(reached, points, side="right"), last).astype(np.int64)
+    return cells
 
 
 def _downwards(blocks: int, tree: Sequence[Clique]) -> Iterator[tuple[int, int | None]]:
