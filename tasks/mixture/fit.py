@@ -99,8 +99,8 @@ def _firsts(
 ) -> list[Start]:
     tree = TreeStart(measurements, blocks, sizes, total)
     firsts = []
-    for seed in np.random.SeedSequence(settings.seed).spawn(settings.fits):
-        shares = tree.shares(settings.components, settings.held, np.random.default_rng(seed))  # post-processing
+    for generator in np.random.default_rng(settings.seed).spawn(settings.fits):  # post-processing
+        shares = tree.shares(settings.components, settings.held, generator)
         firsts.append((np.log(np.concatenate(shares, axis=1)).astype(F32), np.zeros(settings.components, F32)))
     return firsts
 

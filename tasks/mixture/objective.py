@@ -15,6 +15,7 @@ from marginweave.tasks.mixture.censored import expected_below
 from marginweave.tasks.mixture.model import fold
 
 Floats = NDArray[np.float32]
+Array = NDArray[np.float64]
 F32 = np.float32
 
 _DENSE = 1 << 13
@@ -25,6 +26,8 @@ _UNSURPRISING = 5.0
 """A count this many deviations below the cut is there with such certainty that it tells nothing."""
 _WORK = 3 * 10**7
 """Up to how many products a step looks at all targets of several features; beyond, at parts of them in turn."""
+_KINDS = 5
+"""Targets have at most four features; they are told apart by how many."""
 _FORBIDDEN = 30.0
 """A record in a cell of a mask across blocks counts like so many deviations of the least noisy count."""
 
@@ -152,7 +155,7 @@ class Layout:
 class Objective:
     """1/2 sum w (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model.
 
-    `expected` is what chi^2 is where the model is the truth. Of cells whose counts are known to be below a cut it is the
+    `expected` is what chi^2 is where the model is the truth, by how many features the targets have. Of cells whose counts are known to be below a cut it is the
     likelihood of that instead.
     """
 
@@ -166,7 +169,9 @@ class Objective:
     ) -> None:
         self.layout, self.total = layout, F32(total)
         targets = [_of(m, total, layout) for m in measurements]
-        self.expected = sum(target.expected for target in targets)
+        self.expected = np.zeros(_KINDS)
+        for target in targets:
+            self.expected[len(target.features)] += target.expected
         precision = max(m.deviation**-2 for m in measurements)
         for mask in masks:
             forbidden = ~mask.allowed * (_FORBIDDEN**2 * precision)
@@ -178,19 +183,120 @@ class Objective:
         self._one = _Single(layout, [t for t in side if len(t.features) == 1])
         self._two = _Pairs(layout, pairs) if dense and pairs else None
         self._parts = _in_parts([t for t in targets if not any(t is other for other in side)], components)
-        self._told = [math.inf] * len(self._parts)  # not seen yet
+        self._told = np.full((len(self._parts), _KINDS), np.where(self.expected > 0, math.inf, 0.0))  # not seen yet
         self._turn = 0
 
-    def gradient(self, columns: Floats, weights: Floats) -> tuple[float, Floats, Floats]:
-        """Twice the objective (chi^2), and its derivatives by the shares `columns`, (components, width), and the weights."""
-        n = self.total
-        chi, slope = self._one.residuals(n * (weights @ columns))
+    def gradient(self, columns: Floats, weights: Floats) -> tuple[Array, Floats, Floats]:
+        """Twice the objective (chi^2), and its derivatives by the shares `columns`, (components, width), and the weights.
+
+        chi^2 comes by how many features the targets have.
+        """
+        n, chi = self.total, np.zeros(_KINDS)
+        chi[1], slope = self._one.residuals(n * (weights @ columns))
         by_columns = np.repeat(slope[None, :], len(columns), axis=0)
         by_weights = columns @ slope
         if self._two is not None:
             predicted: Floats = np.multiply((columns * weights[:, None]).T @ columns, n)
-            more, residuals = self._two.residuals(predicted)
-            chi += more
+            chi[2], residuals = self._two.residuals(predicted)
+            back = columns @ residuals
+            by_columns += back
+            # every pair stands in the matrix twice
+            by_weights += F32(0.5) * (columns * back).sum(axis=1)
+        chi += self._more(columns, weights, by_columns, by_weights)
+        by_columns *= n * weights[:, None]
+        by_weights *= n
+        return chi, by_columns, by_weights
+
+    def _more(self, columns: Floats, weights: Floats, by_columns: Floats, by_weights: Floats) -> Array:
+        """Add what the next part of the other targets says, for all of them; their chi^2 as it was last seen."""
+        if not self._parts:
+            return np.zeros(_KINDS)
+        turn, self._turn = self._turn, (self._turn + 1) % len(self._parts)
+        scale = F32(len(self._parts))
+        self._told[turn] = 0.0
+        for target in self._parts[turn]:
+            chi = self._add(target, scale, columns, weights, by_columns, by_weights)
+            self._told[turn, len(target.features)] += chi
+        told: Array = self._told.sum(axis=0)
+        return told
+
+    def _add(self, number: int, attributes: Clique) -> None:
+        places = self.blocks[number].places(attributes, self.sizes)
+        width = math.prod(self.sizes[a] for a in attributes)
+        self.index[attributes] = len(self.features)
+        self.features.append(Feature(block=number, places=places, width=width, start=self.width))
+
+    def target(
+        self, attributes: Clique, counts: NDArray[np.generic], weight: NDArray[np.generic], hidden: Hidden | None = None
+    ) -> Target:
+        """Counts and weights over increasing attributes as a target; cells that no block allows have no weight."""
+        features, order = self.place(attributes)
+        axes = [attributes.index(a) for a in order]
+        shape = tuple(self.features[f].width for f in features)
+
+        def placed(cells: NDArray[np.generic]) -> NDArray[np.generic]:
+            return np.ascontiguousarray(np.transpose(cells, axes).reshape(shape))
+
+        reached = np.ones(shape, np.bool_)
+        for axis, f in enumerate(features):
+            mine = np.bincount(self.features[f].places, minlength=shape[axis]) > 0
+            reached &= mine.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        if hidden is not None:
+            hidden = replace(hidden, cells=np.asarray(placed(hidden.cells), np.bool_))
+        return Target(
+            features=features,
+            counts=placed(counts).astype(F32),
+            weight=(placed(weight) * reached).astype(F32),
+            hidden=hidden,
+        )
+
+
+class Objective:
+    """1/2 sum w (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model.
+
+    `expected` is what chi^2 is where the model is the truth, by how many features the targets have. Of cells whose counts are known to be below a cut it is the
+    likelihood of that instead.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        measurements: Sequence[Measurement],
+        masks: Sequence[Mask],
+        total: float,
+        components: int,
+    ) -> None:
+        self.layout, self.total = layout, F32(total)
+        targets = [_of(m, total, layout) for m in measurements]
+        self.expected = np.zeros(_KINDS)
+        for target in targets:
+            self.expected[len(target.features)] += target.expected
+        precision = max(m.deviation**-2 for m in measurements)
+        for mask in masks:
+            forbidden = ~mask.allowed * (_FORBIDDEN**2 * precision)
+            targets.append(layout.target(mask.attributes, np.zeros(mask.allowed.shape), forbidden))
+        plain = [t for t in targets if t.hidden is None]
+        pairs = [t for t in plain if len(t.features) == 2]
+        dense = layout.width <= _DENSE and sum(2 * t.counts.size for t in pairs) >= _RARE * layout.width**2
+        side = [t for t in plain if len(t.features) == 1 or (dense and len(t.features) == 2)]
+        self._one = _Single(layout, [t for t in side if len(t.features) == 1])
+        self._two = _Pairs(layout, pairs) if dense and pairs else None
+        self._parts = _in_parts([t for t in targets if not any(t is other for other in side)], components)
+        self._told = np.full((len(self._parts), _KINDS), np.where(self.expected > 0, math.inf, 0.0))  # not seen yet
+        self._turn = 0
+
+    def gradient(self, columns: Floats, weights: Floats) -> tuple[Array, Floats, Floats]:
+        """Twice the objective (chi^2), and its derivatives by the shares `columns`, (components, width), and the weights.
+
+        chi^2 comes by how many features the targets have.
+        """
+        n, chi = self.total, np.zeros(_KINDS)
+        chi[1], slope = self._one.residuals(n * (weights @ columns))
+        by_columns = np.repeat(slope[None, :], len(columns), axis=0)
+        by_weights = columns @ slope
+        if self._two is not None:
+            predicted: Floats = np.multiply((columns * weights[:, None]).T @ columns, n)
+            chi[2], residuals = self._two.residuals(predicted)
             back = columns @ residuals
             by_columns += back
             # every pair stands in the matrix twice

@@ -63,8 +63,8 @@ class Parameters:
         shares, weights = self.shares()
         return shares.astype(np.float64), normal(weights.astype(np.float64))
 
-    def gradient(self, objective: Objective) -> tuple[float, Floats, Floats]:
-        """chi^2, and the derivatives of half of it by the logits."""
+    def gradient(self, objective: Objective) -> tuple[Array, Floats, Floats]:
+        """chi^2 by the number of features, and the derivatives of half of it by the logits."""
         shares, weights = self.shares()
         chi, by_columns, by_weights = objective.gradient(self._columns(shares), weights)
         by_shares = self._back(by_columns)
@@ -77,7 +77,7 @@ class Parameters:
         by_logits, by_mixing = Adam.of(self.logits), Adam.of(self.mixing)
         for step in range(1, settings.iterations + 1):
             chi, logits, mixing = self.gradient(objective)
-            if chi <= settings.noise * objective.expected:
+            if (chi <= settings.noise * objective.expected).all():
                 break
             rate = settings.rate * 0.5 * (1 + math.cos(math.pi * step / settings.iterations))
             self.logits -= by_logits.step(logits, rate, step)

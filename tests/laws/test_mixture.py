@@ -146,7 +146,7 @@ def test_a_dependence_is_found() -> None:
     truth[[0, 1, 2, 3, 4], [3, 1, 0, 2, 3]] = [100, 400, 50, 250, 200]
     noise = np.random.default_rng(0).normal(0, 5, truth.shape)
     measured = [Measurement(attributes=(0, 1), counts=truth + noise, deviation=5.0)]
-    model = fit_mixture(measured, (5, 4), 1000.0, [], MixtureSettings(components=20, fits=2, noise=0.0))
+    model = fit_mixture(measured, (5, 4), 1000.0, [], MixtureSettings(components=20, fits=2, rate=0.2, noise=0.0))
     assert np.abs(model.marginal((0, 1)) - truth).sum() < 0.8 * np.abs(noise).sum()
 
 
