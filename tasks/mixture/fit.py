@@ -15,10 +15,11 @@ from marginweave.schemas.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mixture.blocks import Block, join_attributes
 from marginweave.tasks.mixture.model import Mixture
-from marginweave.tasks.mixture.objective import F32, Floats, Layout, Objective
+from marginweave.tasks.mixture.objective import Objective
 from marginweave.tasks.mixture.parameters import Parameters, normal
 from marginweave.tasks.mixture.settings import MixtureSettings
 from marginweave.tasks.mixture.start import TreeStart
+from marginweave.tasks.mixture.targets import F32, Floats, Layout
 
 Array = NDArray[np.float64]
 Start = tuple[Floats, Floats]  # logits of the shares, and of the weights

@@ -4,159 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.measurements import CensoredMeasurement, Clique, Mask, Measurement
-from marginweave.tasks.mixture.blocks import Block
-from marginweave.tasks.mixture.censored import expected_below
+from marginweave.schemas.measurements import Mask, Measurement
 from marginweave.tasks.mixture.model import fold
+from marginweave.tasks.mixture.targets import F32, Floats, Layout, Target, target_of
 
-Floats = NDArray[np.float32]
 Array = NDArray[np.float64]
-F32 = np.float32
 
 _DENSE = 1 << 13
 """Up to how many values of all attributes together pairs are looked at in one matrix of all with all: 256 MB each."""
 _RARE = 0.2
 """Least share of the cells of such a matrix that are measured; where fewer are, each pair by itself is faster."""
-_UNSURPRISING = 5.0
-"""A count this many deviations below the cut is there with such certainty that it tells nothing."""
 _WORK = 3 * 10**7
 """Up to how many products a step looks at all targets of several features; beyond, at parts of them in turn."""
-_KINDS = 5
-"""Targets have at most four features; they are told apart by how many."""
 _FORBIDDEN = 30.0
 """A record in a cell of a mask across blocks counts like so many deviations of the least noisy count."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Feature:
-    """Some attributes of one block: the table of them that each of its cells falls into is `places`, `width` cells wide."""
-
-    block: int
-    places: NDArray[np.int64]
-    width: int
-    start: int
-    """Where its columns begin among those of all features."""
-
-    @property
-    def columns(self) -> slice:
-        """Its columns among those of all features."""
-        return slice(self.start, self.start + self.width)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Hidden:
-    """Cells of which it is known that the count was below `cut`, of the shape of the counts."""
-
-    cells: NDArray[np.bool_]
-    cut: float
-    deviation: float
-
-    def residuals(self, predicted: Floats) -> tuple[NDArray[np.intp], Floats]:
-        """Where a hidden count is surprisingly small, and what the model has too much there.
-
-        For Y ~ N(m, deviation^2): m - E[Y | Y < cut], the slope of -deviation^2 log P(Y < cut), which vanishes below the cut.
-        """
-        near = np.flatnonzero(self.cells.ravel() & (predicted.ravel() > self.cut - _UNSURPRISING * self.deviation))
-        means = predicted.ravel()[near].astype(np.float64)
-        return near, (means - expected_below(means, self.deviation, self.cut)).astype(F32)
-
-    @property
-    def expected(self) -> float:
-        """What the squares of these, over the variance, add up to where there are no records."""
-        surplus = expected_below(np.zeros(1), self.deviation, self.cut) / self.deviation
-        return float(surplus[0] ** 2) * np.count_nonzero(self.cells)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Target:
-    """Counts of the product of a few features: `counts` has one axis each, `weight` is 1/variance, 0 where unknown.
-
-    What is known of `hidden` cells is not in the counts; these have no weight.
-    """
-
-    features: tuple[int, ...]
-    counts: Floats
-    weight: Floats
-    hidden: Hidden | None = None
-
-    @property
-    def expected(self) -> float:
-        """chi^2 of the counts where the model is the truth."""
-        return np.count_nonzero(self.weight) + (0.0 if self.hidden is None else self.hidden.expected)
-
-
-@dataclass(kw_only=True, eq=False)
-class Layout:
-    """The features that targets are made of, side by side."""
-
-    blocks: tuple[Block, ...]
-    sizes: tuple[int, ...]
-    features: list[Feature]
-    index: dict[Clique, int]
-
-    @classmethod
-    def of(cls, blocks: tuple[Block, ...], sizes: Sequence[int]) -> Layout:
-        """Without any feature."""
-        return cls(blocks=blocks, sizes=tuple(sizes), features=[], index={})
-
-    @property
-    def width(self) -> int:
-        """Columns of all features."""
-        return self.features[-1].columns.stop if self.features else 0
-
-    def place(self, attributes: Clique) -> tuple[tuple[int, ...], list[int]]:
-        """The features that a table of these attributes is a product of, and its attributes in the order of these."""
-        chosen: list[int] = []
-        order: list[int] = []
-        for number, block in enumerate(self.blocks):
-            if mine := tuple(a for a in block.attributes if a in attributes):
-                if mine not in self.index:
-                    self._add(number, mine)
-                chosen.append(self.index[mine])
-                order.extend(mine)
-        return tuple(chosen), order
-
-    def _add(self, number: int, attributes: Clique) -> None:
-        places = self.blocks[number].places(attributes, self.sizes)
-        width = math.prod(self.sizes[a] for a in attributes)
-        self.index[attributes] = len(self.features)
-        self.features.append(Feature(block=number, places=places, width=width, start=self.width))
-
-    def target(
-        self, attributes: Clique, counts: NDArray[np.generic], weight: NDArray[np.generic], hidden: Hidden | None = None
-    ) -> Target:
-        """Counts and weights over increasing attributes as a target; cells that no block allows have no weight."""
-        features, order = self.place(attributes)
-        axes = [attributes.index(a) for a in order]
-        shape = tuple(self.features[f].width for f in features)
-
-        def placed(cells: NDArray[np.generic]) -> NDArray[np.generic]:
-            return np.ascontiguousarray(np.transpose(cells, axes).reshape(shape))
-
-        reached = np.ones(shape, np.bool_)
-        for axis, f in enumerate(features):
-            mine = np.bincount(self.features[f].places, minlength=shape[axis]) > 0
-            reached &= mine.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-        if hidden is not None:
-            hidden = replace(hidden, cells=np.asarray(placed(hidden.cells), np.bool_))
-        return Target(
-            features=features,
-            counts=placed(counts).astype(F32),
-            weight=(placed(weight) * reached).astype(F32),
-            hidden=hidden,
-        )
 
 
 class Objective:
     """1/2 sum w (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model.
 
-    `expected` is what chi^2 is where the model is the truth, by how many features the targets have. Of cells whose counts are known to be below a cut it is the
-    likelihood of that instead.
+    `expected` is what chi^2 is where the model is the truth, by how many features the targets have. Of cells whose counts are
+    known to be below a cut it is the likelihood of that instead.
     """
 
     def __init__(
@@ -168,8 +40,8 @@ class Objective:
         components: int,
     ) -> None:
         self.layout, self.total = layout, F32(total)
-        targets = [_of(m, total, layout) for m in measurements]
-        self.expected = np.zeros(_KINDS)
+        targets = [target_of(m, total, layout) for m in measurements]
+        self.expected = np.zeros(1 + max(2, *(len(target.features) for target in targets)))
         for target in targets:
             self.expected[len(target.features)] += target.expected
         precision = max(m.deviation**-2 for m in measurements)
@@ -183,7 +55,7 @@ class Objective:
         self._one = _Single(layout, [t for t in side if len(t.features) == 1])
         self._two = _Pairs(layout, pairs) if dense and pairs else None
         self._parts = _in_parts([t for t in targets if not any(t is other for other in side)], components)
-        self._told = np.full((len(self._parts), _KINDS), np.where(self.expected > 0, math.inf, 0.0))  # not seen yet
+        self._told = np.tile(np.where(self.expected > 0, math.inf, 0.0), (len(self._parts), 1))  # not seen yet
         self._turn = 0
 
     def gradient(self, columns: Floats, weights: Floats) -> tuple[Array, Floats, Floats]:
@@ -191,7 +63,7 @@ class Objective:
 
         chi^2 comes by how many features the targets have.
         """
-        n, chi = self.total, np.zeros(_KINDS)
+        n, chi = self.total, np.zeros_like(self.expected)
         chi[1], slope = self._one.residuals(n * (weights @ columns))
         by_columns = np.repeat(slope[None, :], len(columns), axis=0)
         by_weights = columns @ slope
@@ -210,7 +82,7 @@ class Objective:
     def _more(self, columns: Floats, weights: Floats, by_columns: Floats, by_weights: Floats) -> Array:
         """Add what the next part of the other targets says, for all of them; their chi^2 as it was last seen."""
         if not self._parts:
-            return np.zeros(_KINDS)
+            return np.zeros_like(self.expected)
         turn, self._turn = self._turn, (self._turn + 1) % len(self._parts)
         scale = F32(len(self._parts))
         self._told[turn] = 0.0
@@ -219,103 +91,6 @@ class Objective:
             self._told[turn, len(target.features)] += chi
         told: Array = self._told.sum(axis=0)
         return told
-
-    def _add(self, number: int, attributes: Clique) -> None:
-        places = self.blocks[number].places(attributes, self.sizes)
-        width = math.prod(self.sizes[a] for a in attributes)
-        self.index[attributes] = len(self.features)
-        self.features.append(Feature(block=number, places=places, width=width, start=self.width))
-
-    def target(
-        self, attributes: Clique, counts: NDArray[np.generic], weight: NDArray[np.generic], hidden: Hidden | None = None
-    ) -> Target:
-        """Counts and weights over increasing attributes as a target; cells that no block allows have no weight."""
-        features, order = self.place(attributes)
-        axes = [attributes.index(a) for a in order]
-        shape = tuple(self.features[f].width for f in features)
-
-        def placed(cells: NDArray[np.generic]) -> NDArray[np.generic]:
-            return np.ascontiguousarray(np.transpose(cells, axes).reshape(shape))
-
-        reached = np.ones(shape, np.bool_)
-        for axis, f in enumerate(features):
-            mine = np.bincount(self.features[f].places, minlength=shape[axis]) > 0
-            reached &= mine.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-        if hidden is not None:
-            hidden = replace(hidden, cells=np.asarray(placed(hidden.cells), np.bool_))
-        return Target(
-            features=features,
-            counts=placed(counts).astype(F32),
-            weight=(placed(weight) * reached).astype(F32),
-            hidden=hidden,
-        )
-
-
-class Objective:
-    """1/2 sum w (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model.
-
-    `expected` is what chi^2 is where the model is the truth, by how many features the targets have. Of cells whose counts are known to be below a cut it is the
-    likelihood of that instead.
-    """
-
-    def __init__(
-        self,
-        layout: Layout,
-        measurements: Sequence[Measurement],
-        masks: Sequence[Mask],
-        total: float,
-        components: int,
-    ) -> None:
-        self.layout, self.total = layout, F32(total)
-        targets = [_of(m, total, layout) for m in measurements]
-        self.expected = np.zeros(_KINDS)
-        for target in targets:
-            self.expected[len(target.features)] += target.expected
-        precision = max(m.deviation**-2 for m in measurements)
-        for mask in masks:
-            forbidden = ~mask.allowed * (_FORBIDDEN**2 * precision)
-            targets.append(layout.target(mask.attributes, np.zeros(mask.allowed.shape), forbidden))
-        plain = [t for t in targets if t.hidden is None]
-        pairs = [t for t in plain if len(t.features) == 2]
-        dense = layout.width <= _DENSE and sum(2 * t.counts.size for t in pairs) >= _RARE * layout.width**2
-        side = [t for t in plain if len(t.features) == 1 or (dense and len(t.features) == 2)]
-        self._one = _Single(layout, [t for t in side if len(t.features) == 1])
-        self._two = _Pairs(layout, pairs) if dense and pairs else None
-        self._parts = _in_parts([t for t in targets if not any(t is other for other in side)], components)
-        self._told = np.full((len(self._parts), _KINDS), np.where(self.expected > 0, math.inf, 0.0))  # not seen yet
-        self._turn = 0
-
-    def gradient(self, columns: Floats, weights: Floats) -> tuple[Array, Floats, Floats]:
-        """Twice the objective (chi^2), and its derivatives by the shares `columns`, (components, width), and the weights.
-
-        chi^2 comes by how many features the targets have.
-        """
-        n, chi = self.total, np.zeros(_KINDS)
-        chi[1], slope = self._one.residuals(n * (weights @ columns))
-        by_columns = np.repeat(slope[None, :], len(columns), axis=0)
-        by_weights = columns @ slope
-        if self._two is not None:
-            predicted: Floats = np.multiply((columns * weights[:, None]).T @ columns, n)
-            chi[2], residuals = self._two.residuals(predicted)
-            back = columns @ residuals
-            by_columns += back
-            # every pair stands in the matrix twice
-            by_weights += F32(0.5) * (columns * back).sum(axis=1)
-        chi += self._more(columns, weights, by_columns, by_weights)
-        by_columns *= n * weights[:, None]
-        by_weights *= n
-        return chi, by_columns, by_weights
-
-    def _more(self, columns: Floats, weights: Floats, by_columns: Floats, by_weights: Floats) -> float:
-        """Add what the next part of the other targets says, for all of them; their chi^2 as it was last seen."""
-        if not self._parts:
-            return 0.0
-        turn, self._turn = self._turn, (self._turn + 1) % len(self._parts)
-        scale = F32(len(self._parts))
-        self._told[turn] = sum(
-            self._add(target, scale, columns, weights, by_columns, by_weights) for target in self._parts[turn]
-        )
-        return sum(self._told)
 
     def _add(
         self,
@@ -347,18 +122,6 @@ class Objective:
         for axis, place in enumerate(where[:-1]):
             by_columns[:, place] += _folded_out(by_folded, first, axis)
         return chi
-
-
-def _of(measurement: Measurement, total: float, layout: Layout) -> Target:
-    """A measurement as a target; an incomplete one is first scaled up to the record count, with its noise."""
-    short = not measurement.complete and measurement.total > 0
-    scale = total / measurement.total if short else 1.0
-    deviation = measurement.deviation * scale
-    weight, hidden = np.full(measurement.counts.shape, deviation**-2), None
-    if isinstance(measurement, CensoredMeasurement):
-        weight = weight * measurement.released
-        hidden = Hidden(cells=measurement.hidden, cut=measurement.cut, deviation=deviation)
-    return layout.target(measurement.attributes, measurement.counts * scale, weight, hidden)
 
 
 def _in_parts(targets: Sequence[Target], components: int) -> list[list[Target]]:

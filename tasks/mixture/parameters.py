@@ -9,8 +9,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.tasks.mixture.objective import F32, Floats, Layout, Objective
+from marginweave.tasks.mixture.objective import Objective
 from marginweave.tasks.mixture.settings import MixtureSettings
+from marginweave.tasks.mixture.targets import F32, Floats, Layout
 
 Array = NDArray[np.float64]
 

@@ -15,9 +15,10 @@ from marginweave.schemas.measurements import CensoredMeasurement, Clique, Mask, 
 from marginweave.tasks.mixture.blocks import join_attributes
 from marginweave.tasks.mixture.fit import fit_mixture
 from marginweave.tasks.mixture.model import Mixture
-from marginweave.tasks.mixture.objective import F32, Layout, Objective
+from marginweave.tasks.mixture.objective import Objective
 from marginweave.tasks.mixture.parameters import Parameters
 from marginweave.tasks.mixture.settings import MixtureSettings
+from marginweave.tasks.mixture.targets import F32, Layout
 from marginweave.tasks.synthesize.mixture.deal import deal_records, round_shares
 from marginweave.tasks.synthesize.mixture.mend import allowed_records
 from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis
