@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 
 _MOMENTS = (0.9, 0.999)
 _LEAST = 1e-8
+_SLACK = 4.0
 
 
 @dataclass(kw_only=True, eq=False)
@@ -78,7 +79,7 @@ class Parameters:
         by_logits, by_mixing = Adam.of(self.logits), Adam.of(self.mixing)
         for step in range(1, settings.iterations + 1):
             chi, logits, mixing = self.gradient(objective)
-            if (chi <= settings.noise * objective.expected).all():
+            if _is_near(chi, settings.noise * objective.expected):
                 break
             rate = settings.rate * 0.5 * (1 + math.cos(math.pi * step / settings.iterations))
             self.logits -= by_logits.step(logits, rate, step)
@@ -105,6 +106,11 @@ def normal(shares: Array) -> Array:
     """Shares that add up to 1 along the last axis."""
     added: Array = shares / shares.sum(axis=-1, keepdims=True)
     return added
+
+
+def _is_near(chi: Array, expected: Array) -> bool:
+    """Whether chi^2 is down to its expectation in all, and by the number of features within four deviations of it."""
+    return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
 
 
 def _is_whole(places: NDArray[np.int64], width: int) -> bool:

@@ -16,9 +16,9 @@ class MixtureSettings:
     start of its own; they disagree about what the counts do not say, and the average does not claim it. `iterations`: most
     steps of Adam. `rate`: length of the first steps, in logits; it falls to 0 as a cosine. `held`: which share of a first
     component lies on one record; the smaller, the closer the fit stays to independence where the counts say little. `noise`:
-    a fit ends where its mean squared distance to the counts, over their variance, is at most this, for single attributes, pairs
-    and larger sets each, as what is nearer follows the noise; 0 never ends early. `seed`: public, for the starts. Raises
-    InputError for a value out of range.
+    a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and nearly so for
+    single attributes, pairs and larger sets each, as what is nearer follows the noise; 0 never ends early. `seed`: public, for
+    the starts. Raises InputError for a value out of range.
     """
 
     components: int = 300
