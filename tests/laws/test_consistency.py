@@ -14,7 +14,8 @@ from scipy.optimize import minimize
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Mask, Measurement
-from marginweave.tasks.normalize.consistency import estimate_total, make_consistent, project_simplex
+from marginweave.tasks.aggregate.marginals import estimate_total
+from marginweave.tasks.normalize.consistency import make_consistent, project_simplex
 
 SIZES = (2, 3, 5, 7)
 SETS = {
