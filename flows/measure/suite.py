@@ -17,6 +17,7 @@ from marginweave.flows.measure.levels import (
 from marginweave.flows.measure.made_up import MadeUpRelease
 from marginweave.flows.measure.marginal_pipeline import marginal_pipeline_scores
 from marginweave.flows.measure.marginals import (
+    choice_scores,
     evaluation_scores,
     exposed_values,
     laplace_scores,
@@ -33,7 +34,9 @@ from marginweave.tasks.budget.accountants import gdp_mu, selection_mu
 from marginweave.tasks.budget.audit.bounds import Hits
 from marginweave.tasks.budget.audit.findings import Finding, delta_finding, epsilon_finding, mu_finding
 from marginweave.tasks.budget.audit.scores import Scores, joint_scores
-from marginweave.tasks.budget.planned import EVALUATION
+from marginweave.tasks.budget.marginal_split import rounds_of
+from marginweave.tasks.budget.mixed import mixed_budget
+from marginweave.tasks.budget.planned import EVALUATION, pick_name, share_name
 from marginweave.tasks.budget.split import plan_budget
 
 # Canaries' cells that all draws of the counts of one length may have together.
@@ -144,10 +147,22 @@ def _marginals(
         draw = plan.draw("selection")
         parts.append(_Part(draw=draw, scores=selection_scores(draw, stability, effort.trials), tight=not replaces))
         yield parts[-1].finding
+    if rounds_of(configuration) is not None:
+        yield from _rounds(configuration, plan, parts, effort)
     if len(events) > 1:
         joint = joint_scores([scores for _, scores in events])
         yield epsilon_finding("all Laplace noise", joint.hits, sum(draw.parameter for draw, _ in events))
     yield from _together(configuration, plan, parts, effort)
+
+
+def _rounds(configuration: Configuration, plan: BudgetPlan, parts: list[_Part], effort: Effort) -> Iterator[Finding]:
+    """A share and a choice of rounds: all of them are alike."""
+    share, pick = plan.draw(share_name(1)), plan.draw(pick_name(1, 1))
+    scores = marginal_scores(share, 2, "equal", configuration.stability, effort.trials)
+    parts.append(_Part(draw=share, scores=scores, tight=True))
+    yield parts[-1].finding
+    chosen = choice_scores(pick, configuration.stability, effort.selections)
+    yield mu_finding(pick.name, chosen, claimed_mu(pick), tight=False)
 
 
 def _exposure(hits: Hits) -> Iterator[Finding]:
@@ -171,7 +186,8 @@ def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part]
         claim = _stated_mu(configuration, plan, [part.draw for part in parts])
         tight = configuration.privacy.accountant == "gdp" and all(part.tight for part in parts)
         yield mu_finding("pipeline, pinned", joint_scores([part.scores for part in parts]), claim, tight=tight)
-    if configuration.resize is None:
+    in_rounds = configuration.marginals is not None and rounds_of(configuration) is not None
+    if configuration.resize is None and not in_rounds:
         release = MadeUpRelease.of(configuration)
         of_pipeline = tuple_pipeline_scores if configuration.marginals is None else marginal_pipeline_scores
         # OpenDP's selections take as long as all else
@@ -182,8 +198,16 @@ def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part]
 
 
 def _stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
-    """The mu that the stated (epsilon, delta) leaves for `draws`, when all others lose what they are charged for."""
-    others = sum(claimed_mu(draw) ** 2 for draw in plan.draws if draw not in draws)
+    """The mu that the stated (epsilon, delta) leaves for `draws`, when all others lose what they are charged for.
+
+    Selections among the others lose by their exact curves, as they are planned with `gdp`.
+    """
     if configuration.resize is not None and configuration.resize.amplify:
         return math.sqrt(sum(claimed_mu(draw) ** 2 for draw in draws))
-    return math.sqrt(gdp_mu(plan.epsilon, plan.delta - plan.delta_threshold) ** 2 - others)
+    others = [draw for draw in plan.draws if draw not in draws]
+    selections = [draw.parameter for draw in others if draw.mechanism == "exponential"]
+    delta = plan.delta - plan.delta_threshold
+    left = gdp_mu(plan.epsilon, delta) ** 2 - sum(selection_mu(epsilon) ** 2 for epsilon in selections)
+    if selections and configuration.privacy.accountant == "gdp":
+        left = mixed_budget(left, lambda mu2: (mu2, selections), plan.epsilon, delta)
+    return math.sqrt(left - sum(claimed_mu(draw) ** 2 for draw in others if draw.mechanism != "exponential"))
