@@ -229,6 +229,14 @@ def test_every_share_is_measured_at_its_price(annealing: bool, tmp_path: Path, m
     assert len(draws) == 2 * number + 5
 
 
+def test_all_that_a_round_draws_is_booked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One round: two choices and a share, each under its own name in the ledger."""
+    rounds = Rounds(tmp_path, monkeypatch, rounds=1, batch=2)
+    assert rounds.run() == 1
+    assert set(rounds.doors.drawn) == {"one-way", "select-1-1", "select-1-2", "measure-1"}
+    assert set(rounds.doors.makes) == set(rounds.doors.drawn)
+
+
 def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 first choices of a round among three pairs have the exact chances: chi^2, false alarm 1e-6."""
     rounds = Rounds(tmp_path, monkeypatch, rounds=3, batch=1)
