@@ -45,6 +45,18 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class CensoredMeasurement(Measurement):
+    """A noisy marginal of which only counts that reached a threshold are known.
+
+    Of the shape of `counts`: `released` cells have their count, `hidden` ones one below `cut`, the others were never counted.
+    """
+
+    released: NDArray[np.bool_]
+    hidden: NDArray[np.bool_]
+    cut: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Mask:
     """Which combinations of a few attributes a record may have: structural zeros are False. Public.
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Mask, allowed_cells
-from marginweave.tasks.mixture.blocks import Block
+from marginweave.tasks.mixture.blocks import Block, join_attributes
 
 Array = NDArray[np.float64]
+Float = TypeVar("Float", bound=np.floating)
 
 _FOLDED = 1 << 22
 
@@ -24,7 +26,8 @@ class Mixture:
 
     Single attributes are blocks, and those that structural zeros tie together. `shares[b]` has shape (components, cells of
     block b), each row adding up to 1. `masks` are structural zeros across blocks: of these p is a little off, and what is
-    made of the model has to leave them out. `total` is the number of records.
+    made of the model has to leave them out; those `inside` blocks hold, those of single `codes` hold after `conditioned`.
+    `total` is the number of records.
     """
 
     weights: Array
@@ -33,6 +36,26 @@ class Mixture:
     sizes: tuple[int, ...]
     total: float
     masks: tuple[Mask, ...] = ()
+    inside: tuple[Mask, ...] = ()
+    codes: tuple[Mask, ...] = ()
+
+    @classmethod
+    def of(
+        cls, weights: Array, shares: Sequence[Array], sizes: Sequence[int], total: float, masks: Sequence[Mask]
+    ) -> Mixture:
+        """The model of these shares, one array for each block of `join_attributes`, under all `masks` there are."""
+        together = [mask for mask in masks if len(mask.attributes) > 1]
+        blocks, across = join_attributes(sizes, together)
+        return cls(
+            weights=weights,
+            shares=tuple(shares),
+            blocks=blocks,
+            sizes=tuple(sizes),
+            total=float(total),
+            masks=across,
+            inside=tuple(mask for mask in together if not any(mask is other for other in across)),
+            codes=tuple(mask for mask in masks if len(mask.attributes) == 1),
+        )
 
     @property
     def components(self) -> int:
@@ -42,7 +65,7 @@ class Mixture:
     def marginal(self, attributes: Sequence[int]) -> Array:
         """Expected counts over any distinct attributes, in their order: shape as `sizes` say, sum `total`.
 
-        Cells that structural zeros forbid are 0. DP: post-processing.
+        Cells that structural zeros of several attributes forbid are 0. DP: post-processing.
 
         Raises:
             InputError: an attribute twice, or one that is not there.
@@ -53,6 +76,26 @@ class Mixture:
         table = _mixed(self.weights, factors).reshape([self.sizes[a] for a in order])
         found = self._allowed(np.transpose(table, [order.index(a) for a in attributes]), attributes)
         return np.ascontiguousarray(found * (self.total / found.sum()))
+
+    def conditioned(self) -> Mixture:
+        """The model given that no record has a code that a mask of one attribute forbids.
+
+        In each component its records go to the other codes, in proportion. DP: post-processing.
+
+        Raises:
+            InputError: such a mask leaves nothing that the others allow.
+        """
+        weights, shares = self.weights, list(self.shares)
+        for mask in self.codes:
+            b = next(i for i, block in enumerate(self.blocks) if mask.attributes[0] in block.attributes)
+            place = self.blocks[b].attributes.index(mask.attributes[0])
+            kept = shares[b] * mask.allowed[self.blocks[b].cells[:, place]]
+            if not kept.any():
+                raise InputError(f"mask of attribute {mask.attributes[0]} must leave something that the others allow")
+            sums = kept.sum(axis=1, keepdims=True)
+            weights = weights * sums[:, 0]
+            shares[b] = np.divide(kept, sums, out=kept.copy(), where=sums > 0)
+        return replace(self, weights=weights / weights.sum(), shares=tuple(shares), codes=())
 
     def _factors(self, attributes: Sequence[int]) -> tuple[list[Array], list[int]]:
         """What each block says of its attributes among these, shape (components, cells); and the attributes in that order."""
@@ -96,7 +139,7 @@ def _mixed(weights: Array, factors: Sequence[Array]) -> Array:
     return found.ravel()
 
 
-def fold(factors: Sequence[Array]) -> Array:
+def fold(factors: Sequence[NDArray[Float]]) -> NDArray[Float]:
     """Products of the columns of all factors, component by component: shape (components, product of the widths)."""
     folded = factors[0]
     for factor in factors[1:]:

@@ -17,27 +17,13 @@ from numpy.typing import NDArray
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.marginals import estimate_total
+from marginweave.tasks.mixture.tree import project_simplex
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 # What averaging may leave below zero, or apart, as a share of the record count: far below one record.
 TOLERANCE = 1e-8
-
-
-def project_simplex(values: Array, total: float) -> Array:
-    """The nearest point with no negative entry and the sum `total` >= 0: max(values - t, 0), t found by sorting.
-
-    Held, Wolfe and Crowder 1974; O(c log c), exact. Any shape. DP: post-processing.
-    """
-    if values.size == 0 or total <= 0:
-        return np.zeros_like(values)
-    shifted = values - values.max()  # changes nothing but the rounding: the largest entry always stays positive
-    descending = np.sort(shifted, axis=None)[::-1]
-    excess = (np.cumsum(descending) - total) / np.arange(1, descending.size + 1)
-    positive = int(np.flatnonzero(descending > excess)[-1])
-    nearest: Array = np.maximum(shifted - excess[positive], 0.0)
-    return nearest
 
 
 def make_consistent(

@@ -17,7 +17,7 @@ from marginweave.schemas.aggregates import Aggregates, LevelNoise
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.measurements import Clique
 from marginweave.tasks.aggregate.cliques import structural_masks
-from marginweave.tasks.normalize.censored import expected_below, surprise
+from marginweave.tasks.mixture.censored import expected_below, surprise
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.normalize.tuples import tuple_marginals
 from marginweave.tasks.synthesize.release import synthesize_codes

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.measurements import Clique, Mask
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
-from marginweave.tasks.mixture.blocks import join_attributes
 from marginweave.tasks.mixture.model import Mixture
 
 Table = NDArray[np.int64]
@@ -47,12 +46,5 @@ def pack_mixture(model: Mixture) -> bytes:
 def unpack_mixture(payload: bytes, sizes: Sequence[int], masks: Sequence[Mask]) -> Mixture:
     """The model that `pack_mixture` packed, of the same sizes and masks."""
     arrays, meta = unpack_arrays(payload)
-    blocks, across = join_attributes(sizes, masks)
-    return Mixture(
-        weights=arrays["weights"],
-        shares=tuple(arrays[f"shares-{i:05d}"] for i in range(len(blocks))),
-        blocks=blocks,
-        sizes=tuple(sizes),
-        total=meta["total"],
-        masks=across,
-    )
+    shares = [arrays[name] for name in sorted(arrays) if name != "weights"]
+    return Mixture.of(arrays["weights"], shares, sizes, meta["total"], masks)

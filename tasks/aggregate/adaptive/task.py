@@ -59,7 +59,7 @@ from marginweave.tasks.mixture.settings import MixtureSettings
 from marginweave.tasks.references import RunReference, StageResult
 
 # A model that chooses needs less than one that records are made of; each round goes on from the one before.
-_MODEL = MixtureSettings(components=100, iterations=100)
+_MODEL = MixtureSettings(components=200, fits=1, iterations=200)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -104,8 +104,11 @@ def test_what_rounds_keep_is_read_back() -> None:
         Measurement(attributes=(a,), counts=np.arange(1, size + 1), deviation=1.0) for a, size in enumerate(SIZES)
     ]
     masks = [Mask(attributes=(0, 1), allowed=np.array([[True, True, False], [True, True, True]]))]
-    model = fit_mixture(one_way, SIZES, 30.0, masks, MixtureSettings(components=4, iterations=3))
+    model = fit_mixture(one_way, SIZES, 30.0, masks, MixtureSettings(components=4, fits=1, iterations=3))
     again = unpack_mixture(pack_mixture(model), SIZES, masks)
     for clique in ((0, 1), (1, 2, 3), (3,)):
         assert np.array_equal(again.marginal(clique), model.marginal(clique))
-    assert fit_mixture(one_way, SIZES, 30.0, masks, MixtureSettings(components=4, iterations=0), again).total == 30.0
+    assert (
+        fit_mixture(one_way, SIZES, 30.0, masks, MixtureSettings(components=4, fits=1, iterations=0), again).total
+        == 30.0
+    )
