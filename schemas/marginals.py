@@ -113,8 +113,8 @@ class MarginalSettings(BaseModel):
 
     Every attribute is measured by itself with `one_way_share`. `cliques` are the larger marginals: chosen by noisy InDif
     scores (`selected`) or in rounds (`adaptive`), which cost `selection_share`, all of k attributes, or a list. They have the
-    rest of the budget, shared equally (always so in rounds) or by the power of their cells that has the least error
-    (`allocation`). Values whose one-way count is below
+    rest of the budget, shared equally or by the power of their cells that has the least error (`allocation`; in rounds those
+    of a round). Values whose one-way count is below
     `compress` standard deviations are measured together. `noise` is that of the counts of all of these marginals: Gaussian,
     charged in mu^2; Laplace, charged in plain epsilon to the account's purse; or `auto`, whichever has the smaller variance
     by public numbers. `merge_cells`: selected pairs that hang together become one marginal of at most so many cells.

@@ -138,7 +138,7 @@ def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Score
     """
     tables, cliques, settings = Neighbors.of(SIZES, stability), ((0, 1), (0, 2)), AdaptiveCliques(adaptive=2)
     present, absent = (count_marginals([table], SIZES, cliques) for table in (tables.present, tables.absent))
-    model = dict(zip(cliques, (absent[0].astype(np.float64), present[1].astype(np.float64)), strict=True))
+    model: dict[Clique, Floats] = {cliques[0]: absent[0].astype(np.float64), cliques[1]: present[1].astype(np.float64)}
     sensitivity = score_sensitivity(settings, cliques, stability)
     chosen = []
     for exact in (present, absent):

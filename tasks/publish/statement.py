@@ -209,7 +209,7 @@ def _noise(
 
     The deviation of every marginal stands in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
     records, on a grid of `step` records; `threshold` of `values` the least noisy count of a released value. `sigma` of a share
-    of rounds is that of a cell where a whole batch has the share, `sensitivity` of a choice how far a unit moves the distance
+    of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
     of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
     """
     if draw.name == EVALUATION:

@@ -6,6 +6,7 @@ through `draw_once`: charged, then drawn, then committed. What a round is like f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,11 +40,14 @@ from marginweave.tasks.aggregate.marginal_rows import (
     drawn_compression,
     drawn_masks,
     is_committed,
+    marginal_settings,
 )
 from marginweave.tasks.aggregate.marginals import (
+    Split,
     count_marginals,
     estimate_total,
     in_passes,
+    marginal_deviation,
     measure_marginals,
     split_deviations,
 )
@@ -67,6 +71,7 @@ class _Ground:
     """What all rounds share: candidates, and what is known of them before the first. Released."""
 
     settings: AdaptiveCliques
+    allocation: Split
     sizes: tuple[int, ...]
     masks: tuple[Mask, ...]
     candidates: tuple[Clique, ...]
@@ -147,6 +152,7 @@ def _ground(reference: RunReference) -> _Ground:
     one_way = unpack_measurements(draw_once(reference, ONE_WAY)[0])
     return _Ground(
         settings=settings,
+        allocation=marginal_settings(reference).allocation,
         sizes=compression.sizes,
         masks=tuple(compress_mask(mask, compression) for mask in drawn_masks(reference)),
         candidates=candidate_sets(settings, compression.sizes),
@@ -231,10 +237,10 @@ def _choose(
 def _scores(
     reference: RunReference, ground: _Ground, counted: StageResult, earlier: Sequence[_Finished], planned: Round
 ) -> NDArray[np.int64]:
-    """The scores of all candidates; private."""
+    """The scores of all candidates, as if a round's marginals had its shares equally; private."""
     model = _model(reference, ground, earlier)
-    one = max(_deviations(reference, ground, ground.candidates[: ground.batch], share_name(planned.first)))
-    deviation = float(one) / planned.shares**0.5
+    multiplier = reference.plan.draw(share_name(planned.first)).parameter * math.sqrt(ground.batch / planned.shares)
+    deviation = float(marginal_deviation(multiplier, reference.configuration.stability))
     tables = (pair for block in reference.load_blocks(counted) for pair in unpack_tables(block))
     return candidate_scores(tables, model.marginal, ground.settings, deviation)
 
@@ -242,7 +248,7 @@ def _scores(
 def _measure(
     reference: RunReference, ground: _Ground, counted: StageResult, picks: tuple[Clique, ...], name: str
 ) -> StageResult:
-    """One share of a round: its marginals, all with the same noise."""
+    """One share of a round, which its marginals have as `allocation` says."""
     if is_committed(reference, name):
         return draw_once(reference, name)[1]
     exact = _exact(reference, counted, picks)
@@ -268,6 +274,6 @@ def _exact(reference: RunReference, counted: StageResult, picks: Sequence[Clique
 
 
 def _deviations(reference: RunReference, ground: _Ground, picks: Sequence[Clique], name: str) -> tuple[Fraction, ...]:
-    """Of the noise of each marginal of one share, which they share equally."""
+    """Of the noise of each marginal of one share."""
     multiplier, stability = reference.plan.draw(name).parameter, reference.configuration.stability
-    return split_deviations(multiplier, picks, ground.sizes, "equal", stability)
+    return split_deviations(multiplier, picks, ground.sizes, ground.allocation, stability)

@@ -48,8 +48,8 @@ FAULTS = (
     Fault(
         name="all marginals of a round have the noise of one",
         file="tasks/aggregate/adaptive/task.py",
-        text='return split_deviations(multiplier, picks, ground.sizes, "equal", stability)',
-        instead='return split_deviations(multiplier, picks[:1], ground.sizes, "equal", stability) * len(picks)',
+        text="return split_deviations(multiplier, picks, ground.sizes, ground.allocation, stability)",
+        instead="return split_deviations(multiplier, picks[:1], ground.sizes, ground.allocation, stability) * len(picks)",
         killed_by=(_PRICE,),
     ),
     Fault(
