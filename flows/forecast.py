@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
 from scipy.special import ndtr, ndtri
 
 from marginweave.flows.request import Request
-from marginweave.flows.sizes import marginal_noise
+from marginweave.flows.sizes import marginal_noise, public_sizes
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
 from marginweave.schemas.columns.number import MAX_CANDIDATES
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import BudgetError
+from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
 from marginweave.tasks.aggregate.cliques import discovery, scoring
 from marginweave.tasks.aggregate.marginals import marginal_deviation
 from marginweave.tasks.budget.accountants import selection_mu
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.budget.ledger import Ledger, opening_for
-from marginweave.tasks.budget.marginal_split import epsilon_shares, marginal_shares, public_cells
-from marginweave.tasks.budget.mechanisms import count_deviation, deviation, error_deviation
+from marginweave.tasks.budget.marginal_split import epsilon_shares, marginal_shares, public_cells, rounds_of
+from marginweave.tasks.budget.mechanisms import count_deviation, deviation, error_deviation, error_sensitivity
 from marginweave.tasks.budget.percentile import rank_error
-from marginweave.tasks.budget.planned import EVALUATION
+from marginweave.tasks.budget.planned import EVALUATION, is_pick, is_share, share_name
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
 from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE
@@ -56,6 +57,7 @@ def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
             _marginal_forecast(configuration, budget, draw, share, noise)
             for draw, share in zip(budget.draws, shares, strict=True)
         ]
+        rows = _rounds_together(rows)
     else:
         rows = [
             _forecast(configuration, draw, share, budget.delta_threshold)
@@ -141,13 +143,35 @@ def _shares(configuration: Configuration, plan: BudgetPlan) -> list[float]:
         shares = marginal_shares(configuration)
         if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
             shares = epsilon_shares(shares)
-        bounds = 2 * len(configuration.private_bounds)
-        return [shares[draw.name] if draw.name in shares else shares["bounds"] / bounds for draw in plan.draws]
+        return [_marginal_share(configuration, draw, shares) for draw in plan.draws]
     spent = [
         selection_mu(draw.parameter) ** 2 if draw.mechanism == "exponential" else draw.parameter**-2
         for draw in plan.draws
     ]
     return [mu2 / sum(spent) for mu2 in spent]
+
+
+def _marginal_share(configuration: Configuration, draw: PlannedDraw, shares: Mapping[str, float]) -> float:
+    """The part of a draw in what its kind of draw has together."""
+    adaptive = rounds_of(configuration)
+    if adaptive is not None and is_pick(draw.name):
+        return shares["selection"] / (adaptive.rounds * adaptive.batch)
+    if adaptive is not None and is_share(draw.name):
+        return shares["marginals"] / adaptive.rounds
+    return shares[draw.name] if draw.name in shares else shares["bounds"] / (2 * len(configuration.private_bounds))
+
+
+def _rounds_together(rows: Sequence[DrawForecast]) -> list[DrawForecast]:
+    """The rows, with one for all selections in rounds and one for all of their shares, which are alike."""
+    told = [row for row in rows if not (is_pick(row.name) or is_share(row.name))]
+    place = next((i for i, row in enumerate(rows) if is_pick(row.name)), 0)
+    for belongs in (is_share, is_pick):
+        if alike := [row for row in rows if belongs(row.name)]:
+            first, last = alike[0], alike[-1]
+            name = f"{first.name} … {last.name}" if len(alike) > 1 else first.name
+            noise = f"{first.noise} each" if len(alike) > 1 else first.noise
+            told.insert(place, replace(first, name=name, noise=noise, share=sum(row.share for row in alike)))
+    return told
 
 
 def _marginal_forecast(
@@ -158,6 +182,8 @@ def _marginal_forecast(
     noise: Mapping[str, Sequence[Fraction | float]],
 ) -> DrawForecast:
     """A draw of marginals: the noise and the typical error of one cell, from the least noisy marginal to the most."""
+    if is_pick(draw.name):
+        return _pick_forecast(configuration, draw, share)
     if draw.mechanism == "exponential":
         return _forecast(configuration, draw, share, plan.delta_threshold)
     if draw.name == EVALUATION:
@@ -183,6 +209,32 @@ def _marginal_forecast(
         error=f"± {' to '.join(errors)}{unit or ' a cell'}",
         threshold=str(discovery(configuration, plan)[1]) if draw.name == "values" else "",
     )
+
+
+def _pick_forecast(configuration: Configuration, draw: PlannedDraw, share: float) -> DrawForecast:
+    """By how many records the distance of the chosen marginal may fall short of the best, with probability 0.95."""
+    adaptive, sizes = rounds_of(configuration), public_sizes(configuration)
+    assert adaptive is not None
+    candidates = sum(math.comb(len(sizes), k) for k in range(2, min(adaptive.adaptive, len(sizes)) + 1))
+    short = 2 * error_sensitivity(configuration.stability) / draw.parameter * math.log(candidates / 0.05)
+    return DrawForecast(
+        name=draw.name, noise=f"epsilon {draw.parameter:.4g}", share=share, error=f"L1 ± {short:.0f}", threshold=""
+    )
+
+
+def rounds_forecast(configuration: Configuration) -> list[str]:
+    """How marginals are chosen in rounds, in words; nothing where they are not."""
+    adaptive = rounds_of(configuration) if configuration.marginals is not None else None
+    if adaptive is None:
+        return []
+    sd = float(share_deviation(configuration, plan_budget(configuration).draw(share_name(1))))
+    words = (
+        f"Rounds: {adaptive.rounds} shares; each chooses {adaptive.batch} marginal(s) of 2 to {adaptive.adaptive} attributes, "
+        f"measured with sd {sd:.1f} a share"
+    )
+    if adaptive.annealing:
+        words += f", of four shares {sd / 2:.1f}, and so on, where the round before taught no more than noise"
+    return [words]
 
 
 def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, delta_threshold: float) -> DrawForecast:

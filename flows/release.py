@@ -37,6 +37,7 @@ from marginweave.flows.request import read_request
 from marginweave.flows.server import end_with
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.manifest import RunState
+from marginweave.tasks.aggregate.adaptive.task import count_candidates, measure_round, rounds_left
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
     discover_values,
@@ -45,6 +46,7 @@ from marginweave.tasks.aggregate.marginals_task import (
     score_pairs,
 )
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
+from marginweave.tasks.budget.marginal_split import rounds_of
 from marginweave.tasks.budget.task import reserve_budget
 from marginweave.tasks.checkpoint.publication import staged_release
 from marginweave.tasks.decode.task import decode
@@ -143,7 +145,8 @@ def _release(private: RunReference) -> None:
     configuration = private.configuration
     bought = bool(configuration.private_bounds)
     counting = sum(draw.mechanism != "exponential" for draw in private.plan.draws)  # a stage each
-    book = Bookkeeper(private.folder, stages=10 + bought + counting)
+    apart = bought + (configuration.marginals is not None and rounds_of(configuration) is not None)
+    book = Bookkeeper(private.folder, stages=10 + apart + counting)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
@@ -189,8 +192,18 @@ def _marginals(book: Bookkeeper, private: RunReference, encoded: StageResult) ->
     if "values" in planned:
         book.stage("discover values", discover_values, private, encoded)
     book.stage("measure one-way", measure_one_way, private, encoded)
+    if rounds_of(private.configuration) is not None:
+        _rounds(book, private, encoded)
     if "selection" in planned:
         book.stage("select marginals", score_pairs, private, encoded)
     if "marginals" in planned:
         book.stage("measure marginals", measure_larger, private, encoded)
     return book.stage("collect", collect_marginals, private)
+
+
+def _rounds(book: Bookkeeper, private: RunReference, encoded: StageResult) -> None:
+    """Rounds of selection and measurement, until all shares are used: how many follows from what was drawn."""
+    counted, number = book.stage("count candidates", count_candidates, private, encoded), 1
+    while rounds_left(private):
+        book.stage(f"round {number}", measure_round, private, counted, number)
+        number += 1

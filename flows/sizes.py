@@ -8,8 +8,9 @@ from fractions import Fraction
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.numbers import MAX_CELLS, MAX_KEY
+from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
 from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring, structural_masks
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
@@ -19,9 +20,10 @@ from marginweave.tasks.aggregate.marginals import (
     split_epsilons,
 )
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
+from marginweave.tasks.budget.marginal_split import rounds_of
 from marginweave.tasks.budget.mechanisms import deviation, error_deviation
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
-from marginweave.tasks.budget.planned import EVALUATION
+from marginweave.tasks.budget.planned import EVALUATION, is_share
 from marginweave.tasks.budget.split import plan_budget
 
 # Each set of columns costs about a millisecond, whatever it holds.
@@ -42,15 +44,17 @@ def check_size(configuration: Configuration) -> None:
 def marginal_noise(configuration: Configuration, plan: BudgetPlan) -> dict[str, tuple[Fraction | float, ...]]:
     """Deviations of the noise of each draw of marginals, as far as public sizes tell.
 
-    `marginals` is not there where marginals are selected; `selection` counts steps of its grid. A private domain counts as
-    one value, the missing one.
+    `marginals` is not there where marginals are selected; `selection` counts steps of its grid. Of a share of rounds it is
+    that of a whole batch. A private domain counts as one value, the missing one.
     """
     settings, stability = configuration.marginals, configuration.stability
     assert settings is not None
     sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
     found: dict[str, tuple[Fraction | float, ...]] = {}
     for draw in plan.draws:
-        if draw.name == "values":
+        if is_share(draw.name):
+            found[draw.name] = (share_deviation(configuration, draw),)
+        elif draw.name == "values":
             found[draw.name] = (discovery(configuration, plan)[0],)
         elif draw.name == "selection":
             found[draw.name] = (scoring(configuration, plan).deviation,)
@@ -80,7 +84,10 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
             f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or fewer marginals"
         )
     selects = settings.selects(len(sizes))
-    if selects:
+    adaptive = rounds_of(configuration)
+    if adaptive is not None:
+        together = _batch_cells(adaptive, sizes)
+    elif selects:
         together = math.prod(sorted(sizes)[-2:])
     else:
         cliques = declared_cliques(settings, names, sizes) if settings.has_larger(len(sizes)) else ()
@@ -104,6 +111,18 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
             shared = len(sizes) if draw.name == "one-way" else number
             widest = marginal_deviation(draw.parameter * math.sqrt(shared), configuration.stability)
             _check_noise(draw.name, widest, "fewer marginals")
+
+
+def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
+    """The most cells of the marginals of one round. Raises InputError for more candidates than can be looked at."""
+    lengths = range(2, min(adaptive.adaptive, len(sizes)) + 1)
+    candidates = sum(math.comb(len(sizes), length) for length in lengths)
+    if candidates > _MAX_SETS:
+        raise InputError(
+            f"aggregate.cliques.adaptive ({adaptive.adaptive}) makes {candidates} candidates, more than {_MAX_SETS}; use fewer "
+            "attributes a marginal, or fewer columns"
+        )
+    return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
 
 
 def _check_paid(configuration: Configuration) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from marginweave.schemas.columns import Texts
 from marginweave.schemas.numbers import FROZEN, MAX_CELLS, OpenFraction, PositiveWhole, to_number, to_whole
+
+# Choices of one release, each a draw in the ledger.
+_MOST_PICKS = 400
 
 
 class AllCliques(BaseModel):
@@ -18,7 +22,44 @@ class AllCliques(BaseModel):
     max_cells: PositiveWhole | None = None
 
 
+def _within(low: int, high: int) -> Callable[[int], int]:
+    def check(value: int) -> int:
+        if not low <= value <= high:
+            raise ValueError(f"must be at least {low} and at most {high}")
+        return value
+
+    return check
+
+
+class AdaptiveCliques(BaseModel):
+    """Marginals of 2 to `adaptive` attributes, chosen in rounds by what a model of the earlier ones gets wrong (AIM).
+
+    A round chooses `batch` marginals of at most `max_cells` cells, rare values merged, and measures them with one of `rounds`
+    equal shares of the budget of the larger marginals. With `annealing`, where they taught no more than noise, later rounds
+    take four times as many shares each: fewer rounds, of half the noise. `weights` multiply how far the model is off:
+    `workload` by the number of attributes, which is the weight of AIM for all sets of 2 to k of them; `equal` by 1.
+    """
+
+    model_config = FROZEN
+    adaptive: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(2, 4))] = 3
+    max_cells: PositiveWhole = 10_000
+    rounds: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(1, 100))] = 16
+    batch: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(1, 20))] = 4
+    annealing: bool = True
+    weights: Literal["workload", "equal"] = "workload"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.rounds * self.batch > _MOST_PICKS:
+            raise ValueError(
+                f"has rounds ({self.rounds}) times batch ({self.batch}) above {_MOST_PICKS}; each is a charge of its own"
+            )
+        return self
+
+
 def _cliques_kind(value: Any) -> str | None:
+    if isinstance(value, AdaptiveCliques) or value == "adaptive" or (isinstance(value, dict) and "adaptive" in value):
+        return "adaptive"
     if isinstance(value, AllCliques | dict):
         return "all"
     if isinstance(value, list | tuple):
@@ -26,14 +67,21 @@ def _cliques_kind(value: Any) -> str | None:
     return "selected" if value == "selected" else None
 
 
+def _as_settings(value: Any) -> Any:
+    return {} if value == "adaptive" else value
+
+
 Cliques = Annotated[
     Annotated[Literal["selected"], Tag("selected")]
+    | Annotated[AdaptiveCliques, BeforeValidator(_as_settings), Tag("adaptive")]
     | Annotated[AllCliques, Tag("all")]
     | Annotated[tuple[Texts, ...], Field(min_length=1), Tag("list")],
     Discriminator(
         _cliques_kind,
         custom_error_type="cliques",
-        custom_error_message="must be selected, {all: k, max_cells: …} or a list of lists of two and more attributes",
+        custom_error_message=(
+            "must be selected, adaptive, {adaptive: k, …}, {all: k, max_cells: …} or a list of lists of two and more attributes"
+        ),
     ),
 ]
 
@@ -64,8 +112,9 @@ class MarginalSettings(BaseModel):
     """Dense noisy marginals (DPSyn). Shares are of the accountant's budget (of mu² by default).
 
     Every attribute is measured by itself with `one_way_share`. `cliques` are the larger marginals: chosen by noisy InDif
-    scores (`selected`, which cost `selection_share`), all of k attributes, or a list. They have the rest of the budget,
-    shared equally or by the power of their cells that has the least error (`allocation`). Values whose one-way count is below
+    scores (`selected`) or in rounds (`adaptive`), which cost `selection_share`, all of k attributes, or a list. They have the
+    rest of the budget, shared equally or by the power of their cells that has the least error (`allocation`; in rounds those
+    of a round). Values whose one-way count is below
     `compress` standard deviations are measured together. `noise` is that of the counts of all of these marginals: Gaussian,
     charged in mu^2; Laplace, charged in plain epsilon to the account's purse; or `auto`, whichever has the smaller variance
     by public numbers. `merge_cells`: selected pairs that hang together become one marginal of at most so many cells.
@@ -92,9 +141,14 @@ class MarginalSettings(BaseModel):
     def _constants(cls, data: Any) -> Any:
         return {**_PAPER, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
 
+    @property
+    def adaptive(self) -> AdaptiveCliques | None:
+        """How marginals are chosen in rounds, or None."""
+        return self.cliques if isinstance(self.cliques, AdaptiveCliques) else None
+
     def selects(self, attributes: int) -> bool:
-        """Whether marginals are chosen by noisy scores; one attribute alone leaves nothing to choose."""
-        return self.cliques == "selected" and attributes > 1
+        """Whether marginals are chosen by what was drawn; one attribute alone leaves nothing to choose."""
+        return (self.cliques == "selected" or self.adaptive is not None) and attributes > 1
 
     def has_larger(self, attributes: int) -> bool:
         """Whether anything but single attributes is measured."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from marginweave.schemas.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 
 if TYPE_CHECKING:
     from marginweave.schemas.configuration import Configuration
@@ -47,14 +47,17 @@ def _refuse_sets(configuration: Configuration, what: str, why: str) -> None:
 
 def _check_cliques(configuration: Configuration, settings: MarginalSettings, names: list[str]) -> None:
     chosen = settings.cliques
-    if isinstance(chosen, AllCliques):
-        if chosen.all > len(names):
-            raise ValueError(
-                f"aggregate.cliques.all ({chosen.all}) must be at most the number of attributes ({len(names)})"
-            )
-        return
-    if chosen == "selected":
-        return
+    if isinstance(chosen, AdaptiveCliques) and settings.noise == "laplace":
+        raise ValueError("aggregate.noise (laplace) must be gaussian with adaptive cliques")
+    if isinstance(chosen, AllCliques) and chosen.all > len(names):
+        raise ValueError(
+            f"aggregate.cliques.all ({chosen.all}) must be at most the number of attributes ({len(names)})"
+        )
+    if isinstance(chosen, tuple):
+        _check_list(configuration, chosen, names)
+
+
+def _check_list(configuration: Configuration, chosen: tuple[tuple[str, ...], ...], names: list[str]) -> None:
     for clique in chosen:
         if len(clique) < 2:
             raise ValueError(

@@ -141,9 +141,10 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         noise_forecast,
         policy_forecast,
         preparation_forecast,
+        rounds_forecast,
     )
 
-    told = (combinations_forecast, noise_forecast, preparation_forecast)
+    told = (combinations_forecast, noise_forecast, rounds_forecast, preparation_forecast)
     lines = [line for forecast in told for line in forecast(request.configuration)]
     lines += [*ledger_forecast(request), *policy_forecast(request)]
     if schedule is not None:

@@ -33,6 +33,15 @@ def examples() -> dict[str, Configuration]:
             neighbors="replace-one",
         ),
         "marginals": _example(8.0, {"method": "marginals", "one_way_share": 0.3, "selection_share": 0.1}),
+        "marginals, in rounds": _example(
+            8.0,
+            {
+                "method": "marginals",
+                "cliques": {"adaptive": 2, "rounds": 2, "batch": 1},
+                "one_way_share": 0.3,
+                "selection_share": 0.3,
+            },
+        ),
         "marginals, private": _example(
             10.0,
             {"method": "marginals", "cliques": {"all": 2}, "one_way_share": 0.3, "values_share": 0.3},

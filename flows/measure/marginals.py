@@ -12,7 +12,9 @@ from marginweave.flows.measure.exposure import TEST_DELTA
 from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
 from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.marginals import AdaptiveCliques
 from marginweave.schemas.measurements import Clique, Measurement
+from marginweave.tasks.aggregate.adaptive.candidates import candidate_scores, score_sensitivity
 from marginweave.tasks.aggregate.cliques import discover_labels, discovery
 from marginweave.tasks.aggregate.marginals import (
     Split,
@@ -26,7 +28,7 @@ from marginweave.tasks.aggregate.marginals import (
 from marginweave.tasks.aggregate.selection.indif import indif_scores, measure_indif, plan_indif
 from marginweave.tasks.budget.audit.bounds import Hits
 from marginweave.tasks.budget.audit.scores import Scores, separation, shift_score
-from marginweave.tasks.budget.mechanisms import add_noise, error_deviation
+from marginweave.tasks.budget.mechanisms import add_noise, error_deviation, select_candidate
 from marginweave.tasks.evaluate.paid import mean_count_error
 
 Counts = NDArray[np.int64]
@@ -126,6 +128,23 @@ def _trials(measurement: Measurement, trials: int) -> Counts:
 def drawn_counts(measurement: Measurement) -> Counts:
     """The noisy counts as drawn: whole numbers."""
     return measurement.counts.astype(np.int64)
+
+
+def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores:
+    """1 where the first of two marginals was chosen, by the shipped scores and choice, from the worst models there are.
+
+    The model has one marginal as it is without the unit, the other as it is with it: their distances are 0 and the whole
+    sensitivity without the unit, the other way round with it, so that the odds move by epsilon.
+    """
+    tables, cliques, settings = Neighbors.of(SIZES, stability), ((0, 1), (0, 2)), AdaptiveCliques(adaptive=2)
+    present, absent = (count_marginals([table], SIZES, cliques) for table in (tables.present, tables.absent))
+    model: dict[Clique, Floats] = {cliques[0]: absent[0].astype(np.float64), cliques[1]: present[1].astype(np.float64)}
+    sensitivity = score_sensitivity(settings, cliques, stability)
+    chosen = []
+    for exact in (present, absent):
+        scores = candidate_scores(zip(cliques, exact, strict=True), model.__getitem__, settings, 0.0)
+        chosen.append(np.array([select_candidate(scores, sensitivity, draw.parameter) == 0 for _ in range(trials)]))
+    return Scores(present=chosen[0].astype(np.float64), absent=chosen[1].astype(np.float64), cut=0.5)
 
 
 def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores:

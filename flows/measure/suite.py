@@ -12,6 +12,7 @@ from marginweave.flows.measure.levels import canary_columns, count_scores, level
 from marginweave.flows.measure.made_up import MadeUpRelease
 from marginweave.flows.measure.marginal_pipeline import marginal_pipeline_scores
 from marginweave.flows.measure.marginals import (
+    choice_scores,
     evaluation_scores,
     exposed_values,
     laplace_scores,
@@ -27,7 +28,8 @@ from marginweave.schemas.marginals import MarginalSettings
 from marginweave.tasks.budget.audit.bounds import Hits
 from marginweave.tasks.budget.audit.findings import Finding, delta_finding, epsilon_finding, mu_finding
 from marginweave.tasks.budget.audit.scores import Scores, joint_scores
-from marginweave.tasks.budget.planned import EVALUATION
+from marginweave.tasks.budget.marginal_split import rounds_of
+from marginweave.tasks.budget.planned import EVALUATION, pick_name, share_name
 from marginweave.tasks.budget.split import plan_budget
 
 # Canaries' cells that all draws of the counts of one length may have together.
@@ -131,10 +133,22 @@ def _marginals(
         draw = plan.draw("selection")
         parts.append(_Part(draw=draw, scores=selection_scores(draw, stability, effort.trials), tight=not replaces))
         yield parts[-1].finding
+    if rounds_of(configuration) is not None:
+        yield from _rounds(configuration, plan, parts, effort)
     if len(events) > 1:
         joint = joint_scores([scores for _, scores in events])
         yield epsilon_finding("all Laplace noise", joint.hits, sum(draw.parameter for draw, _ in events))
     yield from _together(configuration, plan, parts, effort)
+
+
+def _rounds(configuration: Configuration, plan: BudgetPlan, parts: list[_Part], effort: Effort) -> Iterator[Finding]:
+    """A share and a choice of rounds: all of them are alike."""
+    share, pick = plan.draw(share_name(1)), plan.draw(pick_name(1, 1))
+    scores = marginal_scores(share, 2, "equal", configuration.stability, effort.trials)
+    parts.append(_Part(draw=share, scores=scores, tight=True))
+    yield parts[-1].finding
+    chosen = choice_scores(pick, configuration.stability, effort.selections)
+    yield mu_finding(pick.name, chosen, claimed_mu(pick), tight=False)
 
 
 def _exposure(threshold: str, hits: Hits) -> Iterator[Finding]:
@@ -158,7 +172,8 @@ def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part]
         claim = stated_mu(configuration, plan, [part.draw for part in parts])
         tight = configuration.privacy.accountant == "gdp" and all(part.tight for part in parts)
         yield mu_finding("pipeline, pinned", joint_scores([part.scores for part in parts]), claim, tight=tight)
-    if configuration.resize is None:
+    in_rounds = configuration.marginals is not None and rounds_of(configuration) is not None
+    if configuration.resize is None and not in_rounds:
         release = MadeUpRelease.of(configuration)
         of_pipeline = tuple_pipeline_scores if configuration.marginals is None else marginal_pipeline_scores
         # OpenDP's selections take as long as all else

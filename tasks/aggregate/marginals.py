@@ -207,3 +207,17 @@ def measure_with_laplace(
             deviation=laplace_deviation(laplace_scale(epsilon, stability)),
             noise="discrete-laplace",
         )
+
+
+def estimate_total(measurements: Sequence[Measurement]) -> float:
+    """The record count by inverse-variance weighting of the totals: a total of c cells has the variance c deviation^2.
+
+    Incomplete marginals are biased low and count only where there are no others; never below 0. DP: post-processing.
+    Raises InputError without measurements.
+    """
+    if not measurements:
+        raise InputError("measurements (0) must be at least 1")
+    used = [m for m in measurements if m.complete] or list(measurements)
+    weights = np.array([1 / (m.counts.size * m.deviation**2) for m in used])
+    totals = np.array([m.total for m in used])
+    return max(0.0, float(weights @ totals / weights.sum()))

@@ -5,14 +5,13 @@ Each draw goes through `draw_once`: charged, then drawn, then committed. What is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.ledger import State
-from marginweave.schemas.marginals import MarginalSettings
 from marginweave.schemas.measurements import Clique, Marginals, Measurement
+from marginweave.tasks.aggregate.adaptive.task import drawn_in_rounds
 from marginweave.tasks.aggregate.cliques import (
     count_values,
     declared_cliques,
@@ -21,11 +20,9 @@ from marginweave.tasks.aggregate.cliques import (
     domain_sizes,
     fitting,
     most_cells,
-    released_compression,
     scored_pairs,
     scoring,
     selected_cliques,
-    structural_masks,
 )
 from marginweave.tasks.aggregate.marginal_payloads import (
     labels_bytes,
@@ -34,9 +31,19 @@ from marginweave.tasks.aggregate.marginal_payloads import (
     pack_marginals,
     pack_measurements,
     pack_scores,
-    unpack_labels,
     unpack_measurements,
     unpack_scores,
+)
+from marginweave.tasks.aggregate.marginal_rows import (
+    ONE_WAY,
+    VALUES,
+    Rows,
+    compressed_rows,
+    drawn_compression,
+    is_committed,
+    marginal_settings,
+    released_labels,
+    released_rows,
 )
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
@@ -46,43 +53,22 @@ from marginweave.tasks.aggregate.marginals import (
     split_deviations,
     split_epsilons,
 )
-from marginweave.tasks.aggregate.released import recode
-from marginweave.tasks.aggregate.selection.compress import Compression, compress_codes
 from marginweave.tasks.aggregate.selection.indif import indif_scores, measure_indif
+from marginweave.tasks.budget.marginal_split import rounds_of
 from marginweave.tasks.budget.mechanisms import prepare_laplace, prepare_noise
 from marginweave.tasks.checkpoint.draws import SMALL
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, standing
-from marginweave.tasks.encode.blocks import EncodedBlocks
-from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.references import RunReference, StageResult
 
-VALUES, ONE_WAY, SELECTION, MARGINALS = "values", "one-way", "selection", "marginals"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """Encoded rows over the released domain, block by block; the missing value is the last code where there is one. Private.
-
-    With a compression rare values are merged. A pass over the blocks can be repeated.
-    """
-
-    encoded: EncodedBlocks
-    private: Mapping[int, tuple[str, ...]]
-    sizes: tuple[int, ...]
-    compression: Compression | None = None
-
-    def __iter__(self) -> Iterator[tuple[Codes, ...]]:
-        for table in self.encoded:
-            codes = recode(table, self.private).codes
-            yield codes if self.compression is None else compress_codes(codes, self.compression)
+SELECTION, MARGINALS = "selection", "marginals"
 
 
 @stage_task("discover values")
 def discover_values(reference: RunReference, encoded: StageResult) -> StageResult:
     """The values of private domains. DP: the planned cost of `values`, delta_threshold included; one ledger event."""
-    if _committed(reference, VALUES):
+    if is_committed(reference, VALUES):
         return draw_once(reference, VALUES)[1]
     rows = open_encoded(reference, encoded)
     columns = [j for j, attribute in enumerate(reference.configuration.attributes) if attribute.private]
@@ -99,18 +85,18 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
 @stage_task("measure one-way")
 def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResult:
     """The marginal of every attribute. DP: the planned cost of `one-way`, one ledger event."""
-    if _committed(reference, ONE_WAY):
+    if is_committed(reference, ONE_WAY):
         return draw_once(reference, ONE_WAY)[1]
-    rows = _rows(reference, encoded)
+    rows = released_rows(reference, encoded)
     return _measure(reference, ONE_WAY, rows, all_cliques(rows.sizes, 1))
 
 
 @stage_task("select marginals")
 def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     """Noisy InDif scores of all pairs, rare values merged. DP: the planned cost of `selection`, one ledger event."""
-    if _committed(reference, SELECTION):
+    if is_committed(reference, SELECTION):
         return draw_once(reference, SELECTION)[1]
-    rows = _compressed(reference, encoded)
+    rows = compressed_rows(reference, encoded)
     pairs = scored_pairs(rows.sizes, reference.plan.draw(MARGINALS))
     noise = scoring(reference.configuration, reference.plan)
     scores = indif_scores(rows, rows.sizes, pairs, noise.steps)
@@ -130,12 +116,12 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     stated stays the planned one. DP: the planned cost of `marginals`, one ledger event.
     """
     if standing(reference, MARGINALS).state == State.RESERVED:
-        sizes = _compression(reference).sizes
+        sizes = drawn_compression(reference).sizes
         if not _cliques(reference, sizes):
             reference.ledger.give_back(reference.manifest.release, [MARGINALS])
     if standing(reference, MARGINALS).state in (State.COMMITTED, State.RETURNED):
         return _larger(reference)[1]
-    rows = _compressed(reference, encoded)
+    rows = compressed_rows(reference, encoded)
     return _measure(reference, MARGINALS, rows, _cliques(reference, rows.sizes))
 
 
@@ -147,27 +133,27 @@ def collect_marginals(reference: RunReference) -> StageResult:
     """
     payload, first = draw_once(reference, ONE_WAY)
     names = tuple(attribute.name for attribute in reference.resolved.attributes)
-    larger = _larger(reference) if _settings(reference).has_larger(len(names)) else None
-    inputs = [first, *([larger[1]] if larger else [])]
+    larger, drawn = _all_larger(reference)
+    inputs = [first, *drawn]
     if reference.configuration.private_columns:
         inputs.insert(0, draw_once(reference, VALUES)[1])
 
     def compute() -> bytes:
         return pack_marginals(
             Marginals(
-                domain=Domain(names=names, labels=_labels(reference)),
+                domain=Domain(names=names, labels=released_labels(reference)),
                 one_way=unpack_measurements(payload),
-                larger=unpack_measurements(larger[0]) if larger else (),
+                larger=larger,
             )
         )
 
     return reference.derived.checkpoint("collect", inputs, compute)
 
 
-def _measure(reference: RunReference, name: str, rows: _Rows, cliques: Sequence[Clique]) -> StageResult:
+def _measure(reference: RunReference, name: str, rows: Rows, cliques: Sequence[Clique]) -> StageResult:
     """One draw of marginals; all that can fail without noise is done before the charge."""
     draw, stability = reference.plan.draw(name), reference.configuration.stability
-    split = cliques, rows.sizes, _settings(reference).allocation
+    split = cliques, rows.sizes, marginal_settings(reference).allocation
     laplace = draw.mechanism == "discrete-laplace"
     exact = count_marginals(rows, rows.sizes, cliques)
     measure: Callable[[], Iterator[Measurement]]
@@ -188,6 +174,16 @@ def _measure(reference: RunReference, name: str, rows: _Rows, cliques: Sequence[
     return draw_once(reference, name, make, size=measurement_bytes(cliques, rows.sizes))[1]
 
 
+def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:
+    """The larger marginals, and the draws that they are from."""
+    if rounds_of(reference.configuration) is not None:
+        return drawn_in_rounds(reference)
+    if not marginal_settings(reference).has_larger(len(reference.configuration.attributes)):
+        return (), ()
+    payload, result = _larger(reference)
+    return unpack_measurements(payload), (result,)
+
+
 def _larger(reference: RunReference) -> tuple[bytes, StageResult]:
     """The draw of larger marginals, or an empty one where it was given back (`measure_larger` lets no other pass)."""
     if standing(reference, MARGINALS).state != State.RETURNED:
@@ -202,48 +198,13 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
     `max_cells` is about the released domain, so that there are never more marginals than `plan` has counted.
     """
     settings, attributes, draw = (
-        _settings(reference),
+        marginal_settings(reference),
         reference.configuration.attributes,
         reference.plan.draw(MARGINALS),
     )
     if not settings.selects(len(attributes)):
-        domain = domain_sizes(attributes, _labels(reference))
+        domain = domain_sizes(attributes, released_labels(reference))
         declared = declared_cliques(settings, [attribute.name for attribute in attributes], domain)
         return fitting(declared, sizes, most_cells(draw))
     scores = unpack_scores(draw_once(reference, SELECTION)[0])
     return selected_cliques(settings, sizes, scores, draw, reference.configuration.stability)
-
-
-def _compression(reference: RunReference) -> Compression:
-    masks = structural_masks(reference.resolved, _labels(reference))
-    one_way = unpack_measurements(draw_once(reference, ONE_WAY)[0])
-    return released_compression(one_way, _settings(reference), masks)
-
-
-def _compressed(reference: RunReference, encoded: StageResult) -> _Rows:
-    compression = _compression(reference)
-    return replace(_rows(reference, encoded), compression=compression, sizes=compression.sizes)
-
-
-def _rows(reference: RunReference, encoded: StageResult) -> _Rows:
-    labels = _labels(reference)
-    private = {j: labels[j] for j, attribute in enumerate(reference.configuration.attributes) if attribute.private}
-    sizes = domain_sizes(reference.configuration.attributes, labels)
-    return _Rows(encoded=open_encoded(reference, encoded), private=private, sizes=sizes)
-
-
-def _labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:
-    """The released domain: public labels, and the discovered ones."""
-    configuration = reference.resolved
-    found = unpack_labels(draw_once(reference, VALUES)[0]) if configuration.private_columns else {}
-    return tuple(found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes))
-
-
-def _settings(reference: RunReference) -> MarginalSettings:
-    settings = reference.configuration.marginals
-    assert settings is not None
-    return settings
-
-
-def _committed(reference: RunReference, name: str) -> bool:
-    return standing(reference, name).state == State.COMMITTED

@@ -11,9 +11,10 @@ from fractions import Fraction
 
 from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.marginals import AllCliques
+from marginweave.schemas.marginals import AdaptiveCliques, AllCliques
 from marginweave.tasks.budget.accountants import SLACK, Accountant
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, gaussian_variance, laplace_variance
+from marginweave.tasks.budget.mixed import mixed_budget
 from marginweave.tasks.budget.planned import (
     EVALUATION,
     bounds_draws,
@@ -21,6 +22,7 @@ from marginweave.tasks.budget.planned import (
     gaussian_draw,
     laplace_draw,
     nothing_left,
+    round_draws,
 )
 
 # The draws of whole marginals, on which Laplace noise is possible.
@@ -52,6 +54,9 @@ def marginal_draws(configuration: Configuration, budget: MarginalBudget) -> list
     Whatever the order of the draws, all are (epsilon_0 + sum_i epsilon_i, delta)-DP: trade-off functions compose adaptively,
     in any order (Dong, Roth and Su 2022, theorem 3.2), and both parts bound their own. Which marginals share the joint
     epsilon of a draw may therefore be known as late as the draw.
+
+    Marginals that are chosen in rounds have draws `select-R-J` and `measure-R` in turn, of equal prices (`round_draws`), in the
+    place of `selection` and `marginals`.
 
     `auto`: whichever has the smaller variance (`_laplace_is_better`), Laplace where delta is 0, and Gaussian where private
     values or bounds or scores are drawn, as the number of marginals or their cells are not public then.
@@ -128,6 +133,13 @@ def marginal_shares(configuration: Configuration) -> dict[str, float]:
     return {**first, **shares, "marginals" if larger else "one-way": left, **last}
 
 
+def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:
+    """How marginals are chosen in rounds; None where they are not, or where one attribute leaves nothing to choose."""
+    settings = configuration.marginals
+    assert settings is not None
+    return settings.adaptive if settings.selects(len(configuration.attributes)) else None
+
+
 def epsilon_shares(shares: Mapping[str, float]) -> dict[str, float]:
     """Shares of epsilon that keep the proportions of the noise that `marginal_shares`, of mu^2, have: their square roots.
 
@@ -143,8 +155,22 @@ def epsilon_shares(shares: Mapping[str, float]) -> dict[str, float]:
 
 
 def _gaussian(configuration: Configuration, shares: Mapping[str, float], budget: MarginalBudget) -> list[PlannedDraw]:
-    whole = budget.pricing.budget(budget.epsilon, budget.delta) * SLACK
+    whole = _whole(configuration, shares, budget) * SLACK
     return _draws(configuration, {name: share * whole for name, share in shares.items()}, {}, budget)
+
+
+def _whole(configuration: Configuration, shares: Mapping[str, float], budget: MarginalBudget) -> float:
+    """What (epsilon, delta) buys. With `gdp`, rounds of selections compose by their exact curves (`mixed`)."""
+    whole = budget.pricing.budget(budget.epsilon, budget.delta)
+    adaptive = rounds_of(configuration)
+    if adaptive is None or budget.pricing.name != "gdp":
+        return whole
+    number, share = adaptive.rounds * adaptive.batch, shares["selection"]
+
+    def parts(whole: float) -> tuple[float, list[float]]:
+        return (1 - share) * whole, [budget.pricing.selection_epsilon(share * whole / number)] * number
+
+    return mixed_budget(whole, parts, budget.epsilon, budget.delta)
 
 
 def _laplace(configuration: Configuration, shares: Mapping[str, float], budget: MarginalBudget) -> list[PlannedDraw]:
@@ -168,13 +194,18 @@ def _draws(
     configuration: Configuration, costs: Mapping[str, float], epsilons: Mapping[str, float], budget: MarginalBudget
 ) -> list[PlannedDraw]:
     """One draw a name, in order: Laplace noise where there is an epsilon, else what its cost buys."""
-    draws, pricing = [], budget.pricing
+    draws, pricing, adaptive = [], budget.pricing, rounds_of(configuration)
     for name, cost in costs.items():
         if name == "bounds":
             each = pricing.selection_epsilon(cost / (2 * len(configuration.private_bounds)))
             draws += bounds_draws(configuration, each)
         elif name in epsilons:
             draws.append(laplace_draw(name, epsilons[name]))
+        elif adaptive is not None and name in ("selection", "marginals"):
+            if name == "marginals":  # rounds: selections and measurements by turns
+                each = pricing.selection_epsilon(costs["selection"] / (adaptive.rounds * adaptive.batch))
+                multiplier = pricing.gaussian_multiplier(cost / adaptive.rounds)
+                draws += round_draws(adaptive.rounds, adaptive.batch, each, multiplier)
         else:
             delta = budget.delta_threshold if name == "values" else 0.0
             draws.append(gaussian_draw(name, 0, pricing.gaussian_multiplier(cost), delta))

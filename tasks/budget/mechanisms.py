@@ -175,12 +175,45 @@ def select_percentile(histogram: NDArray[np.int64], percentile: float, epsilon: 
         raise InputError("histogram must be a vector of int64 with at least one candidate")
     if not math.isfinite(epsilon) or epsilon <= 0:
         raise InputError(f"epsilon ({epsilon}) must be positive")
-    scores = rank_scores(histogram, percentile)
-    sensitivity = score_sensitivity(percentile, stability)
+    return select_candidate(rank_scores(histogram, percentile), score_sensitivity(percentile, stability), epsilon) + 1
+
+
+def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float) -> int:
+    """Place of one of the candidates, with probability proportional to e^{epsilon score / (2 sensitivity)}.
+
+    Exponential mechanism by OpenDP's exact Gumbel noise of scale 2 sensitivity / epsilon; scores are integers, and what they
+    are of is public. Theorem: as of `select_percentile`.
+    DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP, if no neighbor moves a score by more than `sensitivity`.
+
+    Args:
+        scores: shape (candidates,), int64; private.
+        sensitivity: in the unit of the scores.
+        epsilon: of the exponential mechanism.
+
+    Raises:
+        InputError: scores of another kind, none of them, or a parameter out of range.
+        StageError: OpenDP measures a larger loss than the planned one.
+    """
+    if scores.dtype != np.int64 or scores.ndim != 1 or not len(scores):
+        raise InputError("scores must be a vector of int64 with at least one candidate")
+    return int(_exponential(sensitivity, epsilon)(scores))
+
+
+def prepare_selection(sensitivity: int, epsilon: float) -> None:
+    """Load OpenDP and check the loss ahead of a draw, so that little that can fail happens after its charge.
+
+    Raises InputError and StageError as `select_candidate`.
+    """
+    _exponential(sensitivity, epsilon)
+
+
+def _exponential(sensitivity: int, epsilon: float) -> Any:
+    if sensitivity < 1 or not math.isfinite(epsilon) or epsilon <= 0:
+        raise InputError(f"sensitivity ({sensitivity}) must be at least 1 and epsilon ({epsilon}) positive")
     mechanism = _noisy_max(2 * sensitivity / epsilon * (1 + 1e-12))
     if mechanism.map(sensitivity) > epsilon**2 / 8:
-        raise StageError("percentile: the measured privacy loss is above the planned one")
-    return int(mechanism(scores)) + 1
+        raise StageError("selection: the measured privacy loss is above the planned one")
+    return mechanism
 
 
 def _opendp() -> Any:

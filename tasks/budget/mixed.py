@@ -37,8 +37,10 @@ from marginweave.tasks.budget.joint import sparse_delta
 
 Floats = NDArray[np.float64]
 
-# Losses of the largest selection on each side of 0; what is left above the exact curve is below 1e-4 of sigma.
-_STEPS = 64
+# Losses of the largest selection on each side of 0; what is left above the exact curve is below 1e-4 of sigma. Of many
+# selections each has a smaller part in it, and fewer steps: together they have some thousand losses.
+_STEPS, _FEWEST_STEPS = 64, 8
+_ALL_STEPS = 1024
 # Selections with more than this have masses of no floats.
 _MOST_EPSILON = 200.0
 # Of the closed form, and of sums of masses.
@@ -139,7 +141,8 @@ def _losses(selections: tuple[float, ...]) -> tuple[Floats, Floats]:
 
     An epsilon between two multiples of the step is taken for the larger one, whose curve lies above.
     """
-    step = max(selections, default=1.0) / _STEPS
+    steps = min(_STEPS, max(_FEWEST_STEPS, _ALL_STEPS // max(1, len(selections))))
+    step = max(selections, default=1.0) / steps
     masses = np.ones(1)
     for epsilon in selections:
         masses = np.convolve(masses, _selection_masses(math.ceil(epsilon / step * (1 - 1e-12)), step))

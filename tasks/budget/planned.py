@@ -14,6 +14,8 @@ from marginweave.tasks.budget.accountants import selection_mu
 
 # The draw that buys a comparison with the sensitive table.
 EVALUATION = "evaluation"
+# Draws of marginals that are chosen in rounds.
+_PICK, _SHARE = "select-", "measure-"
 # What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
 _LEAST_EPSILON = 1e-3
 _MOST_EPSILON = 1e6
@@ -55,6 +57,38 @@ def bounds_draws(configuration: Configuration, epsilon: float) -> list[PlannedDr
         for column in configuration.private_bounds
         for name in bounds_names(configuration, column)
     ]
+
+
+def pick_name(round_: int, pick: int) -> str:
+    """Name of the draw that chooses marginal `pick` of a round, both from 1."""
+    return f"{_PICK}{round_}-{pick}"
+
+
+def share_name(share: int) -> str:
+    """Name of the draw that measures with one of the equal shares of all rounds, from 1."""
+    return f"{_SHARE}{share}"
+
+
+def is_pick(name: str) -> bool:
+    """Whether a draw chooses a marginal in rounds."""
+    return name.startswith(_PICK)
+
+
+def is_share(name: str) -> bool:
+    """Whether a draw measures with a share of all rounds."""
+    return name.startswith(_SHARE)
+
+
+def round_draws(rounds: int, batch: int, epsilon: float, multiplier: float) -> list[PlannedDraw]:
+    """What rounds of selection and measurement have: `batch` selections a round, each with `epsilon`, and one share of noise.
+
+    Prices are fixed, whatever the rounds find: a round that takes more shares measures its marginals once with each.
+    """
+    draws = []
+    for number in range(1, rounds + 1):
+        draws += [selection_draw(pick_name(number, pick), 0, epsilon) for pick in range(1, batch + 1)]
+        draws.append(gaussian_draw(share_name(number), 0, multiplier, 0.0))
+    return draws
 
 
 def nothing_left(shares: Mapping[str, float], rest: str, configuration: Configuration) -> InputError:

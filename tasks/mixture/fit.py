@@ -79,16 +79,8 @@ def fit_mixture(
         fitted = list(LocalEngine().map(fit, firsts))
     shares = np.concatenate([shares for shares, _ in fitted])
     ends = np.cumsum([0, *(len(block.cells) for block in blocks)])
-    return Mixture(
-        weights=np.concatenate([weights for _, weights in fitted]) / len(fitted),
-        shares=tuple(normal(shares[:, a:b]) for a, b in pairwise(ends)),
-        blocks=blocks,
-        sizes=tuple(sizes),
-        total=float(total),
-        masks=across,
-        inside=tuple(mask for mask in together if not any(mask is other for other in across)),
-        codes=tuple(mask for mask in masks if len(mask.attributes) == 1),
-    )
+    weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
+    return Mixture.of(weights, [normal(shares[:, a:b]) for a, b in pairwise(ends)], sizes, total, masks)
 
 
 def _firsts(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Mask, allowed_cells
-from marginweave.tasks.mixture.blocks import Block
+from marginweave.tasks.mixture.blocks import Block, join_attributes
 
 Array = NDArray[np.float64]
 Float = TypeVar("Float", bound=np.floating)
@@ -38,6 +38,24 @@ class Mixture:
     masks: tuple[Mask, ...] = ()
     inside: tuple[Mask, ...] = ()
     codes: tuple[Mask, ...] = ()
+
+    @classmethod
+    def of(
+        cls, weights: Array, shares: Sequence[Array], sizes: Sequence[int], total: float, masks: Sequence[Mask]
+    ) -> Mixture:
+        """The model of these shares, one array for each block of `join_attributes`, under all `masks` there are."""
+        together = [mask for mask in masks if len(mask.attributes) > 1]
+        blocks, across = join_attributes(sizes, together)
+        return cls(
+            weights=weights,
+            shares=tuple(shares),
+            blocks=blocks,
+            sizes=tuple(sizes),
+            total=float(total),
+            masks=across,
+            inside=tuple(mask for mask in together if not any(mask is other for other in across)),
+            codes=tuple(mask for mask in masks if len(mask.attributes) == 1),
+        )
 
     @property
     def components(self) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Mask, Measurement, allowed_cells
+from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.mixture.tree import project_simplex
 
 Array = NDArray[np.float64]
@@ -23,20 +24,6 @@ Flags = NDArray[np.bool_]
 
 # What averaging may leave below zero, or apart, as a share of the record count: far below one record.
 TOLERANCE = 1e-8
-
-
-def estimate_total(measurements: Sequence[Measurement]) -> float:
-    """The record count by inverse-variance weighting of the totals: a total of c cells has the variance c deviation^2.
-
-    Incomplete marginals are biased low and count only where there are no others; never below 0. DP: post-processing.
-    Raises InputError without measurements.
-    """
-    if not measurements:
-        raise InputError("measurements (0) must be at least 1")
-    used = [m for m in measurements if m.complete] or list(measurements)
-    weights = np.array([1 / (m.counts.size * m.deviation**2) for m in used])
-    totals = np.array([m.total for m in used])
-    return max(0.0, float(weights @ totals / weights.sum()))
 
 
 def make_consistent(

@@ -14,8 +14,9 @@ from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.measurements import Clique, Marginals, Mask, Measurement
 from marginweave.tasks.aggregate.cliques import released_compression, structural_masks
+from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.aggregate.selection.compress import Compression, compress_mask, compress_measurement
-from marginweave.tasks.normalize.consistency import estimate_total, make_consistent
+from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.normalize.normalize import find_rows
 
 Array = NDArray[np.float64]

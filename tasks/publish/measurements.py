@@ -15,6 +15,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Marginals, Measurement
 from marginweave.schemas.structure import SEPARATOR
 from marginweave.tasks.aggregate.cliques import declared_cliques, domain_sizes
+from marginweave.tasks.budget.marginal_split import rounds_of
 from marginweave.tasks.evaluate.intervals import count_interval
 from marginweave.tasks.normalize.marginals import compression_of
 
@@ -62,14 +63,16 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
 def marginal_facts(marginals: Marginals, configuration: Configuration) -> dict[str, Any]:
     """For privacy.json: attributes, cells and noise of every marginal, and the values that were measured together.
 
-    `not_measured` are marginals that the configuration names and that had too many cells once private values were known.
+    `draw` is `rounds` where marginals were chosen in rounds: `deviation` is what all of their shares leave. `not_measured` are
+    marginals that the configuration names and that had too many cells once private values were known.
     """
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
+    larger = "marginals" if rounds_of(configuration) is None else "rounds"
     groups = zip(names, _labels(marginals.domain), _groups(marginals, configuration), strict=True)
     return {
         "marginals": [
             {
-                "draw": "one-way" if i < len(marginals.one_way) else "marginals",
+                "draw": "one-way" if i < len(marginals.one_way) else larger,
                 "attributes": [names[a] for a in m.attributes],
                 "cells": m.counts.size,
                 "deviation": m.deviation,

@@ -11,9 +11,11 @@ from scipy.special import ndtr
 from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
 from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
 from marginweave.tasks.aggregate.cliques import discovery, scoring
+from marginweave.tasks.budget.marginal_split import rounds_of
 from marginweave.tasks.budget.mechanisms import error_deviation, error_sensitivity
-from marginweave.tasks.budget.planned import EVALUATION
+from marginweave.tasks.budget.planned import EVALUATION, is_pick, is_share
 from marginweave.tasks.budget.resize import functional_parameters
 from marginweave.tasks.publish.wording import Bounds, preparation_words, unit_assumption
 
@@ -39,6 +41,10 @@ UNFABRICATED = (
 LAPLACE = (
     "The draws of Laplace noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
     "differential privacy, are converted at delta; both are added"
+)
+IN_ROUNDS = (
+    "; which marginals a round measures, and with how many of the equal shares, follows from earlier draws, and the price of "
+    "every draw was fixed before the first"
 )
 AMPLIFIED = (
     "The draws together are differentially private towards the sampled table, by Gaussian differential privacy; the sampling "
@@ -149,6 +155,8 @@ def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
     words = JOINT if plan.discovery is not None else COMPOSED
     if words is COMPOSED and any(draw.mechanism == "exponential" for draw in plan.draws):
         words += SELECTED
+    if configuration.marginals is not None and rounds_of(configuration) is not None:
+        words += IN_ROUNDS
     unfabricated = configuration.marginals is None and configuration.tuples.fabrication == "none"
     return words + UNFABRICATED if unfabricated else words
 
@@ -199,9 +207,10 @@ def _noise(
 ) -> dict[str, float | int]:
     """The noise that a draw had, by its sensitivity; nothing where it has no single deviation.
 
-    The deviation of every marginal stands in `marginals`, as one draw has many. `sigma` of
-    `selection` is that of a score, in records, on a grid of `step` records; `threshold` of `values` the least noisy count of
-    a released value. `sensitivity` of `evaluation` is how far a unit moves the mean count error, in records.
+    The deviation of every marginal stands in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
+    records, on a grid of `step` records; `threshold` of `values` the least noisy count of a released value. `sigma` of a share
+    of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
+    of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
     """
     if draw.name == EVALUATION:
         deviation = float(error_deviation(draw.parameter, configuration.stability))
@@ -212,7 +221,15 @@ def _noise(
     if draw.name == "values":
         scale, threshold = discovery(configuration, plan)
         return {"threshold": threshold, "sigma": float(scale)}
+    if is_pick(draw.name) or is_share(draw.name):
+        return _noise_of_rounds(configuration, draw)
     if draw.name == "selection":
         grid = scoring(configuration, plan)
         return {"sigma": grid.score_deviation, "step": 1 / grid.steps}
     return {}
+
+
+def _noise_of_rounds(configuration: Configuration, draw: PlannedDraw) -> dict[str, float | int]:
+    if is_pick(draw.name):
+        return {"sensitivity": error_sensitivity(configuration.stability)}
+    return {"sigma": float(share_deviation(configuration, draw))}

@@ -18,7 +18,7 @@ import yaml
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.flows.measure import claims, levels, made_up, suite
+from marginweave.flows.measure import claims, levels, made_up, marginals, suite
 from marginweave.flows.measure.examples import examples
 from marginweave.flows.measure.suite import Effort, audit
 from marginweave.schemas.budget import Stability
@@ -95,6 +95,7 @@ GAUSSIAN = {
     "k-tuples, no fabrication": {"level-1", "level-2", "pipeline, pinned"},
     "marginals": {"one-way", "marginals", "selection", "pipeline, pinned"},
     "marginals, private": {"one-way", "marginals", "pipeline, pinned"},
+    "marginals, in rounds": {"one-way", "measure-1", "pipeline, pinned"},
 }
 
 
@@ -133,6 +134,24 @@ def percentile_of(configuration: Configuration) -> Finding:
 def test_too_little_noise_of_a_percentile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     scale_opendp(monkeypatch, "_noisy_max", 1 / FAULT)
     assert percentile_of(EXAMPLES["k-tuples, percentile"]).verdict == "exceeded"
+
+
+def choice_of(configuration: Configuration) -> Finding:
+    """The choice of a round alone."""
+    draw = suite.plan_budget(configuration).draw("select-1-1")
+    scores = marginals.choice_scores(draw, configuration.stability, 2500)
+    return suite.mu_finding("choice", scores, suite.claimed_mu(draw), tight=False)
+
+
+def test_too_little_noise_of_a_choice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of a sensitivity that is half of what a unit moves."""
+    assert choice_of(EXAMPLES["marginals, in rounds"]).verdict == "holds"
+    with monkeypatch.context() as patch:
+        scale_opendp(patch, "_noisy_max", 1 / FAULT)
+        assert choice_of(EXAMPLES["marginals, in rounds"]).verdict == "exceeded"
+    half = marginals.score_sensitivity
+    monkeypatch.setattr(marginals, "score_sensitivity", lambda *given: half(*given) // 2)
+    assert choice_of(EXAMPLES["marginals, in rounds"]).verdict == "exceeded"
 
 
 def test_a_score_of_too_small_a_sensitivity_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

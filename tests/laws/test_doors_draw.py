@@ -23,7 +23,8 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.columns import NumberColumn
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.ledger import State
-from marginweave.tasks.aggregate import marginals_task, task
+from marginweave.tasks.aggregate import marginal_rows, marginals_task, task
+from marginweave.tasks.aggregate.adaptive import task as rounds_task
 from marginweave.tasks.aggregate.cliques import scoring
 from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements, unpack_scores
 from marginweave.tasks.aggregate.marginals import count_marginal
@@ -59,10 +60,10 @@ class Doors:
             key_file=folder / "key",
             folder=SimpleNamespace(private=folder),
         )
-        for module in (task, marginals_task):
+        for module in (task, marginals_task, marginal_rows, rounds_task):
             patch.setattr(module, "draw_once", self.once)
-            patch.setattr(module, "standing", lambda _, name: SimpleNamespace(state=self._state(name)))
-            patch.setattr(module, "open_encoded", lambda *_: blocks_of(table))
+            patch.setattr(module, "standing", lambda _, name: SimpleNamespace(state=self._state(name)), raising=False)
+            patch.setattr(module, "open_encoded", lambda *_: blocks_of(table), raising=False)
 
     def _state(self, name: str) -> State:
         return State.COMMITTED if name in self.drawn else State.RESERVED

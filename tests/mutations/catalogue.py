@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.fault import Fault
-from tests.mutations.faults import accounting, counting, drawing, leaks, noise, preparation, thresholds
+from tests.mutations.faults import accounting, counting, drawing, leaks, noise, preparation, rounds, thresholds
 
 SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Budget": accounting.FAULTS,
@@ -11,6 +11,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Thresholds and empty cells": thresholds.FAULTS,
     "Bounded contributions and counts": counting.FAULTS,
     "Preparation and domains": preparation.FAULTS,
+    "Marginals chosen in rounds": rounds.FAULTS,
     "Charges and draws": drawing.FAULTS,
     "What leaves": leaks.FAULTS,
 }

@@ -44,6 +44,7 @@ flow_module = sys.modules["marginweave.flows.release"]
 DOORS = (
     "validate", "preprocess", "release_bounds", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
     "discover_values", "measure_one_way", "score_pairs", "measure_larger", "collect_marginals",
+    "count_candidates", "measure_round",
     "normalize_counts", "synthesize", "decode", "buy_evaluation", "evaluate", "publish",
 )  # fmt: skip
 FIGURES = ("association_figure", "distribution_figure", "error_figure", "worst_marginals_figure")

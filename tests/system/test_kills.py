@@ -29,6 +29,10 @@ MARGINALS: dict[str, object] = {
     "aggregate__method": "marginals",
     "columns__region": {"type": "category", "domain": "private"},
 }
+ROUNDS: dict[str, object] = {
+    "aggregate__method": "marginals",
+    "aggregate__cliques": {"adaptive": 2, "rounds": 3, "batch": 2},
+}
 NewVictim = Callable[..., Victim]
 
 
@@ -85,7 +89,8 @@ def _orders(calls: dict[str, int], seed: int, kills: int) -> Iterator[dict[str, 
 def _kill_and_resume(parent: WarmParent, new_victim: NewVictim, seed: int, kills: int) -> dict[str, int]:
     """Kill runs `kills` times; each is resumed until it is finished, or stops naming a loss.
 
-    A fifth of them measure marginals, with a private domain and so with all four draws, and are killed at random times only.
+    A fifth of them measure marginals, with a private domain and so with all four draws, or in rounds, and are killed at random
+    times only.
     """
     choice = random.Random(seed)
     seen = dict.fromkeys(("killed", "finished", "stopped"), 0)
@@ -93,7 +98,7 @@ def _kill_and_resume(parent: WarmParent, new_victim: NewVictim, seed: int, kills
     orders = _orders(parent.calls, seed, 10 * kills)
     while seen["killed"] < kills:
         if victim is None:
-            chosen: dict[str, object] = MARGINALS if choice.random() < 0.2 else {}
+            chosen: dict[str, object] = choice.choice([MARGINALS, ROUNDS]) if choice.random() < 0.2 else {}
             keep = choice.random() < 0.7
             victim = new_victim(privacy__redraws=choice.choice([0, 1, 3]), publish__keep_private=keep, **chosen)
             deaths = choice.randint(1, 6)

@@ -16,7 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from marginweave.schemas.budget import Cost
 from marginweave.schemas.ledger import State
+from marginweave.schemas.load import load_configuration
+from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.kills import Victim, WarmParent
 from tests.system.conftest import CommandLine
@@ -26,6 +29,7 @@ pytestmark = pytest.mark.system
 NewVictim = Callable[..., Victim]
 PRIVATE = {"type": "category", "domain": "private"}
 IMPUTED = {"distribution": "uniform"}
+ROUNDS = {"adaptive": 2, "rounds": 2, "batch": 1}
 MARGINALS = {"aggregate__method": "marginals"}
 
 
@@ -57,6 +61,14 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
 VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
     # settings, planned draws, marginals beyond the four of single attributes (-1: chosen by noise)
     "selected": ({}, ["one-way", "selection", "marginals"], -1),
+    "adaptive": (
+        {"aggregate__cliques": {"adaptive": 3, "rounds": 3, "batch": 2}},
+        [
+            "one-way",
+            *itertools.chain.from_iterable((f"select-{n}-1", f"select-{n}-2", f"measure-{n}") for n in (1, 2, 3)),
+        ],
+        -1,
+    ),
     "paper": ({"aggregate__preset": "paper", "synthesize__preset": "paper"}, ["one-way", "selection", "marginals"], -1),
     "all pairs, equally": (
         {"aggregate__cliques": {"all": 2}, "aggregate__allocation": "equal"},
@@ -182,6 +194,62 @@ def test_a_run_killed_at_any_draw_goes_on(
     planned = ["values", "one-way", "selection", "marginals"]
     assert lost == ([planned[number - 1]] if (transition, side) == ("begin_draw", "after") else [])
     assert parent.ask(victim.order(recompute=True))["code"] == 0
+
+
+@pytest.mark.parametrize(
+    ("transition", "side", "number"),
+    [
+        ("begin_draw", "after", 2),
+        ("commit_draw", "before", 2),
+        ("begin_draw", "after", 3),
+        ("commit_draw", "before", 3),
+        ("begin_draw", "before", 5),
+    ],
+)
+def test_a_run_killed_in_a_round_goes_on(
+    parent: WarmParent, new_victim: NewVictim, transition: str, side: str, number: int
+) -> None:
+    """A choice, a share, the choice of a later round: what a round has drawn stands, and the rest of it follows."""
+    victim = new_victim(aggregate__cliques=ROUNDS, privacy__redraws=1)
+    assert parent.ask(victim.order(point=[transition, side, number]))["code"] == -signal.SIGKILL
+    victim.check()
+    answer = parent.ask(victim.order())
+    assert answer["code"] == 0, answer
+    victim.check_finished()
+    record = victim.record()
+    assert record is not None
+    lost = [draw.name for draw in record.draws if draw.state == State.CHARGED_LOST]
+    planned = ["one-way", "select-1-1", "measure-1", "select-2-1", "measure-2"]
+    assert lost == ([planned[number - 1]] if (transition, side) == ("begin_draw", "after") else [])
+    assert parent.ask(victim.order(recompute=True))["code"] == 0
+
+
+def test_rounds_are_planned_and_told(parent: WarmParent, new_victim: NewVictim) -> None:
+    """What the ledger holds is the plan, share by share; what was not chosen goes back; privacy.json and report say so."""
+    victim = new_victim(aggregate__cliques={"adaptive": 3, "rounds": 5, "batch": 2})
+    assert parent.ask(victim.order())["code"] == 0
+    victim.check_finished()
+    record = victim.record()
+    assert record is not None
+    plan = plan_budget(load_configuration(victim.config))
+    assert [(d.name, d.cost, d.parameter) for d in record.draws] == [(d.name, d.cost, d.parameter) for d in plan.draws]
+    states = {draw.name: draw.state for draw in record.draws}
+    assert {states[f"measure-{share}"] for share in range(1, 6)} == {State.COMMITTED}
+    returned = [name for name, state in states.items() if state == State.RETURNED]
+    assert all(name.startswith("select-") for name in returned)
+    spent = sum((d.cost for d in plan.draws if d.name not in returned), Cost())
+    assert record.charged == spent
+    statement = json.loads((victim.folder.release / "privacy.json").read_text())
+    rows = {row["draw"]: row for row in statement["mechanisms"]}
+    assert [name for name, row in rows.items() if row["state"] == "returned"] == returned
+    sigma = rows["measure-1"]["sigma"]
+    assert sigma == pytest.approx(math.sqrt(2) * plan.draw("measure-1").parameter, abs=1 / 1024)
+    assert "follows from earlier draws" in statement["composition"]
+    larger = [m for m in statement["marginals"] if m["draw"] == "rounds"]
+    assert larger
+    measured = sum(m["deviation"] ** -2 for m in larger)
+    # rounding of a mean of shares counts as noise
+    assert 0.95 * 10 * sigma**-2 < measured <= 10 * sigma**-2 * (1 + 1e-3)
 
 
 def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(parent: WarmParent, new_victim: NewVictim) -> None:

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.flows.forecast import forecast, rounds_forecast
 from marginweave.flows.sizes import check_size, marginal_noise, public_sizes
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations
+from marginweave.tasks.budget.accountants import accountant as accountant_of
 from marginweave.tasks.budget.composition import composed_epsilon
 from marginweave.tasks.budget.ledger.checks import check_plan
 from marginweave.tasks.budget.split import plan_budget
@@ -59,6 +61,63 @@ def test_the_draws_have_their_shares_and_spend_the_whole(
     if accountant == "gdp":
         assert spent > 1 - 1e-6
     check_plan(plan)
+
+
+@pytest.mark.parametrize("accountant", ["gdp", "zcdp", "joint"])
+@pytest.mark.parametrize("private", [False, True])
+def test_rounds_have_equal_shares_and_spend_the_whole(accountant: str, private: bool) -> None:
+    """A choice for each of a batch, and a share, round by round, at fixed prices; by the exact curves all of epsilon."""
+    config = configuration(
+        aggregate={"method": "marginals", "cliques": {"adaptive": 3, "rounds": 5, "batch": 2}},
+        privacy__accountant=accountant,
+        **({"columns__sex": PRIVATE} if private else {}),
+    )
+    plan = plan_budget(config)
+    rounds = [(f"select-{n}-1", f"select-{n}-2", f"measure-{n}") for n in range(1, 6)]
+    first = ["values", "one-way"] if private else ["one-way"]
+    assert [draw.name for draw in plan.draws] == [*first, *(name for names in rounds for name in names)]
+    assert len({(draw.parameter, draw.cost) for draw in plan.draws if draw.mechanism == "exponential"}) == 1
+    assert len({(draw.parameter, draw.cost) for draw in plan.draws if draw.name.startswith("measure-")}) == 1
+    pricing = accountant_of(accountant)
+    spent = {
+        draw.name: pricing.selection_cost(draw.parameter)
+        if draw.mechanism == "exponential"
+        else pricing.gaussian_cost(draw.parameter)
+        for draw in plan.draws
+    }
+    whole = sum(spent.values())
+    assert sum(spent[name] for *names, _ in rounds for name in names) / whole == pytest.approx(0.1, rel=1e-6)
+    assert sum(spent[name] for *_, name in rounds) / whole == pytest.approx(0.75 if private else 0.8, rel=1e-6)
+    assert 0.8 < plan.spent_epsilon <= 1.0
+    if accountant == "gdp":
+        assert plan.spent_epsilon > 1 - 1e-6
+        assert composed_epsilon(plan.cost, Decimal("1e-6"))[0] > 1
+    check_plan(plan)
+
+
+def test_too_many_candidates_and_cells_of_rounds_are_refused() -> None:
+    columns = {f"c{i}": {"type": "category", "values": [1, 2]} for i in range(90)}
+    wide = configuration(columns=columns, aggregate={"method": "marginals", "cliques": {"adaptive": 4}})
+    with pytest.raises(InputError, match=r"aggregate\.cliques\.adaptive \(4\) makes \d+ candidates, more than 200000"):
+        check_size(wide)
+    large = {f"c{i}": {"type": "category", "values": list(range(3000))} for i in range(3)}
+    cliques = {"adaptive": 2, "max_cells": 9_100_000, "batch": 8}
+    with pytest.raises(InputError, match="cells together, more than"):
+        check_size(configuration(columns=large, aggregate={"method": "marginals", "cliques": cliques}))
+
+
+def test_a_plan_of_rounds_is_shown_in_a_few_lines() -> None:
+    """Two lines for all choices and shares, whose parts add up to the whole; what a share's noise is stands beside them."""
+    config = configuration(
+        aggregate={"method": "marginals", "cliques": {"adaptive": 3, "rounds": 5, "batch": 2}}, privacy__unit="row"
+    )
+    rows, _ = forecast(config)
+    assert [row.name for row in rows] == ["one-way", "select-1-1 … select-5-2", "measure-1 … measure-5"]
+    assert [row.share for row in rows] == pytest.approx([0.1, 0.1, 0.8])
+    (line,) = rounds_forecast(config)
+    sd = math.sqrt(2) * plan_budget(config).draw("measure-1").parameter
+    assert f"measured with sd {sd:.1f} a share, of four shares {sd / 2:.1f}" in line
+    assert rounds_forecast(configuration()) == rounds_forecast(configuration(aggregate__method="marginals")) == []
 
 
 def test_private_bounds_have_their_share() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
 from marginweave.tasks.synthesize.gum.settings import PAPER, GumSettings
 from tests.support.configurations import configuration
@@ -34,7 +34,15 @@ def test_the_presets_are_those_of_the_arithmetic() -> None:
 
 
 @pytest.mark.parametrize(
-    "cliques", ["selected", {"all": 2}, {"all": 3, "max_cells": 90}, [["sex", "age"], ["age", "grade"]]]
+    "cliques",
+    [
+        "selected",
+        "adaptive",
+        {"adaptive": 2, "rounds": 5, "batch": 3, "max_cells": 400, "annealing": False, "weights": "equal"},
+        {"all": 2},
+        {"all": 3, "max_cells": 90},
+        [["sex", "age"], ["age", "grade"]],
+    ],
 )
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_the_canonical_form_is_read_back(cliques: Any, preset: str) -> None:
@@ -53,6 +61,14 @@ def test_what_is_measured() -> None:
     assert [s.selects(4) for s in (chosen, single, pairs)] == [True, False, False]
     assert not chosen.has_larger(1)
     assert not chosen.selects(1)
+    rounds = MarginalSettings(cliques=AdaptiveCliques())
+    assert (rounds.has_larger(4), rounds.selects(4), rounds.has_larger(1), rounds.selects(1)) == (
+        True,
+        True,
+        False,
+        False,
+    )
+    assert MarginalSettings.model_validate({"cliques": "adaptive"}) == rounds
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -76,9 +92,32 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**MARGINALS, "aggregate__percentile": 99}, r"^unknown key aggregate\.percentile"),
     ({"aggregate__cliques": "selected"}, r"^unknown key aggregate\.cliques"),
     ({**MARGINALS, "aggregate__clique": "selected"}, r"^unknown key aggregate\.clique; did you mean cliques\?"),
-    ({**MARGINALS, "aggregate__cliques": "some"}, r"^aggregate\.cliques \(some\) must be selected, \{all: k"),
+    (
+        {**MARGINALS, "aggregate__cliques": "some"},
+        r"^aggregate\.cliques \(some\) must be selected, adaptive, \{adaptive: k",
+    ),
     ({**MARGINALS, "aggregate__cliques": {"all": 5}}, r"^aggregate\.cliques\.all \(5\) must be at most the number"),
     ({**MARGINALS, "aggregate__cliques": {"all": 0}}, r"^aggregate\.cliques\.all \(0\) must be at least 1"),
+    (
+        {**MARGINALS, "aggregate__cliques": {"adaptive": 5}},
+        r"^aggregate\.cliques\.adaptive \(5\) must be at least 2 and at most 4",
+    ),
+    (
+        {**MARGINALS, "aggregate__cliques": {"adaptive": 3, "rounds": 0}},
+        r"^aggregate\.cliques\.rounds \(0\) must be at least 1",
+    ),
+    (
+        {**MARGINALS, "aggregate__cliques": {"adaptive": 3, "rounds": 100, "batch": 5}},
+        r"rounds \(100\) times batch \(5\) above 400",
+    ),
+    (
+        {**MARGINALS, "aggregate__cliques": "adaptive", "aggregate__noise": "laplace"},
+        r"aggregate\.noise \(laplace\) must be gaussian with adaptive cliques",
+    ),
+    (
+        {**MARGINALS, "aggregate__cliques": "adaptive", "aggregate__noise": "auto", "privacy__delta": 0},
+        r"privacy\.delta \(0\) must be positive where marginals are selected",
+    ),
     ({**MARGINALS, "aggregate__cliques": [["sex"]]}, r"must have two and more attributes each"),
     ({**MARGINALS, "aggregate__cliques": [["sex", "shoe"]]}, r"names 'shoe', which is no attribute that is counted"),
     ({**MARGINALS, "aggregate__cliques": [["sex", "sex"]]}, r"has an attribute twice in \[sex, sex\]"),

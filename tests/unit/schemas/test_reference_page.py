@@ -33,7 +33,7 @@ from marginweave.schemas.configuration import (
 from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.evaluation import PaidSettings
 from marginweave.schemas.load import parse_configuration
-from marginweave.schemas.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.preparation import GaussianImputation, ResizeSettings, UniformImputation, WeightedImputation
 from marginweave.schemas.privacy import PrivacySettings, SubjectUnit
 from marginweave.schemas.source import SourceFile
@@ -72,6 +72,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("aggregate.thresholds.", AdaptiveThresholds),
     ("marginals.", MarginalSettings),
     ("marginals.cliques.", AllCliques),
+    ("adaptive.", AdaptiveCliques),
     ("synthesize.", SynthesisSettings),
     ("gum.", GumSynthesis),
     ("mixture.", MixtureSynthesis),

@@ -1,0 +1,262 @@
+"""Marginals chosen in rounds: the sensitivity of scores, the exact chances of choices, the noise of shares."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.marginals import AdaptiveCliques
+from marginweave.schemas.measurements import Clique
+from marginweave.tasks.aggregate import marginals_task
+from marginweave.tasks.aggregate.adaptive import task as rounds_task
+from marginweave.tasks.aggregate.adaptive.candidates import STEPS, candidate_scores, candidate_sets, score_sensitivity
+from marginweave.tasks.aggregate.adaptive.payloads import unpack_pick
+from marginweave.tasks.aggregate.adaptive.schedule import merge_measurements
+from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements
+from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals, split_deviations
+from marginweave.tasks.budget import mechanisms
+from marginweave.tasks.budget.mechanisms import select_candidate
+from marginweave.tasks.references import StageResult
+from tests.laws.test_doors_draw import ENCODED, SIZES, Doors, assert_noise, marginal_doors
+
+SMALL = (2, 3, 2)
+UNITS = [
+    Stability(records=records, neighbors=neighbors) for records in (1, 2) for neighbors in ("add-remove", "replace-one")
+]
+# false alarm of one test of a distribution
+ALARM = 1e-6
+
+
+def tables(records: int) -> Iterator[NDArray[np.int64]]:
+    """Every table of so many records, as the number of records of each of the 12 kinds."""
+    for kinds in itertools.combinations_with_replacement(range(math.prod(SMALL)), records):
+        yield np.bincount(np.array(kinds, np.int64), minlength=math.prod(SMALL)).astype(np.int64)
+
+
+def moves(unit: Stability) -> list[NDArray[np.int64]]:
+    """All that one unit can add: up to theta records; under replace-one in the place of as many others or fewer."""
+    whole = [table for records in range(unit.records + 1) for table in tables(records)]
+    if unit.neighbors == "add-remove":
+        return whole
+    return [added - taken for added in whole for taken in whole]
+
+
+def scored(kinds: NDArray[np.int64], settings: AdaptiveCliques, model: dict[Clique, NDArray[np.float64]]) -> list[int]:
+    """The scores of a table that is told by the number of records of each kind."""
+    whole = kinds.reshape(SMALL)
+    exact = (
+        (clique, whole.sum(axis=tuple(a for a in range(3) if a not in clique)))
+        for clique in candidate_sets(settings, SMALL)
+    )
+    found: list[int] = candidate_scores(exact, model.__getitem__, settings, 1.7).tolist()
+    return found
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=str)
+@pytest.mark.parametrize("weights", ["workload", "equal"])
+def test_no_neighbor_moves_a_score_beyond_its_sensitivity(unit: Stability, weights: Any) -> None:
+    """All tables of up to 2 records and all their neighbors, models of fractions and of a few full cells; one reaches it."""
+    settings, rng = AdaptiveCliques(weights=weights), np.random.default_rng(8)
+    candidates = candidate_sets(settings, SMALL)
+    fractions = {clique: 2 * rng.random([SMALL[a] for a in clique]) for clique in candidates}
+    full = {clique: 5.0 * (rng.random([SMALL[a] for a in clique]) < 0.5) for clique in candidates}
+    every = [table for records in range(3 + unit.records) for table in tables(records)]
+    numbers = {table.tobytes(): number for number, table in enumerate(every)}
+    apart, furthest = np.unique(moves(unit), axis=0), 0
+    for model in (fractions, full):
+        scores = np.array([scored(table, settings, model) for table in every])
+        for table in (table for records in range(3) for table in tables(records)):
+            others = (table + apart)[((table + apart) >= 0).all(axis=1)]
+            moved = scores[[numbers[other.tobytes()] for other in others]] - scores[numbers[table.tobytes()]]
+            furthest = max(furthest, int(np.abs(moved).max()))
+    assert furthest == score_sensitivity(settings, candidates, unit)
+    assert furthest == STEPS * unit.records * (2 if unit.neighbors == "replace-one" else 1) * max(
+        len(clique) if weights == "workload" else 1 for clique in candidates
+    )
+
+
+def test_a_score_is_the_distance_less_the_noise_times_the_weight() -> None:
+    """To 1/1024 record a cell, from the definition."""
+    settings, rng = AdaptiveCliques(), np.random.default_rng(2)
+    candidates = candidate_sets(settings, SMALL)
+    exact = {c: rng.integers(0, 90, [SMALL[a] for a in c]) for c in candidates}
+    model = {c: 90 * rng.random([SMALL[a] for a in c]) for c in candidates}
+    found = candidate_scores(exact.items(), model.__getitem__, settings, 1.7) / STEPS
+    for score, clique in zip(found.tolist(), candidates, strict=True):
+        noise = math.sqrt(2 / math.pi) * 1.7 * exact[clique].size
+        wanted = len(clique) * (np.abs(exact[clique] - model[clique]).sum() - noise)
+        assert score == pytest.approx(wanted, abs=len(clique) * (exact[clique].size + 1) / STEPS)
+
+
+def chances(scores: NDArray[np.int64], sensitivity: float, epsilon: float) -> NDArray[np.float64]:
+    """The exact probabilities of the exponential mechanism."""
+    exponent = epsilon * scores / (2 * sensitivity)
+    weights = np.exp(exponent - exponent.max())
+    found: NDArray[np.float64] = weights / weights.sum()
+    return found
+
+
+def test_choices_follow_the_exponential_mechanism() -> None:
+    """6,000 choices among 6 by chi^2: false alarm 1e-6; with half or twice the sensitivity it fails almost surely."""
+    scores, sensitivity, epsilon, trials = np.array([0, -900, 2000, 3500, 3000, -6000], np.int64), 3072, 2.0, 6_000
+    drawn = np.bincount([select_candidate(scores, sensitivity, epsilon) for _ in range(trials)], minlength=6)
+    expected, limit = trials * chances(scores, sensitivity, epsilon), stats.chi2.isf(ALARM, 5)
+    assert ((drawn - expected) ** 2 / expected).sum() < limit
+    for wrong in (sensitivity / 2, sensitivity * 2):
+        other = trials * chances(scores, wrong, epsilon)
+        noncentral = ((other - expected) ** 2 / expected).sum()
+        assert stats.ncx2.sf(limit, 5, noncentral) > 1 - 1e-6
+
+
+def test_a_choice_is_private_on_neighbors() -> None:
+    """Exact chances of tables a unit apart: their logarithms differ by at most epsilon, and by nearly as much somewhere."""
+    settings, unit, rng = AdaptiveCliques(), UNITS[1], np.random.default_rng(5)
+    candidates = candidate_sets(settings, SMALL)
+    sensitivity, widest = score_sensitivity(settings, candidates, unit), 0.0
+    model = {clique: rng.random([SMALL[a] for a in clique]) for clique in candidates}
+    for table in tables(2):
+        ours = np.log(chances(np.array(scored(table, settings, model)), sensitivity, 2.0))
+        for move in moves(unit):
+            if (table + move >= 0).all():
+                theirs = np.log(chances(np.array(scored(table + move, settings, model)), sensitivity, 2.0))
+                widest = max(widest, float(np.abs(theirs - ours).max()))
+    assert 0.5 < widest <= 2.0 * (1 + 1e-12)
+
+
+def test_a_loss_above_the_plan_stops_before_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    smaller = mechanisms._noisy_max(0.9 * 2 * 1024 / 0.5)
+    monkeypatch.setattr(mechanisms, "_noisy_max", lambda _: smaller)
+    for attempt in (
+        lambda: select_candidate(np.array([0, 1]), 1024, 0.5),
+        lambda: mechanisms.prepare_selection(1024, 0.5),
+    ):
+        with pytest.raises(StageError, match="the measured privacy loss is above the planned one"):
+            attempt()
+
+
+@pytest.mark.parametrize(
+    ("scores", "sensitivity", "epsilon"),
+    [([], 1, 1.0), ([0.5], 1, 1.0), ([1], 0, 1.0), ([1], 1, 0.0), ([1], 1, math.inf)],
+)
+def test_what_cannot_be_chosen_from_is_refused(scores: list[Any], sensitivity: int, epsilon: float) -> None:
+    with pytest.raises(InputError, match="must be"):
+        select_candidate(np.array(scores, None if scores else np.int64), sensitivity, epsilon)
+
+
+@pytest.mark.parametrize("shares", [1, 4, 5])
+def test_shares_together_have_the_noise_that_is_told(shares: int) -> None:
+    """40,000 cells measured once a share, merged: mean 0 and the variance that `deviation` tells; false alarm 4e-7."""
+    exact = [np.full((200, 200), 1000, np.int64)]
+    unit = Stability(records=1, neighbors="add-remove")
+    deviations = split_deviations(6.0, [(0, 1)], (200, 200), "equal", unit)
+    drawn = [m for _ in range(shares) for m in measure_marginals(exact, [(0, 1)], deviations)]
+    (merged,) = merge_measurements(drawn)
+    assert merged.deviation == pytest.approx(6.0 / math.sqrt(shares), rel=0.002)
+    assert_noise((merged.counts - 1000).ravel().astype(np.float64), merged.deviation)
+
+
+class Rounds:
+    """A run of rounds without ledger and files."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, **cliques: Any) -> None:
+        self.doors: Doors
+        self.doors, self.codes = marginal_doors(
+            folder, patch, aggregate__cliques={"adaptive": 2, **cliques}, privacy__epsilon=8.0
+        )
+        self._kept: dict[str, Any] = {}
+        public = SimpleNamespace(checkpoint=self._checkpoint, load=lambda result: self._kept[result.address])
+        self.doors.reference.derived = public
+        self.doors.reference.checkpoint_blocks = self._blocks
+        self.doors.reference.load_blocks = lambda result: self._kept[result.address]
+        patch.setattr(rounds_task, "is_committed", lambda _, name: name in self.doors.drawn)
+
+    def _checkpoint(self, stage: str, inputs: Any, compute: Any) -> StageResult:
+        key = f"{stage}-{len(inputs)}"
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return StageResult(stage=stage, address=key, file="", digest="")
+
+    def _blocks(self, stage: str, _: Any, compute: Any) -> StageResult:
+        self._kept[stage] = list(compute())
+        return StageResult(stage=stage, address=stage, file="", digest="")
+
+    def run(self) -> int:
+        """All rounds; how many they are."""
+        reference, number = self.doors.reference, 0
+        marginals_task.measure_one_way.fn(reference, ENCODED)
+        counted = rounds_task.count_candidates.fn(reference, ENCODED)
+        while rounds_task.rounds_left(reference):
+            number += 1
+            rounds_task.measure_round.fn(reference, counted, number)
+        return number
+
+
+@pytest.mark.parametrize("annealing", [True, False])
+def test_every_share_is_measured_at_its_price(annealing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each planned share once: what it measures has, together, the mu^2 of the plan, and the noise that is told: 4e-7 a share.
+
+    Columns are independent, so that rounds teach nothing: annealed, five shares make rounds of 1 and 4; each chooses two pairs.
+    """
+    rounds = Rounds(tmp_path, monkeypatch, rounds=5, batch=2, annealing=annealing)
+    number = rounds.run()
+    assert number == (2 if annealing else 5)
+    doors = rounds.doors
+    assert {name for name in doors.drawn if name.startswith("measure-")} == {f"measure-{i}" for i in range(1, 6)}
+    assert len([name for name in doors.drawn if name.startswith("select-")]) == 2 * number
+    for share in range(1, 6):
+        measured = unpack_measurements(doors.drawn[f"measure-{share}"])
+        one = 1 if annealing and share == 1 else 2 if annealing else share
+        assert [m.attributes for m in measured] == [unpack_pick(doors.drawn[f"select-{one}-{j}"])[0] for j in (1, 2)]
+        assert sum(m.deviation**-2 for m in measured) <= doors.multiplier(f"measure-{share}") ** -2 * (1 + 1e-12)
+        assert sum(m.deviation**-2 for m in measured) >= doors.multiplier(f"measure-{share}") ** -2 * 0.99
+        exact = count_marginals([rounds.codes], SIZES, [m.attributes for m in measured])
+        noise = [(m.counts - table).ravel() / m.deviation for m, table in zip(measured, exact, strict=True)]
+        together = np.concatenate(noise)
+        assert abs((together**2).mean() - 1) < 0.01 + 5.2 * math.sqrt(2 / together.size)
+    merged, draws = rounds_task.drawn_in_rounds(doors.reference)
+    assert len({m.attributes for m in merged}) == len(merged)
+    assert len(draws) == 2 * number + 5
+
+
+def test_all_that_a_round_draws_is_booked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One round: two choices and a share, each under its own name in the ledger."""
+    rounds = Rounds(tmp_path, monkeypatch, rounds=1, batch=2)
+    assert rounds.run() == 1
+    assert set(rounds.doors.drawn) == {"one-way", "select-1-1", "select-1-2", "measure-1"}
+    assert set(rounds.doors.makes) == set(rounds.doors.drawn)
+
+
+def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 first choices of a round among three pairs have the exact chances: chi^2, false alarm 1e-6."""
+    rounds = Rounds(tmp_path, monkeypatch, rounds=3, batch=1)
+    told: list[tuple[NDArray[np.int64], int, float]] = []
+
+    def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float) -> int:
+        told.append((scores, sensitivity, epsilon))
+        return select_candidate(scores, sensitivity, epsilon)
+
+    monkeypatch.setattr(rounds_task, "select_candidate", choose)
+    rounds.run()
+    scores, sensitivity, epsilon = told[0]
+    draw = rounds.doors.reference.plan.draw("select-1-1")
+    assert (sensitivity, epsilon) == (2 * STEPS, draw.parameter)
+    assert float(draw.cost.rho) >= epsilon**2 / 8
+    make = rounds.doors.makes["select-1-1"]
+    cliques = candidate_sets(AdaptiveCliques(adaptive=2), SIZES)
+    drawn = np.bincount([cliques.index(unpack_pick(make()[0])[0]) for _ in range(2000)], minlength=3)
+    expected = 2000 * chances(scores, sensitivity, epsilon)
+    # the probability that some choice with less than one expected draw is drawn often is part of the alarm
+    likely = expected > 5
+    assert ((drawn - expected)[likely] ** 2 / expected[likely]).sum() < stats.chi2.isf(ALARM / 2, 2)
+    assert stats.binom.sf(drawn[~likely].sum() - 1, 2000, expected[~likely].sum() / 2000) > ALARM / 2

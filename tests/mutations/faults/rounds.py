@@ -1,0 +1,62 @@
+"""Faults of marginals that are chosen in rounds: what a choice and a share cost, and what they draw."""
+
+from __future__ import annotations
+
+from tests.mutations.fault import Fault
+
+_PRICE = "tests/laws/test_rounds.py::test_every_share_is_measured_at_its_price"
+
+FAULTS = (
+    Fault(
+        name="the score of a candidate moves half as far",
+        file="tasks/aggregate/adaptive/candidates.py",
+        text="return STEPS * error_sensitivity(stability)",
+        instead="return STEPS // 2 * error_sensitivity(stability)",
+        killed_by=(
+            "tests/laws/test_rounds.py::test_no_neighbor_moves_a_score_beyond_its_sensitivity",
+            "tests/laws/test_rounds.py::test_a_choice_is_private_on_neighbors",
+        ),
+    ),
+    Fault(
+        name="the weight of a candidate is no part of the sensitivity",
+        file="tasks/aggregate/adaptive/candidates.py",
+        text=" * max(weight(settings, clique) for clique in candidates)",
+        instead="",
+        killed_by=("tests/laws/test_rounds.py::test_no_neighbor_moves_a_score_beyond_its_sensitivity",),
+    ),
+    Fault(
+        name="a marginal is chosen past the ledger",
+        file="tasks/aggregate/adaptive/task.py",
+        text="picks.append(unpack_pick(draw_once(reference, name, make)[0])[0])",
+        instead="picks.append(unpack_pick(make()[0])[0])",
+        killed_by=("tests/laws/test_rounds.py::test_all_that_a_round_draws_is_booked",),
+    ),
+    Fault(
+        name="of the choices of a round one is charged",
+        file="tasks/budget/planned.py",
+        text="[selection_draw(pick_name(number, pick), 0, epsilon) for pick in range(1, batch + 1)]",
+        instead="[selection_draw(pick_name(number, 1), 0, epsilon)]",
+        killed_by=("tests/unit/budget/test_marginal_plans.py::test_rounds_have_equal_shares_and_spend_the_whole",),
+    ),
+    Fault(
+        name="an annealed round has half the noise for the price of one share",
+        file="tasks/aggregate/adaptive/task.py",
+        text="multiplier, stability = reference.plan.draw(name).parameter, reference.configuration.stability",
+        instead="multiplier, stability = reference.plan.draw(name).parameter / 2, reference.configuration.stability",
+        killed_by=(_PRICE,),
+    ),
+    Fault(
+        name="all marginals of a round have the noise of one",
+        file="tasks/aggregate/adaptive/task.py",
+        text="return split_deviations(multiplier, picks, ground.sizes, ground.allocation, stability)",
+        instead="return split_deviations(multiplier, picks[:1], ground.sizes, ground.allocation, stability) * len(picks)",
+        killed_by=(_PRICE,),
+    ),
+    Fault(
+        name="what several shares have measured is told with too little noise",
+        file="tasks/aggregate/adaptive/schedule.py",
+        text="deviation=float(weights.sum() ** -0.5)",
+        instead="deviation=float(weights.sum() ** -0.5) / 2",
+        killed_by=("tests/laws/test_rounds.py::test_shares_together_have_the_noise_that_is_told",),
+    ),
+)

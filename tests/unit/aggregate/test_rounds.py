@@ -1,0 +1,114 @@
+"""Rounds of selection and measurement: which candidates there are, how shares are taken, what repeated measurements say."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marginweave.schemas.marginals import AdaptiveCliques
+from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.tasks.aggregate.adaptive.candidates import candidate_sets, weight
+from marginweave.tasks.aggregate.adaptive.payloads import (
+    pack_mixture,
+    pack_pick,
+    pack_tables,
+    unpack_mixture,
+    unpack_pick,
+    unpack_tables,
+)
+from marginweave.tasks.aggregate.adaptive.schedule import (
+    Round,
+    expected_noise,
+    merge_measurements,
+    next_pace,
+    next_round,
+    shares_of,
+)
+from marginweave.tasks.mixture.fit import fit_mixture
+from marginweave.tasks.mixture.settings import MixtureSettings
+
+SIZES = (2, 3, 5, 7)
+
+
+def test_candidates_are_all_sets_that_are_small_enough() -> None:
+    """2 to k attributes, at most `max_cells` cells, none with an attribute of a single value; shorter ones first."""
+    every = [c for k in (2, 3) for c in combinations(range(4), k)]
+    assert candidate_sets(AdaptiveCliques(), SIZES) == tuple(every)
+    small = candidate_sets(AdaptiveCliques(max_cells=30), SIZES)
+    assert small == ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 1, 2))
+    assert candidate_sets(AdaptiveCliques(adaptive=4), SIZES) == (*every, (0, 1, 2, 3))
+    assert candidate_sets(AdaptiveCliques(adaptive=2), (2, 1, 5)) == ((0, 2),)
+    assert candidate_sets(AdaptiveCliques(), (4,)) == ()
+
+
+@pytest.mark.parametrize("longest", [2, 3, 4])
+def test_the_weight_is_that_of_aim_for_all_sets(longest: int) -> None:
+    """sum over sets s of 2 to k of 6 attributes of |r and s|, up to one factor for all r."""
+    workload = [s for k in range(2, longest + 1) for s in combinations(range(6), k)]
+    settings = AdaptiveCliques(adaptive=longest)
+    ratios = {sum(len(set(r) & set(s)) for s in workload) / weight(settings, r) for r in workload}
+    assert len(ratios) == 1
+    assert {weight(AdaptiveCliques(weights="equal"), r) for r in workload} == {1}
+
+
+@given(st.integers(1, 100), st.lists(st.booleans(), max_size=100))
+def test_rounds_take_every_share_once_and_no_other(shares: int, learned: list[bool]) -> None:
+    """Whatever rounds find: shares 1 … T, one after the other, never more; a round takes its pace, but for the last."""
+    found: list[Round] = []
+    while not found or found[-1].last < shares:
+        moved = 2.0 if len(found) < len(learned) and learned[len(found)] else 0.5
+        pace = next_pace(found[-1].pace, moved, 1.0) if found else 1
+        found.append(next_round(found[-1] if found else None, pace, shares))
+    taken = [share for one in found for share in range(one.first, one.last + 1)]
+    assert taken == list(range(1, shares + 1))
+    assert [one.number for one in found] == list(range(1, len(found) + 1))
+    assert all(one.shares == one.pace for one in found[:-1])
+    assert all(after.pace in (before.pace, 4 * before.pace) for before, after in pairwise(found))
+    assert found[-1].shares < 2 * found[-1].pace
+
+
+def test_a_round_of_one_share_each_is_the_fixed_schedule() -> None:
+    assert [shares_of(1, left) for left in (9, 2, 1)] == [1, 1, 1]
+    assert [shares_of(4, left) for left in (12, 8, 7, 3)] == [4, 4, 7, 3]
+
+
+def test_repeated_measurements_weigh_by_their_inverse_variances() -> None:
+    """Deviations 2 and 4: weights 4 to 1 but for rounding; those of one set only, in order of first appearance."""
+    one = Measurement(attributes=(0,), counts=np.array([100, 0], np.int64), deviation=2.0)
+    two = Measurement(attributes=(0,), counts=np.array([0, 100], np.int64), deviation=4.0)
+    other = Measurement(attributes=(0, 1), counts=np.array([[1, 2], [3, 4]], np.int64), deviation=3.0)
+    mean, same = merge_measurements([one, other, two])
+    precision = 1 / (4 + 1 / 12) + 1 / (16 + 1 / 12)
+    assert mean.counts.dtype == np.int64
+    assert mean.counts.tolist() == [round(100 / (4 + 1 / 12) / precision), round(100 / (16 + 1 / 12) / precision)]
+    assert mean.deviation == pytest.approx(precision**-0.5)
+    assert same is other
+
+
+def test_the_expected_noise_is_that_of_a_gaussian() -> None:
+    assert expected_noise(3.0, 50) == pytest.approx(50 * 3.0 * math.sqrt(2 / math.pi))
+
+
+def test_what_rounds_keep_is_read_back() -> None:
+    assert unpack_pick(pack_pick((0, 2, 3), 16)) == ((0, 2, 3), 16)
+    tables = {(0, 1): np.arange(6).reshape(2, 3), (1, 3): np.arange(21).reshape(3, 7)}
+    for (clique, found), (name, table) in zip(unpack_tables(pack_tables(tables)), tables.items(), strict=True):
+        assert clique == name
+        assert np.array_equal(found, table)
+    one_way = [
+        Measurement(attributes=(a,), counts=np.arange(1, size + 1), deviation=1.0) for a, size in enumerate(SIZES)
+    ]
+    masks = [Mask(attributes=(0, 1), allowed=np.array([[True, True, False], [True, True, True]]))]
+    model = fit_mixture(one_way, SIZES, 30.0, masks, MixtureSettings(components=4, fits=1, iterations=3))
+    again = unpack_mixture(pack_mixture(model), SIZES, masks)
+    for clique in ((0, 1), (1, 2, 3), (3,)):
+        assert np.array_equal(again.marginal(clique), model.marginal(clique))
+    assert (
+        fit_mixture(one_way, SIZES, 30.0, masks, MixtureSettings(components=4, fits=1, iterations=0), again).total
+        == 30.0
+    )
