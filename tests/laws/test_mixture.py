@@ -19,6 +19,7 @@ from marginweave.tasks.mixture.objective import Objective
 from marginweave.tasks.mixture.parameters import Parameters
 from marginweave.tasks.mixture.settings import MixtureSettings
 from marginweave.tasks.mixture.targets import F32, Layout
+from marginweave.tasks.synthesize.mixture.arrange import arrange_records
 from marginweave.tasks.synthesize.mixture.deal import deal_records, round_shares
 from marginweave.tasks.synthesize.mixture.mend import allowed_records
 from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis
@@ -211,6 +212,41 @@ def test_dealt_records_have_the_one_way_counts_of_the_model() -> None:
     for a, size in enumerate(SIZES):
         made = np.bincount(records[:, a], minlength=size)
         assert np.abs(made - 8000 / 300 * model.marginal((a,))).max() < 6
+
+
+@pytest.mark.parametrize("masks", [[], [forbidding((0, 2), 3)]], ids=["free", "tied"])
+def test_arranged_records_have_the_pairs_of_the_model(masks: list[Mask]) -> None:
+    """What chance added to the distance from the model's pairs goes to a third; components and values stay as they are."""
+    model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
+    records, owners = deal_records(model, 8000, np.random.default_rng(0))
+    before = records.copy()
+    arrange_records(records, owners, model, np.random.default_rng(1))
+    assert off(records, model) < off(before, model) / 3
+    for k in range(model.components):
+        for block in model.blocks:
+            held = [rows[owners == k][:, block.attributes] for rows in (before, records)]
+            assert np.array_equal(*(rows[np.lexsort(rows.T)] for rows in held))
+    assert (records != before).any(axis=0).all()
+
+
+def off(records: np.ndarray, model: Mixture) -> float:
+    """Sum over the pairs of blocks' attributes of |count - expected|."""
+    found = 0.0
+    for one, other in itertools.combinations(model.blocks, 2):
+        for a, b in itertools.product(one.attributes, other.attributes):
+            counts = np.zeros((SIZES[a], SIZES[b]))
+            np.add.at(counts, (records[:, a], records[:, b]), 1)
+            found += np.abs(counts - model.marginal((a, b)) * len(records) / model.total).sum()
+    return found
+
+
+def test_more_codes_than_fit_stay_as_they_were_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fit_mixture(MEASURED + WIDE, SIZES, 300.0, [], SMALL)
+    records, owners = deal_records(model, 500, np.random.default_rng(0))
+    before = records.copy()
+    monkeypatch.setattr("marginweave.tasks.synthesize.mixture.arrange._MOST_CODES", sum(SIZES) - 1)
+    arrange_records(records, owners, model, np.random.default_rng(1))
+    assert np.array_equal(records, before)
 
 
 @settings(max_examples=30, deadline=None)

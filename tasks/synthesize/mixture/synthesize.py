@@ -13,6 +13,7 @@ from marginweave.schemas.measurements import Mask, Measurement
 from marginweave.tasks.mixture.fit import fit_mixture
 from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.mixture.settings import MixtureSettings
+from marginweave.tasks.synthesize.mixture.arrange import arrange_records
 from marginweave.tasks.synthesize.mixture.deal import deal_records
 from marginweave.tasks.synthesize.mixture.mend import mend_records
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
@@ -76,5 +77,6 @@ class MixtureSynthesis:
         if number == 0:
             return np.zeros((0, len(self.model.sizes)), np.int32)
         records, owners = deal_records(self.model, number, generator)
+        arrange_records(records, owners, self.model, generator)
         mend_records(records, owners, self.model, generator)
         return records[generator.permutation(number)]
