@@ -10,6 +10,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.numbers import MAX_CELLS, MAX_KEY
+from marginweave.schemas.synthesis import PgmSynthesis
 from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring, structural_masks
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
@@ -23,6 +24,7 @@ from marginweave.tasks.budget.mechanisms import deviation, error_deviation
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 from marginweave.tasks.budget.planned import EVALUATION
 from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.synthesize.pgm.size import check_model_size
 
 # Each set of columns costs about a millisecond, whatever it holds.
 _MAX_SETS = 200_000
@@ -92,7 +94,10 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
             f"the marginals have {together} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "
             "marginals or a smaller aggregate.cliques.max_cells"
         )
-    structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
+    masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
+    if isinstance(configuration.synthesize, PgmSynthesis) and not selects:
+        tables = [*(mask.attributes for mask in masks), *cliques]
+        check_model_size(sizes, tables, configuration.synthesize.model_size)
     plan = plan_budget(configuration)
     if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
         most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if selects else together

@@ -1,0 +1,39 @@
+"""The extra `pgm` in an environment of its own: its laws hold, and a release is made with it from end to end."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sysconfig
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+from tests.support.tables import people
+
+from tests.system.conftest import CommandLine
+
+pytestmark = [pytest.mark.system, pytest.mark.long]  # downloads 100 MB
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that this environment has, and the extra beside it, as the project pins it: 400 MB on the disk."""
+    place = tmp_path_factory.mktemp("pgm")
+    venv.create(place, with_pip=True, symlinks=True)
+    own = Path(sysconfig.get_path("purelib", vars={"base": str(place)}))
+    (own / "project.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]["pgm"]
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", "constraints.txt"]
+    subprocess.run([place / "bin" / "python", *install, *wanted], cwd=REPOSITORY, check=True)
+    return place / "bin" / "python"
+
+
+def test_the_laws_hold_where_the_extra_is(interpreter: Path) -> None:
+    command = [interpreter, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/laws/test_pgm.py"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout
