@@ -53,7 +53,7 @@ def read_request(
     """The request that a configuration file and the options make.
 
     Raises:
-        InputError: the configuration, the run's name or a suite of expectations breaks a rule, or what it needs is not installed.
+        InputError: the configuration, the run's name or a suite of expectations breaks a rule, or an extra is not installed.
     """
     configuration = load_configuration(path)
     check_size(configuration)

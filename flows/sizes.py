@@ -19,12 +19,12 @@ from marginweave.tasks.aggregate.marginals import (
     split_deviations,
     split_epsilons,
 )
+from marginweave.tasks.aggregate.selection.junction import check_model_size
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.budget.mechanisms import deviation, error_deviation
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
 from marginweave.tasks.budget.planned import EVALUATION
 from marginweave.tasks.budget.split import plan_budget
-from marginweave.tasks.synthesize.pgm.size import check_model_size
 
 # Each set of columns costs about a millisecond, whatever it holds.
 _MAX_SETS = 200_000
@@ -95,8 +95,8 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
             "marginals or a smaller aggregate.cliques.max_cells"
         )
     masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
-    if isinstance(configuration.synthesize, PgmSynthesis) and not selects:
-        tables = [*(mask.attributes for mask in masks), *cliques]
+    if isinstance(configuration.synthesize, PgmSynthesis):
+        tables = [*(mask.attributes for mask in masks), *(() if selects else cliques)]
         check_model_size(sizes, tables, configuration.synthesize.model_size)
     plan = plan_budget(configuration)
     if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):

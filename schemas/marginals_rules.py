@@ -16,8 +16,8 @@ def check_marginals(configuration: Configuration) -> None:
     if settings is None:
         if method == "pgm":
             raise ValueError(
-                "synthesize.method (pgm) needs aggregate.method: marginals; a graphical model of all sets of columns would be as "
-                "large as the table could ever be"
+                "synthesize.method (pgm) needs aggregate.method: marginals; a graphical model of all sets of "
+                "columns would be as large as the table could ever be"
             )
         if method != "aggregate-seeded":
             _refuse_sets(

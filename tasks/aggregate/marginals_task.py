@@ -26,6 +26,7 @@ from marginweave.tasks.aggregate.cliques import (
     scoring,
     selected_cliques,
     structural_masks,
+    synthesizable,
 )
 from marginweave.tasks.aggregate.marginal_payloads import (
     labels_bytes,
@@ -211,7 +212,8 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
         declared = declared_cliques(settings, [attribute.name for attribute in attributes], domain)
         return fitting(declared, sizes, most_cells(draw))
     scores = unpack_scores(draw_once(reference, SELECTION)[0])
-    return selected_cliques(settings, sizes, scores, draw, reference.configuration.stability)
+    fits = synthesizable(reference.configuration, sizes, structural_masks(reference.resolved, _labels(reference)))
+    return selected_cliques(settings, sizes, scores, draw, reference.configuration.stability, fits)
 
 
 def _compression(reference: RunReference) -> Compression:

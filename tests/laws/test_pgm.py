@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.tasks.aggregate.selection.junction import model_cells
 from marginweave.tasks.synthesize.mixture.mend import allowed_records
 from marginweave.tasks.synthesize.pgm.fit import fit_tree
-from marginweave.tasks.synthesize.pgm.size import model_cells
 from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
 from marginweave.tasks.synthesize.shards import every_record
 
@@ -105,7 +105,9 @@ MASKS = {
 @pytest.mark.parametrize("name", MASKS)
 def test_no_record_is_forbidden(name: str) -> None:
     """Of any noise, in every shard; each shard has its share of the records."""
-    maker = Pgm.of(told(decomposable(300.0), noise=9.0), SIZES, 1000, 300.0, PgmSettings(iterations=300), MASKS[name], most=130)
+    maker = Pgm.of(
+        told(decomposable(300.0), noise=9.0), SIZES, 1000, 300.0, PgmSettings(iterations=300), MASKS[name], most=130
+    )
     made = every_record(maker)
     assert maker.shards == 8
     assert made.shape == (1000, len(SIZES))
@@ -152,7 +154,9 @@ def test_the_same_seed_makes_the_same_records_on_any_number_of_cores() -> None:
     """In processes of their own, on one core and on all; another seed makes others."""
     core = str(min(os.sched_getaffinity(0)))
     found = {
-        subprocess.run([*start, sys.executable, "-c", PROGRAM.replace("seed=7", seed)], check=True, capture_output=True).stdout
+        subprocess.run(
+            [*start, sys.executable, "-c", PROGRAM.replace("seed=7", seed)], check=True, capture_output=True
+        ).stdout
         for start, seed in (([], "seed=7"), (["taskset", "-c", core], "seed=7"), ([], "seed=8"))
     }
     assert len(found) == 2

@@ -10,9 +10,9 @@ import venv
 from pathlib import Path
 
 import pytest
-from tests.support.tables import people
 
 from tests.system.conftest import CommandLine
+from tests.system.test_release import opened, people
 
 pytestmark = [pytest.mark.system, pytest.mark.long]  # downloads 100 MB
 
@@ -37,3 +37,30 @@ def test_the_laws_hold_where_the_extra_is(interpreter: Path) -> None:
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "skipped" not in done.stdout
+
+
+@pytest.fixture
+def program(interpreter: Path, alone: CommandLine) -> CommandLine:
+    """`marginweave` of that environment."""
+    path = interpreter.with_name("marginweave")
+    path.write_text(f"#!{interpreter}\nfrom marginweave.flows.cli import main\nmain()\n")
+    path.chmod(0o755)
+    return CommandLine(alone.home, program=path)
+
+
+def test_a_release_from_end_to_end(program: CommandLine) -> None:
+    """Selected marginals of a limited model; no forbidden record, no value missing, and the same again by `synthesize`."""
+    changes = {"aggregate__method": "marginals", "synthesize__method": "pgm", "synthesize__model_size": 400}
+    forbidden = {"forbidden": [{"sex": "f", "region": "north"}]}
+    path = people(opened(program).home, 300, **changes, structure=forbidden)
+    done = program("run", path, "--run", "r", timeout=300)
+    assert done.returncode == 0, done.stderr
+    release = program.home / "runs" / "r" / "release"
+    with (release / "synthetic.csv").open(newline="") as stream:
+        records = list(csv.DictReader(stream))
+    assert 200 < len(records) < 400
+    assert not [r for r in records if r["sex"] == "f" and r["region"] == "north"]
+    assert all(all(record.values()) for record in records)
+    again = program("synthesize", "r", "--to", program.home / "again", timeout=300)
+    assert again.returncode == 0, again.stderr
+    assert (program.home / "again" / "synthetic.csv").read_bytes() == (release / "synthetic.csv").read_bytes()

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.tasks.aggregate.selection.junction import check_model_size
 from marginweave.tasks.synthesize.pgm.fit import fit_tree
-from marginweave.tasks.synthesize.pgm.size import check_model_size
 from marginweave.tasks.synthesize.pgm.tree import Tree
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 

@@ -94,7 +94,9 @@ def _splits(cliques: Sequence[Clique]) -> list[tuple[Clique, Clique, int]]:
 def _forbid(table: Array, clique: Clique, given: Clique, possible: NDArray[np.bool_]) -> None:
     """Empty the cells of a table, in place, whose values of `given` are impossible."""
     order = sorted(range(len(given)), key=lambda i: clique.index(given[i]))
-    table *= np.transpose(possible, order).reshape([n if a in given else 1 for a, n in zip(clique, table.shape, strict=True)])
+    table *= np.transpose(possible, order).reshape(
+        [n if a in given else 1 for a, n in zip(clique, table.shape, strict=True)]
+    )
 
 
 def _numbers(records: Records, attributes: Collection[int], sizes: Sequence[int]) -> NDArray[np.int64]:

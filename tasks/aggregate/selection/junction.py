@@ -26,6 +26,11 @@ def check_model_size(sizes: Sequence[int], cliques: Collection[Clique], most: in
         )
 
 
+def model_fits(sizes: Sequence[int], cliques: Collection[Clique], most: int) -> bool:
+    """Whether a model takes at most `most` bytes. DP: as `check_model_size`."""
+    return _BYTES * model_cells(sizes, cliques) <= most
+
+
 def model_cells(sizes: Sequence[int], cliques: Collection[Clique]) -> int:
     """Cells of all tables of the junction tree in which each of `cliques`, measured or masked, is part of one table.
 
