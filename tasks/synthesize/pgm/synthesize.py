@@ -64,7 +64,8 @@ class Pgm:
         """
         if records < 0:
             raise InputError(f"records ({records}) must not be negative")
-        check_model_size(sizes, [part.attributes for part in (*measurements, *masks)], settings.model_size)
+        cliques = [*(m.attributes for m in measurements), *(mask.attributes for mask in masks)]
+        check_model_size(sizes, cliques, settings.model_size)
         tree = fit_tree(measurements, sizes, max(total, 1.0), masks, settings.iterations)
         return cls(tree=tree, number=records, seed=settings.seed, plan=ShardPlan.of(records, most=most))
 
