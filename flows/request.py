@@ -17,6 +17,7 @@ from marginweave.schemas.source import EXAMPLE_PREFIX
 from marginweave.tasks.budget.ledger import LedgerLocation, example_ledger_location, ledger_location
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.synthesize.pgm.fit import check_installed
 from marginweave.tasks.validate.expectations import read_suite
 
 _REQUEST = "request.json"
@@ -52,10 +53,12 @@ def read_request(
     """The request that a configuration file and the options make.
 
     Raises:
-        InputError: the configuration, the run's name or a suite of expectations breaks a rule.
+        InputError: the configuration, the run's name or a suite of expectations breaks a rule, or an extra is not installed.
     """
     configuration = load_configuration(path)
     check_size(configuration)
+    if configuration.synthesize.method == "pgm":
+        check_installed()
     below = path.resolve().parent
     named = configuration.source.file if source is None else source
     if not named.strip() or run == "":

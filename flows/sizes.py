@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.schemas.measurements import Clique
 from marginweave.schemas.numbers import MAX_CELLS, MAX_KEY
+from marginweave.schemas.synthesis import PgmSynthesis
 from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
 from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring, structural_masks
 from marginweave.tasks.aggregate.marginals import (
@@ -19,6 +22,7 @@ from marginweave.tasks.aggregate.marginals import (
     split_deviations,
     split_epsilons,
 )
+from marginweave.tasks.aggregate.selection.junction import check_model_size
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.budget.marginal_split import rounds_of
 from marginweave.tasks.budget.mechanisms import deviation, error_deviation
@@ -85,6 +89,7 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
         )
     selects = settings.selects(len(sizes))
     adaptive = rounds_of(configuration)
+    cliques: tuple[Clique, ...] = ()
     if adaptive is not None:
         together = _batch_cells(adaptive, sizes)
     elif selects:
@@ -99,7 +104,7 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
             f"the marginals have {together} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "
             "marginals or a smaller aggregate.cliques.max_cells"
         )
-    structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
+    _check_model(configuration, sizes, cliques)
     plan = plan_budget(configuration)
     if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
         most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if selects else together
@@ -111,6 +116,14 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
             shared = len(sizes) if draw.name == "one-way" else number
             widest = marginal_deviation(draw.parameter * math.sqrt(shared), configuration.stability)
             _check_noise(draw.name, widest, "fewer marginals")
+
+
+def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: Sequence[Clique]) -> None:
+    """Refuse declared marginals, and structural zeros, of which a graphical model would be too large."""
+    masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
+    if isinstance(configuration.synthesize, PgmSynthesis):
+        tables = [*(mask.attributes for mask in masks), *cliques]
+        check_model_size(sizes, tables, configuration.synthesize.model_size)
 
 
 def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:

@@ -43,6 +43,10 @@ class Measurement:
         """Sum of all cells."""
         return float(self.counts.sum())
 
+    def scale(self, total: float) -> float:
+        """What cells and deviation are multiplied by, so that an incomplete marginal is one of `total` records; else 1."""
+        return total / self.total if not self.complete and self.total > 0 else 1.0
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CensoredMeasurement(Measurement):

@@ -8,7 +8,7 @@ from pydantic import Discriminator, Tag
 
 from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.marginals import MarginalSettings
-from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 
 
 def method_of(value: Any, default: str) -> str:
@@ -33,6 +33,7 @@ Aggregation = Annotated[
 Synthesis = Annotated[
     Annotated[SynthesisSettings, Tag("aggregate-seeded")]
     | Annotated[GumSynthesis, Tag("gum")]
-    | Annotated[MixtureSynthesis, Tag("mixture")],
-    _known("aggregate-seeded", "gum", "mixture"),
+    | Annotated[MixtureSynthesis, Tag("mixture")]
+    | Annotated[PgmSynthesis, Tag("pgm")],
+    _known("aggregate-seeded", "gum", "mixture", "pgm"),
 ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ByteSize, field_validator, model_validator
 
 from marginweave.schemas.numbers import FROZEN, Number, Positive, PositiveWhole, Whole, to_number, to_whole
 
 MAX_RECORDS = 10**8
 MAX_ROUNDS = 10_000
+MAX_MODEL = 4 * 10**9
 
 
 def _records(value: Any) -> int | str:
@@ -169,5 +170,40 @@ class MixtureSynthesis(BaseModel):
         return True
 
 
-DenseSynthesis = GumSynthesis | MixtureSynthesis
+class PgmSynthesis(BaseModel):
+    """Records from marginals by a graphical model (Private-PGM), fitted by `mbi`, an extra; post-processing.
+
+    `records` and `max_records` as in `SynthesisSettings`. `iterations`: most steps of the fit; `model_size`: the most that the
+    tables of the junction tree may take.
+    """
+
+    model_config = FROZEN
+    method: Literal["pgm"] = "pgm"
+    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
+    max_records: PositiveWhole | None = None
+    iterations: PositiveWhole = 1000
+    model_size: ByteSize = ByteSize(80_000_000)
+    seed: Seed = 0
+
+    @field_validator("iterations")
+    @classmethod
+    def _bounded(cls, value: int) -> int:
+        if value > MAX_ROUNDS:
+            raise ValueError(f"must lie in [1, {MAX_ROUNDS}]")
+        return value
+
+    @field_validator("model_size")
+    @classmethod
+    def _size(cls, value: ByteSize) -> ByteSize:
+        if not 0 < value <= MAX_MODEL:
+            raise ValueError(f"must lie in (0, {MAX_MODEL // 10**9}GB]")
+        return value
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing: every attribute gets a value."""
+        return True
+
+
+DenseSynthesis = GumSynthesis | MixtureSynthesis | PgmSynthesis
 AnySynthesis = SynthesisSettings | DenseSynthesis

@@ -23,6 +23,7 @@ from marginweave.tasks.aggregate.cliques import (
     scored_pairs,
     scoring,
     selected_cliques,
+    synthesizable,
 )
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, measure_marginals, split_deviations
 from marginweave.tasks.aggregate.released import recode
@@ -97,5 +98,7 @@ def _chosen(
     present, absent = (indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
     scores = measure_indif((present, absent)[side], noise)
     on_grid = np.rint(scores * noise.steps).astype(np.int64)[None]
-    cliques = selected_cliques(settings, sizes, scores, draw, configuration.stability)
+    cliques = selected_cliques(
+        settings, sizes, scores, draw, configuration.stability, synthesizable(configuration, sizes, ())
+    )
     return cliques, float(shift_score(on_grid, absent, present - absent, noise.deviation)[0])

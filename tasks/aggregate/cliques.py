@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -18,11 +18,13 @@ from marginweave.schemas.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.measurements import Clique, Mask, Measurement
 from marginweave.schemas.numbers import MAX_CELLS
 from marginweave.schemas.structure import forbidden_codes
+from marginweave.schemas.synthesis import PgmSynthesis
 from marginweave.tasks.aggregate.marginals import all_cliques, cells, marginal_deviation
 from marginweave.tasks.aggregate.selection.combine import merge_pairs
 from marginweave.tasks.aggregate.selection.compress import Compression, plan_compression
 from marginweave.tasks.aggregate.selection.densemarg import select_marginals
 from marginweave.tasks.aggregate.selection.indif import IndifNoise, plan_indif
+from marginweave.tasks.aggregate.selection.junction import model_fits
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, l1_sensitivity
 from marginweave.tasks.budget.mechanisms import add_noise, deviation
 from marginweave.tasks.budget.randomness import RandomBits
@@ -30,6 +32,7 @@ from marginweave.tasks.budget.thresholds import private_threshold
 from marginweave.tasks.encode.codes import EncodedTable
 
 Labels = Sequence[Sequence[str]]
+Fits = Callable[[Sequence[Clique]], bool]
 
 
 def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, ...]:
@@ -138,22 +141,39 @@ def selected_cliques(
     scores: NDArray[np.float64],
     draw: PlannedDraw,
     stability: Stability,
+    fits: Fits | None = None,
 ) -> tuple[Clique, ...]:
     """The pairs that are worth their noise by their noisy scores, merged where `merge_cells` says so, within `most_cells`.
 
     `scores` are those of `scored_pairs`. `draw` is the planned measurement: its joint noise multiplier M, whose mu^2 is
-    1/M^2, or its joint epsilon of Laplace noise. DP: post-processing.
+    1/M^2, or its joint epsilon of Laplace noise. `fits` is that of `synthesizable`. DP: post-processing.
     """
     pairs, most = scored_pairs(sizes, draw), most_cells(draw)
     cell_counts = [cells(pair, sizes) for pair in pairs]
+
+    def together(places: Sequence[int]) -> bool:
+        return fits is None or fits([pairs[i] for i in places])
+
     if draw.mechanism == "discrete-laplace":
         unit = float(l1_sensitivity(stability))
-        chosen = select_marginals(cell_counts, scores, draw.parameter, unit, draw.mechanism)
+        chosen = select_marginals(cell_counts, scores, draw.parameter, unit, draw.mechanism, together)
     else:
         unit = float(marginal_deviation(1.0, stability))
-        chosen = select_marginals(cell_counts, scores, draw.parameter**-2, unit)
+        chosen = select_marginals(cell_counts, scores, draw.parameter**-2, unit, fits=together)
     selected = fitting([pairs[i] for i in chosen], sizes, most)
     return selected if settings.merge_cells == "none" else merge_pairs(selected, sizes, settings.merge_cells, most)
+
+
+def synthesizable(configuration: Configuration, sizes: Sequence[int], masks: Sequence[Mask]) -> Fits | None:
+    """Whether pairs that are selected leave a graphical model small enough, where records are made of one; None elsewhere.
+
+    Merged pairs make no other model. DP: arithmetic on released sizes.
+    """
+    settings = configuration.synthesize
+    if not isinstance(settings, PgmSynthesis):
+        return None
+    tied = [mask.attributes for mask in masks]
+    return lambda pairs: model_fits(sizes, [*tied, *pairs], settings.model_size)
 
 
 def scored_pairs(sizes: Sequence[int], draw: PlannedDraw) -> tuple[Clique, ...]:

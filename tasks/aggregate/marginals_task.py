@@ -23,6 +23,7 @@ from marginweave.tasks.aggregate.cliques import (
     scored_pairs,
     scoring,
     selected_cliques,
+    synthesizable,
 )
 from marginweave.tasks.aggregate.marginal_payloads import (
     labels_bytes,
@@ -40,6 +41,7 @@ from marginweave.tasks.aggregate.marginal_rows import (
     Rows,
     compressed_rows,
     drawn_compression,
+    drawn_masks,
     is_committed,
     marginal_settings,
     released_labels,
@@ -207,4 +209,5 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
         declared = declared_cliques(settings, [attribute.name for attribute in attributes], domain)
         return fitting(declared, sizes, most_cells(draw))
     scores = unpack_scores(draw_once(reference, SELECTION)[0])
-    return selected_cliques(settings, sizes, scores, draw, reference.configuration.stability)
+    fits = synthesizable(reference.configuration, sizes, drawn_masks(reference))
+    return selected_cliques(settings, sizes, scores, draw, reference.configuration.stability, fits)

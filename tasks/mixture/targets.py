@@ -142,8 +142,7 @@ class Layout:
 
 def target_of(measurement: Measurement, total: float, layout: Layout) -> Target:
     """A measurement as a target; an incomplete one is first scaled up to the record count, with its noise."""
-    short = not measurement.complete and measurement.total > 0
-    scale = total / measurement.total if short else 1.0
+    scale = measurement.scale(total)
     deviation = measurement.deviation * scale
     weight, hidden = np.full(measurement.counts.shape, deviation**-2), None
     if isinstance(measurement, CensoredMeasurement):

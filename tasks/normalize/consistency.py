@@ -160,9 +160,7 @@ def _intersections(sets: set[Clique]) -> set[Clique]:
 
 def _view(measurement: Measurement, masks: Sequence[Mask], total: float) -> _View:
     allowed = allowed_cells(measurement.attributes, measurement.counts.shape, masks)
-    values = measurement.counts.astype(np.float64)
-    if not measurement.complete and measurement.total > 0:
-        values *= total / measurement.total
+    values = measurement.counts.astype(np.float64) * measurement.scale(total)
     return _View(attributes=measurement.attributes, values=values, allowed=allowed, precision=measurement.deviation**-2)
 
 

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.measurements import Mask, Measurement
-from marginweave.schemas.synthesis import DenseSynthesis, GumSynthesis
+from marginweave.schemas.synthesis import DenseSynthesis, GumSynthesis, PgmSynthesis
 from marginweave.tasks.mixture.settings import MixtureSettings
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis
+from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
 from marginweave.tasks.synthesize.shards import Estimator
 
 Records = NDArray[np.int32]
@@ -34,13 +35,16 @@ class Told:
 
 
 def estimator(told: Told, settings: DenseSynthesis) -> Estimator:
-    """The estimator of a method, ready to make records. GUM takes consistent counts, the mixture those that were drawn.
+    """The estimator of a method, ready to make records. GUM takes consistent counts, the others those that were drawn.
 
-    DP: post-processing. Raises InputError as `Gum.of` and `MixtureSynthesis.of`.
+    DP: post-processing. Raises InputError as `Gum.of`, `MixtureSynthesis.of` and `Pgm.of`.
     """
     records = round(told.total) if settings.records == "count" else settings.records
     if isinstance(settings, GumSynthesis):
         return Gum.of(told.consistent(), told.sizes, records, _gum(settings), told.masks)
+    if isinstance(settings, PgmSynthesis):
+        fitting = PgmSettings(iterations=settings.iterations, model_size=settings.model_size, seed=settings.seed)
+        return Pgm.of(told.measurements, told.sizes, records, told.total, fitting, told.masks)
     steering = MixtureSettings(
         components=settings.components, fits=settings.fits, iterations=settings.iterations, seed=settings.seed
     )

@@ -40,8 +40,8 @@ def synthesize_blocks(
 
     Block by block, each of a shard of the records (`ShardPlan`), in the smallest unsigned integers; at least one block. The
     blocks are made on all cores, and do not depend on how many there are.
-    k-tuples are synthesized by `SeededSynthesis`, sets value by value (`expand_sets`) and joined again; marginals by `Gum` or
-    `MixtureSynthesis`, where each value of a set is an attribute and a record keeps at most `max_values` of them; and
+    k-tuples are synthesized by `SeededSynthesis`, sets value by value (`expand_sets`) and joined again; marginals by `Gum`,
+    `MixtureSynthesis` or `Pgm`, where each value of a set is an attribute and a record keeps at most `max_values` of them; and
     k-tuples as well where the settings say so, from the marginals that they stand for. No record holds a forbidden
     combination.
     DP: post-processing.

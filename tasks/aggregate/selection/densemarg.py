@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ def select_marginals(
     budget: float,
     unit: float = 1.0,
     noise: CountNoise = "rounded-gaussian",
+    fits: Callable[[Sequence[int]], bool] | None = None,
 ) -> tuple[int, ...]:
     """Greedy minimum of the noise error of what is measured plus the scores of what is not.
 
@@ -33,6 +34,7 @@ def select_marginals(
         budget: mu^2, or epsilon of Laplace noise, for measuring the selected ones.
         unit: L2 sensitivity of one marginal, L1 of Laplace noise.
         noise: what they are measured with.
+        fits: whether positions can be measured together, whatever it is worth; what does not fit is passed over, as in AIM.
 
     Returns:
         Positions of the selected marginals, increasing. DP: post-processing.
@@ -47,13 +49,16 @@ def select_marginals(
     scale = unit / (budget if noise == "discrete-laplace" else math.sqrt(math.pi * budget / 2))
     measured, missed = 0.0, float(scores.sum())
     least = missed
-    selected = np.zeros(len(weights), np.bool_)
-    while not selected.all():
+    selected, left = np.zeros(len(weights), np.bool_), np.ones(len(weights), np.bool_)
+    while left.any():
         errors = scale * (measured + weights) ** (1 / power) + missed - scores
-        errors[selected] = math.inf
+        errors[~left] = math.inf
         best = int(errors.argmin())
         if errors[best] >= least:
             break
+        left[best] = False
+        if fits is not None and not fits([*np.flatnonzero(selected).tolist(), best]):
+            continue
         least = float(errors[best])
         selected[best] = True
         measured += float(weights[best])

@@ -10,6 +10,7 @@ from typing import Any
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.load import parse_configuration
+from marginweave.tasks.synthesize.pgm.fit import check_installed
 from tests.benchmarks.accuracy.figures import Cell
 from tests.benchmarks.accuracy.tables import TABLES, delta, table
 
@@ -29,6 +30,7 @@ OURS: dict[str, Settings] = {
     "marginals-mixture": {"aggregate": _MARGINALS, "synthesize": _MIXTURE},
     "tuples-3-mixture": {"aggregate": {"method": "k-tuples", "reporting_length": 3}, "synthesize": _MIXTURE},
     "adaptive-mixture": {"aggregate": {**_MARGINALS, "selection": "adaptive"}, "synthesize": _MIXTURE},
+    "marginals-pgm": {"aggregate": _MARGINALS, "synthesize": {"method": "pgm"}},
 }
 INDEPENDENT, DEFAULT = "independent", "default"
 
@@ -66,9 +68,11 @@ def configuration(cell: Cell, source: str) -> dict[str, Any]:
 
 @cache
 def refusal(method: str, name: str, epsilon: float) -> str:
-    """What the configuration model has against a method of ours on a table; empty if nothing."""
+    """What the configuration model has against a method of ours on a table, or an extra it lacks; empty if nothing."""
     try:
-        parse_configuration(configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv"))
+        made = parse_configuration(configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv"))
+        if made.synthesize.method == "pgm":
+            check_installed()
     except InputError as error:
         return str(error)
     return ""

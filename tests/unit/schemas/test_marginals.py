@@ -78,7 +78,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({**MARGINALS, "synthesize__method": "aggregate-seeded"}, r"^synthesize\.method \(aggregate-seeded\) must be gum"),
     ({"aggregate__method": "views"}, r"must have method k-tuples or marginals$"),
-    ({"synthesize__method": "magic"}, r"must have method aggregate-seeded, gum or mixture$"),
+    ({"synthesize__method": "magic"}, r"must have method aggregate-seeded, gum, mixture or pgm$"),
     ({**MARGINALS, "privacy__accountant": "sds"}, r"^privacy\.accountant \(sds\) must be gdp or zcdp"),
     (
         {**MARGINALS, "columns__sex": {**SET, "values": None, "domain": "private"}},

@@ -38,7 +38,7 @@ from marginweave.schemas.preparation import GaussianImputation, ResizeSettings, 
 from marginweave.schemas.privacy import PrivacySettings, SubjectUnit
 from marginweave.schemas.source import SourceFile
 from marginweave.schemas.structure import DeterminedColumn, GroupedColumns, Structure
-from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.schemas.yaml_source import parse_yaml
 from tests.support.configurations import raw
 
@@ -76,6 +76,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("synthesize.", SynthesisSettings),
     ("gum.", GumSynthesis),
     ("mixture.", MixtureSynthesis),
+    ("pgm.", PgmSynthesis),
     ("expectations.", ExpectationSettings),
     ("evaluate.", EvaluationSettings),
     ("evaluate.paid.", PaidSettings),

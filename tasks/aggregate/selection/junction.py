@@ -1,0 +1,76 @@
+"""How large the graphical model of a set of marginals is: the cells of its junction tree."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Clique
+
+_BYTES = 8  # a cell
+
+
+def check_model_size(sizes: Sequence[int], cliques: Collection[Clique], most: int) -> None:
+    """Refuse a model of more than `most` bytes. DP: arithmetic on sizes and sets that are public or released.
+
+    Raises:
+        InputError: what the setting would have to be.
+    """
+    wanted = _BYTES * model_cells(sizes, cliques)
+    if wanted > most:
+        raise InputError(
+            f"synthesize.model_size ({_megabytes(most)}) must be at least {_megabytes(wanted)} for the graphical model of "
+            "these marginals: pgm is for few that hardly overlap; use method: mixture or gum, or fewer marginals"
+        )
+
+
+def model_fits(sizes: Sequence[int], cliques: Collection[Clique], most: int) -> bool:
+    """Whether a model takes at most `most` bytes. DP: as `check_model_size`."""
+    return _BYTES * model_cells(sizes, cliques) <= most
+
+
+def model_cells(sizes: Sequence[int], cliques: Collection[Clique]) -> int:
+    """Cells of all tables of the junction tree in which each of `cliques`, measured or masked, is part of one table.
+
+    That of `mbi`, as `junction_tree.hypothetical_model_size` counts it, by arithmetic alone. DP: as `check_model_size`.
+    """
+    return sum(math.prod(sizes[a] for a in table) for table in tree_tables(sizes, cliques))
+
+
+def tree_tables(sizes: Sequence[int], cliques: Collection[Clique]) -> list[frozenset[int]]:
+    """Attributes of each table: those of every attribute and its neighbors when it is eliminated, the cheapest first.
+
+    Greedy elimination, as in `mbi`; pairs that are a tree are its tables themselves. DP: as `check_model_size`.
+    """
+    edges = {frozenset(pair) for clique in cliques for pair in itertools.combinations(set(clique), 2)}
+    near: list[set[int]] = [set() for _ in sizes]
+    for one, other in edges:
+        near[one].add(other)
+        near[other].add(one)
+    if len(edges) == len(sizes) - 1 and _connected(near):
+        return sorted(edges, key=sorted) if edges else [frozenset({0})]
+    eliminated, left = [], dict.fromkeys(range(len(sizes)))
+    while left:
+        cheapest = min(left, key=lambda a: sizes[a] * math.prod(sizes[b] for b in near[a]))
+        del left[cheapest]
+        neighbors = near[cheapest]
+        eliminated.append(frozenset({cheapest, *neighbors}))
+        for a in neighbors:
+            near[a] |= neighbors
+            near[a] -= {a, cheapest}
+    return [t for i, t in enumerate(eliminated) if not any(t <= s for s in eliminated[:i])]  # later ones never hold it
+
+
+def _connected(near: Sequence[Collection[int]]) -> bool:
+    seen, ahead = {0}, [0]
+    while ahead:
+        found = set(near[ahead.pop()]) - seen
+        seen |= found
+        ahead += found
+    return len(seen) == len(near)
+
+
+def _megabytes(number: int) -> str:
+    return f"{math.ceil(number / 10**6)}MB" if number >= 10**6 else f"{number}B"

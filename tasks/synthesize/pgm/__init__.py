@@ -1,0 +1,1 @@
+"""Records from a graphical model of marginals (Private-PGM)."""

@@ -1,0 +1,79 @@
+"""Synthetic records from noisy marginals by way of a graphical model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.tasks.aggregate.selection.junction import check_model_size
+from marginweave.tasks.synthesize.pgm.fit import fit_tree
+from marginweave.tasks.synthesize.pgm.tree import Tree
+from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
+
+Records = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PgmSettings:
+    """How the model is fitted: `iterations` at most, `model_size` in bytes at most. `seed` is public."""
+
+    iterations: int = 1000
+    model_size: int = 80_000_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pgm:
+    """What the shards of one synthesis share: the model, fitted once; every shard deals records of its own from it."""
+
+    tree: Tree
+    number: int
+    seed: int
+    plan: ShardPlan
+
+    @classmethod
+    def of(
+        cls,
+        measurements: Sequence[Measurement],
+        sizes: Sequence[int],
+        records: int,
+        total: float,
+        settings: PgmSettings,
+        masks: Sequence[Mask] = (),
+        *,
+        most: int = SHARD,
+    ) -> Pgm:
+        """Fit the model to measurements of `total` records; the arguments are those of `fit_tree`.
+
+        Args:
+            measurements: noisy marginals.
+            sizes: number of codes of each attribute, a missing value included.
+            records: how many to make.
+            total: of how many records the measurements tell.
+            settings: the same settings and marginals make the same records.
+            masks: structural zeros.
+            most: records of a shard at most.
+
+        Raises:
+            InputError: a negative number of records, too large a model, or as `fit_tree`.
+        """
+        if records < 0:
+            raise InputError(f"records ({records}) must not be negative")
+        cliques = [*(m.attributes for m in measurements), *(mask.attributes for mask in masks)]
+        check_model_size(sizes, cliques, settings.model_size)
+        tree = fit_tree(measurements, sizes, max(total, 1.0), masks, settings.iterations)
+        return cls(tree=tree, number=records, seed=settings.seed, plan=ShardPlan.of(records, most=most))
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return self.plan.shards
+
+    def records(self, shard: int) -> Records:
+        """The records of a shard, shape (n, attributes), in random order; none is forbidden. DP: post-processing."""
+        return self.tree.deal(self.plan.records(self.number, shard), stream(self.seed, shard))  # post-processing

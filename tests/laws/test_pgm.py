@@ -1,0 +1,174 @@
+"""The graphical model of marginals, fitted by the extra `pgm`: exact where that is possible, allowed, and the same again.
+
+Skipped where the extra is not there; `tests/system/test_pgm.py` makes an environment that has it and runs this file there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.tasks.aggregate.selection.junction import model_cells
+from marginweave.tasks.synthesize.mixture.mend import allowed_records
+from marginweave.tasks.synthesize.pgm.fit import fit_tree
+from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
+from marginweave.tasks.synthesize.shards import every_record
+
+mbi = pytest.importorskip("mbi")
+
+SIZES = (3, 4, 2, 5, 2)
+PAIRS: tuple[Clique, ...] = ((0, 1), (1, 3), (2, 4))
+EVERY = [clique for k in (1, 2, 3) for clique in itertools.combinations(range(len(SIZES)), k)]
+
+
+def decomposable(total: float = 10_000.0) -> np.ndarray:
+    """The table of a Markov model of `PAIRS`: p(0, 1) p(3 | 1) p(2, 4)."""
+    rng = np.random.default_rng(4)
+    first, second, third = (rng.dirichlet(np.full(size, 0.7)) for size in (12, 20, 4))
+    second = second.reshape(4, 5) / second.reshape(4, 5).sum(axis=1, keepdims=True)
+    table = total * np.einsum("ab,bd,ce->abcde", first.reshape(3, 4), second, third.reshape(2, 2))
+    assert table.shape == SIZES
+    return table
+
+
+def marginal(table: np.ndarray, clique: Clique) -> np.ndarray:
+    return table.sum(axis=tuple(a for a in range(len(SIZES)) if a not in clique))
+
+
+def told(table: np.ndarray, cliques: tuple[Clique, ...] = PAIRS, noise: float = 0.0) -> list[Measurement]:
+    rng = np.random.default_rng(9)
+    exact = [(clique, marginal(table, clique)) for clique in (*((a,) for a in range(len(SIZES))), *cliques)]
+    return [Measurement(attributes=c, counts=m + rng.normal(0, noise, m.shape), deviation=2.0) for c, m in exact]
+
+
+def tally(records: np.ndarray, clique: Clique) -> np.ndarray:
+    counts = np.zeros([SIZES[a] for a in clique])
+    np.add.at(counts, tuple(records[:, a] for a in clique), 1)
+    return counts
+
+
+def mask(clique: Clique, *forbidden: tuple[int, ...]) -> Mask:
+    allowed = np.ones([SIZES[a] for a in clique], np.bool_)
+    for cell in forbidden:
+        allowed[cell] = False
+    return Mask(attributes=clique, allowed=allowed)
+
+
+def test_a_decomposable_table_comes_back_from_its_own_marginals() -> None:
+    """All marginals of up to three attributes, measured or not: 10,000 records are within sampling of the table's.
+
+    Measured pairs are dealt by systematic rounding, so within a few records. Of the others the distance to a multinomial
+    sample is at most sum_c sqrt(2 m_c / pi) in the mean, with a deviation below sqrt(n): 6 of them are a false alarm of 1e-9.
+    """
+    table = decomposable()
+    made = every_record(Pgm.of(told(table), SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
+    for clique in EVERY:
+        exact = marginal(table, clique)
+        distance = np.abs(tally(made, clique) - exact).sum()
+        assert distance < np.sqrt(2 * exact / np.pi).sum() + 6 * np.sqrt(10_000), clique
+        assert clique not in PAIRS or distance < 2 * exact.size + 20, clique
+
+
+def test_noise_is_averaged_by_precision() -> None:
+    """Two measurements of a pair, one of them far off and told to be: the exact one is followed."""
+    table = decomposable()
+    off = Measurement(attributes=(0, 1), counts=np.full((3, 4), 10_000 / 12), deviation=2000.0)
+    made = every_record(Pgm.of([*told(table), off], SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
+    assert np.abs(tally(made, (0, 1)) - marginal(table, (0, 1))).sum() < 60
+
+
+def test_an_incomplete_marginal_is_scaled_up() -> None:
+    table = decomposable()
+    half = Measurement(attributes=(0, 1), counts=marginal(table, (0, 1)) / 2, deviation=1.0, complete=False)
+    singles = told(table, ())
+    made = every_record(Pgm.of([*singles, half], SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
+    assert np.abs(tally(made, (0, 1)) - marginal(table, (0, 1))).sum() < 60
+
+
+MASKS = {
+    "inside": [mask((0, 1), (0, 0), (2, 3))],
+    "across": [mask((0, 3), (1, 2), (1, 3), (1, 4), (1, 0)), mask((2, 3), (0, 1))],
+    "single": [mask((3,), (4,)), mask((1, 4), (0, 1), (1, 1), (2, 0))],
+    "wide": [mask((0, 2, 3), (0, 0, 0), (1, 1, 1), (2, 1, 4))],
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_no_record_is_forbidden(name: str) -> None:
+    """Of any noise, in every shard; each shard has its share of the records."""
+    maker = Pgm.of(
+        told(decomposable(300.0), noise=9.0), SIZES, 1000, 300.0, PgmSettings(iterations=300), MASKS[name], most=130
+    )
+    made = every_record(maker)
+    assert maker.shards == 8
+    assert made.shape == (1000, len(SIZES))
+    assert (made >= 0).all()
+    assert (made < SIZES).all()
+    assert allowed_records(made, MASKS[name]).all()
+
+
+def test_masks_that_leave_nothing_are_refused() -> None:
+    nothing = [mask((0, 1), *[(0, b) for b in range(4)]), mask((0,), (1,), (2,))]
+    with pytest.raises(InputError, match="masks must allow at least one record"):
+        Pgm.of(told(decomposable(50.0)), SIZES, 5, 50.0, PgmSettings(iterations=50), nothing)
+
+
+def test_an_attribute_that_was_not_measured_gets_every_value() -> None:
+    table = decomposable()
+    some = [m for m in told(table) if 3 not in m.attributes]
+    made = every_record(Pgm.of(some, SIZES, 1000, 10_000.0, PgmSettings(iterations=100)))
+    assert (tally(made, (3,)) == 200).all()
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_the_size_is_the_one_of_mbi(data: st.DataObject) -> None:
+    """Of any graph, trees and forests among them; sizes differ, as the order of elimination depends on them."""
+    sizes = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=8))
+    some = st.lists(st.integers(0, len(sizes) - 1), min_size=1, max_size=3, unique=True).map(lambda c: tuple(sorted(c)))
+    cliques = data.draw(st.lists(some, max_size=9))
+    size = mbi.junction_tree.hypothetical_model_size(mbi.Domain(range(len(sizes)), sizes), cliques)
+    assert model_cells(sizes, cliques) == round(size * 2**20 / 8)
+
+
+PROGRAM = """
+import hashlib
+from tests.laws.test_pgm import SIZES, MASKS, decomposable, told
+from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
+from marginweave.tasks.synthesize.shards import every_record
+maker = Pgm.of(told(decomposable(), noise=5.0), SIZES, 3000, 1e4, PgmSettings(seed=7), MASKS["across"], most=900)
+print(hashlib.sha256(every_record(maker).tobytes()).hexdigest())
+"""
+
+
+def test_the_same_seed_makes_the_same_records_on_any_number_of_cores() -> None:
+    """In processes of their own, on one core and on all; another seed makes others."""
+    core = str(min(os.sched_getaffinity(0)))
+    found = {
+        subprocess.run(
+            [*start, sys.executable, "-c", PROGRAM.replace("seed=7", seed)], check=True, capture_output=True
+        ).stdout
+        for start, seed in (([], "seed=7"), (["taskset", "-c", core], "seed=7"), ([], "seed=8"))
+    }
+    assert len(found) == 2
+
+
+def test_nothing_is_imported_before_a_fit() -> None:
+    """`marginweave --help`, plans and every other method work without the extra, and do not wait for it."""
+    code = "import sys, marginweave.tasks.synthesize.release, marginweave.flows.request; print({'jax', 'mbi'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_a_fit_of_no_steps_is_uniform_where_it_is_allowed() -> None:
+    tree = fit_tree(told(decomposable()), SIZES, 1e4, MASKS["inside"], 0)
+    made = tree.deal(1000, np.random.default_rng(1))
+    assert tally(made, (0, 1)).max() - np.partition(tally(made, (0, 1)).ravel(), 2)[2] <= 1

@@ -1,0 +1,168 @@
+"""What of the graphical model needs no extra: its size, its refusals, and records dealt from a tree."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marginweave.flows.request import read_request
+from marginweave.flows.sizes import check_size
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import Measurement
+from marginweave.tasks.aggregate.selection.densemarg import select_marginals
+from marginweave.tasks.aggregate.selection.junction import model_cells, model_fits, tree_tables
+from marginweave.tasks.synthesize.pgm import fit
+from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
+from marginweave.tasks.synthesize.pgm.tree import Tree
+from tests.support.configurations import configuration, raw
+
+PGM: dict[str, Any] = {"aggregate__method": "marginals", "synthesize__method": "pgm"}
+SIZES = (3, 4, 2, 5)
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "find_spec", lambda _: None)
+
+
+def test_it_is_refused_before_anything_where_the_extra_is_not_there(tmp_path: Path, absent: None) -> None:
+    """By `run` and `plan`, which read a request, and by whoever synthesizes a release again elsewhere."""
+    path = tmp_path / "people.yaml"
+    path.write_text(yaml.safe_dump(raw(**PGM)))
+    message = r"^synthesize.method \(pgm\) needs mbi: pip install 'marginweave\[pgm\]'$"
+    with pytest.raises(InputError, match=message):
+        read_request(path, run=None, source=None, home=tmp_path)
+    one = Measurement(attributes=(0,), counts=np.ones(3), deviation=1.0)
+    with pytest.raises(InputError, match=message):
+        Pgm.of([one], [3], 5, 3.0, PgmSettings())
+
+
+@pytest.mark.parametrize(
+    ("cliques", "bytes_needed"),
+    [
+        ({"all": 1}, 8 * (3 + 4 + 6 + 8)),
+        ([["sex", "region"], ["region", "grade"]], 8 * (3 * 4 + 4 * 8 + 6)),
+        ([["sex", "age"], ["age", "region"], ["region", "grade"], ["grade", "sex"]], 8 * (3 * 4 * 6 + 3 * 4 * 8)),
+        ({"all": 2}, 8 * 3 * 4 * 6 * 8),
+    ],
+)
+def test_too_large_a_model_is_refused_by_public_sizes(cliques: Any, bytes_needed: int) -> None:
+    """The limit is exact, with a missing value in each column; a ring is cut where that is
+    cheapest, all pairs are one table.
+    """
+    check_size(configuration(**PGM, aggregate__cliques=cliques, synthesize__model_size=bytes_needed))
+    too_small = configuration(**PGM, aggregate__cliques=cliques, synthesize__model_size=bytes_needed - 1)
+    with pytest.raises(
+        InputError, match=rf"^synthesize.model_size \({bytes_needed - 1}B\) must be at least {bytes_needed}B "
+    ):
+        check_size(too_small)
+
+
+def test_structural_zeros_count_even_where_marginals_are_selected() -> None:
+    together = {"forbidden": [{"sex": "f", "region": "north", "grade": "1"}]}
+    with pytest.raises(InputError, match=r"^synthesize.model_size \(300B\) must be at least 816B "):
+        check_size(configuration(**PGM, structure=together, synthesize__model_size=300))
+    check_size(configuration(**PGM, structure=together, synthesize__model_size=816))
+
+
+def test_a_model_that_turns_out_too_large_is_refused_before_it_is_fitted(absent: None) -> None:
+    pairs = [
+        Measurement(attributes=c, counts=np.ones([SIZES[a] for a in c]), deviation=1.0)
+        for c in ((0, 1), (1, 2), (0, 2))
+    ]
+    with pytest.raises(InputError, match=r"^synthesize.model_size \(230B\) must be at least 232B "):
+        Pgm.of(pairs, SIZES, 5, 3.0, PgmSettings(model_size=230))
+
+
+def test_k_tuples_and_bad_settings_are_refused() -> None:
+    for changes, message in (
+        ({"synthesize__method": "pgm"}, r"synthesize.method \(pgm\) needs aggregate.method: marginals"),
+        ({**PGM, "synthesize__model_size": "5GB"}, r"must lie in \(0, 4GB\]"),
+        ({**PGM, "synthesize__model_size": 0}, r"must lie in \(0, 4GB\]"),
+        ({**PGM, "synthesize__iterations": 10_001}, r"must lie in \[1, 10000\]"),
+        ({**PGM, "synthesize__records": "exhaust"}, "must be count or a whole number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            configuration(**changes)
+
+
+@given(st.data())
+def test_every_clique_is_inside_a_table_and_tables_hang_together(data: st.DataObject) -> None:
+    """A junction tree: no table is part of another, and tables can be ordered so that each meets the others inside one."""
+    number = data.draw(st.integers(1, 7))
+    sizes = data.draw(st.lists(st.integers(1, 9), min_size=number, max_size=number))
+    some = st.lists(st.integers(0, number - 1), min_size=1, max_size=4, unique=True).map(lambda c: tuple(sorted(c)))
+    cliques = data.draw(st.lists(some, max_size=9))
+    tables = tree_tables(sizes, cliques)
+    assert all(any({*clique} <= table for table in tables) for clique in cliques)
+    assert frozenset().union(*tables) == {*range(number)}
+    assert not any(one < other or (one is not other and one == other) for one in tables for other in tables)
+    left = list(tables)
+    while len(left) > 1:  # take away a table whose meeting with all others is inside one of them
+        inner = ((t, t & frozenset().union(*(s for s in left if s is not t))) for t in left)
+        leaf = next(t for t, meeting in inner if any(meeting <= s for s in left if s is not t))
+        left.remove(leaf)
+
+
+def test_selection_passes_over_what_makes_the_model_too_large() -> None:
+    """The best pairs that leave a tree of five small ones; without a limit all are worth it."""
+    sizes = (4, 5, 6, 7)
+    pairs = list(itertools.combinations(range(4), 2))
+    scores = np.array([9.0, 8.0, 7.0, 6.0, 5.0, 4.0]) * 1e9
+    counts = [sizes[a] * sizes[b] for a, b in pairs]
+    most = 8 * (20 + 24 + 28)  # the star of the first attribute
+    found = select_marginals(counts, scores, 1.0, fits=lambda c: model_fits(sizes, [pairs[i] for i in c], most))
+    assert [pairs[i] for i in found] == [(0, 1), (0, 2), (0, 3)]
+    assert len(select_marginals(counts, scores, 1.0)) == 6
+    assert model_cells(sizes, [pairs[i] for i in found]) * 8 == most
+
+
+def tree() -> Tree:
+    """0 - 1 and 1 - 3 with a value of 1 that 3 never goes with, and 2 by itself."""
+    rng = np.random.default_rng(3)
+    left, right = rng.random((3, 4)), rng.random((4, 5))
+    right[2] = 0.0
+    right *= left.sum(axis=0)[:, None] / np.maximum(right.sum(axis=1, keepdims=True), 1e-9)
+    return Tree.of([((0, 1), left), ((1, 3), right), ((2,), np.array([1.0, 3.0]))], SIZES)
+
+
+def test_records_of_a_tree_have_its_marginals_up_to_rounding() -> None:
+    """Each count of a table is within its rows' roundings; what one table forbids no table makes."""
+    made = tree().deal(10_000, np.random.default_rng(5))
+    assert made.shape == (10_000, 4)
+    assert not (made[:, 1] == 2).any()
+    assert np.bincount(made[:, 2]).tolist() == [2500, 7500]
+    for branch in tree().branches[:2]:
+        clique = (*branch.given, *branch.new)
+        counts = np.zeros([SIZES[a] for a in clique])
+        np.add.at(counts, tuple(made[:, a] for a in clique), 1)
+        rows = counts.reshape(branch.shares.shape)
+        assert np.abs(rows - branch.shares * rows.sum(axis=1, keepdims=True)).max() < 1
+
+
+def test_records_of_a_tree_are_independent_given_what_is_between() -> None:
+    """0 and 3 given 1: a Pearson statistic of its degrees of freedom; false alarm below 1e-6 (mean + 5.5 deviations)."""
+    made = tree().deal(60_000, np.random.default_rng(6))
+    statistic, freedom = 0.0, 0
+    for value in (0, 1, 3):
+        counts = np.zeros((3, 5))
+        here = made[made[:, 1] == value]
+        np.add.at(counts, (here[:, 0], here[:, 3]), 1)
+        expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / counts.sum()
+        statistic += float(((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum())
+        freedom += 2 * 4
+    assert statistic < freedom + 5.5 * (2 * freedom) ** 0.5 + 10
+
+
+def test_the_stream_is_all_that_records_depend_on() -> None:
+    one, same, other = (tree().deal(500, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert (one == same).all()
+    assert (one != other).any()
+    assert tree().deal(0, np.random.default_rng(1)).shape == (0, 4)
