@@ -14,15 +14,15 @@ def check_marginals(configuration: Configuration) -> None:
     """Refuse methods that do not go together, and marginals that the attributes do not have; raises ValueError."""
     settings, method = configuration.marginals, configuration.synthesize.method
     if settings is None:
-        if method == "gum":
+        if method != "aggregate-seeded":
             _refuse_sets(
                 configuration,
-                "synthesize.method (gum) cannot make records of",
+                f"synthesize.method ({method}) cannot make records of",
                 "counted in k-tuples; use aggregate-seeded, aggregate.method: marginals, or a boolean column for each value",
             )
         return
-    if method != "gum":
-        raise ValueError(f"synthesize.method ({method}) must be gum with aggregate.method: marginals")
+    if method == "aggregate-seeded":
+        raise ValueError(f"synthesize.method ({method}) must be gum or mixture with aggregate.method: marginals")
     if configuration.privacy.accountant == "sds":
         raise ValueError("privacy.accountant (sds) must be gdp or zcdp with aggregate.method: marginals")
     _refuse_sets(

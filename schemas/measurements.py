@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,18 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class CensoredMeasurement(Measurement):
+    """A noisy marginal of which only counts that reached a threshold are known.
+
+    Of the shape of `counts`: `released` cells have their count, `hidden` ones one below `cut`, the others were never counted.
+    """
+
+    released: NDArray[np.bool_]
+    hidden: NDArray[np.bool_]
+    cut: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Mask:
     """Which combinations of a few attributes a record may have: structural zeros are False. Public.
 
@@ -81,3 +94,13 @@ def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:
         raise InputError(f"attributes {attributes} must be increasing column numbers")
     if len(shape) != len(attributes):
         raise InputError(f"counts of shape {shape} must have one axis for each of the attributes {attributes}")
+
+
+def allowed_cells(attributes: Clique, shape: Sequence[int], masks: Sequence[Mask]) -> NDArray[np.bool_]:
+    """The cells of a marginal that no mask inside its attributes forbids. DP: arithmetic on public masks."""
+    allowed = np.ones(shape, np.bool_)
+    for mask in masks:
+        if set(mask.attributes) <= set(attributes):
+            kept = zip(attributes, shape, strict=True)
+            allowed &= mask.allowed.reshape([size if a in mask.attributes else 1 for a, size in kept])
+    return allowed

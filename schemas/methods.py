@@ -8,7 +8,7 @@ from pydantic import Discriminator, Tag
 
 from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.marginals import MarginalSettings
-from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
+from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 
 
 def method_of(value: Any, default: str) -> str:
@@ -22,7 +22,7 @@ def _known(default: str, *others: str) -> Discriminator:
     return Discriminator(
         lambda value: method if (method := method_of(value, default)) in methods else None,
         custom_error_type="method",
-        custom_error_message=f"must have method {' or '.join(methods)}",
+        custom_error_message=f"must have method {', '.join(methods[:-1])} or {methods[-1]}",
     )
 
 
@@ -31,6 +31,8 @@ Aggregation = Annotated[
     _known("k-tuples", "marginals"),
 ]
 Synthesis = Annotated[
-    Annotated[SynthesisSettings, Tag("aggregate-seeded")] | Annotated[GumSynthesis, Tag("gum")],
-    _known("aggregate-seeded", "gum"),
+    Annotated[SynthesisSettings, Tag("aggregate-seeded")]
+    | Annotated[GumSynthesis, Tag("gum")]
+    | Annotated[MixtureSynthesis, Tag("mixture")],
+    _known("aggregate-seeded", "gum", "mixture"),
 ]

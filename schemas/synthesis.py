@@ -138,3 +138,36 @@ class GumSynthesis(BaseModel):
     def complete(self) -> bool:
         """Whether a record lacks a value only where it can be missing: GUM fills every attribute."""
         return True
+
+
+class MixtureSynthesis(BaseModel):
+    """Records from marginals, or from k-tuples, by a mixture of products of independent columns; post-processing.
+
+    `records` and `max_records` as in `SynthesisSettings`. `components`: how many products one fit mixes; `fits`: how
+    many fits are averaged; `iterations`: most steps of a fit, which ends before where the counts are as near as their noise.
+    """
+
+    model_config = FROZEN
+    method: Literal["mixture"] = "mixture"
+    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
+    max_records: PositiveWhole | None = None
+    components: PositiveWhole = 300
+    fits: PositiveWhole = 8
+    iterations: PositiveWhole = 1000
+    seed: Seed = 0
+
+    @field_validator("components", "fits", "iterations")
+    @classmethod
+    def _bounded(cls, value: int) -> int:
+        if value > MAX_ROUNDS:
+            raise ValueError(f"must lie in [1, {MAX_ROUNDS}]")
+        return value
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing: every attribute gets a value."""
+        return True
+
+
+DenseSynthesis = GumSynthesis | MixtureSynthesis
+AnySynthesis = SynthesisSettings | DenseSynthesis

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.schemas.measurements import Clique, Mask, Measurement, allowed_cells
+from marginweave.tasks.mixture.tree import project_simplex
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -36,21 +37,6 @@ def estimate_total(measurements: Sequence[Measurement]) -> float:
     weights = np.array([1 / (m.counts.size * m.deviation**2) for m in used])
     totals = np.array([m.total for m in used])
     return max(0.0, float(weights @ totals / weights.sum()))
-
-
-def project_simplex(values: Array, total: float) -> Array:
-    """The nearest point with no negative entry and the sum `total` >= 0: max(values - t, 0), t found by sorting.
-
-    Held, Wolfe and Crowder 1974; O(c log c), exact. Any shape. DP: post-processing.
-    """
-    if values.size == 0 or total <= 0:
-        return np.zeros_like(values)
-    shifted = values - values.max()  # changes nothing but the rounding: the largest entry always stays positive
-    descending = np.sort(shifted, axis=None)[::-1]
-    excess = (np.cumsum(descending) - total) / np.arange(1, descending.size + 1)
-    positive = int(np.flatnonzero(descending > excess)[-1])
-    nearest: Array = np.maximum(shifted - excess[positive], 0.0)
-    return nearest
 
 
 def make_consistent(
@@ -183,16 +169,6 @@ def _intersections(sets: set[Clique]) -> set[Clique]:
             holders.setdefault(attribute, []).append(members)
     pairs = itertools.chain.from_iterable(itertools.combinations(held, 2) for held in holders.values())
     return {tuple(sorted({*one} & {*other})) for one, other in pairs}
-
-
-def allowed_cells(attributes: Clique, shape: Sequence[int], masks: Sequence[Mask]) -> Flags:
-    """The cells of a marginal that no mask inside its attributes forbids. DP: arithmetic on public masks."""
-    allowed = np.ones(shape, np.bool_)
-    for mask in masks:
-        if set(mask.attributes) <= set(attributes):
-            kept = zip(attributes, shape, strict=True)
-            allowed &= mask.allowed.reshape([size if a in mask.attributes else 1 for a, size in kept])
-    return allowed
 
 
 def _view(measurement: Measurement, masks: Sequence[Mask], total: float) -> _View:

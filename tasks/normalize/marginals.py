@@ -34,13 +34,17 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
         InputError: structural zeros that leave no record.
     """
     masks, compression = compression_of(marginals, configuration)
-    small = [compress_measurement(m, compression) for m in marginals.one_way]
     consistent = make_consistent(
-        [*small, *marginals.larger],
+        measured_marginals(marginals, compression),
         [compress_mask(mask, compression) for mask in masks],
         total=_total(marginals, configuration)[0],
     )
     return replace(marginals, consistent=consistent)
+
+
+def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[Measurement, ...]:
+    """All marginals as they were drawn, those of one attribute over merged codes as well. DP: post-processing."""
+    return (*(compress_measurement(m, compression) for m in marginals.one_way), *marginals.larger)
 
 
 def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[tuple[Mask, ...], Compression]:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
-from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.schemas.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.normalize.censored import expected_below, surprise
-from marginweave.tasks.normalize.consistency import TOLERANCE, allowed_cells
+from marginweave.tasks.mixture.censored import expected_below, surprise
+from marginweave.tasks.normalize.consistency import TOLERANCE
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -94,6 +94,35 @@ def tuple_marginals(
                 known[clique] = _estimate(counted, implied, facets, total)
                 kept = _without_suppressed(known[clique], clique, masks)
                 found.append(Measurement(attributes=clique, counts=kept, deviation=counted.deviation))
+        candidates = CandidateSet.above(level, aggregates.domain.sizes)
+    return tuple(found)
+
+
+def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[CensoredMeasurement, ...]:
+    """What the released combinations tell of each set of columns of which anything was counted, without any estimate.
+
+    Args:
+        aggregates: normalized k-tuples, without sets of values.
+        sizes: number of codes of each attribute, the missing one included where there is one (`domain_sizes`).
+
+    Returns:
+        From short sets to long ones; sets of more than 2^18 cells are left out. DP: post-processing.
+    """
+    found: list[CensoredMeasurement] = []
+    candidates = CandidateSet(length=1, sizes=aggregates.domain.sizes)
+    for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
+        for clique, counted in _tables(level, noise, candidates, sizes, ()):
+            if counted.candidates.any():
+                found.append(
+                    CensoredMeasurement(
+                        attributes=clique,
+                        counts=counted.counts,
+                        deviation=counted.deviation,
+                        released=counted.released,
+                        hidden=counted.candidates & ~counted.released,
+                        cut=counted.cut,
+                    )
+                )
         candidates = CandidateSet.above(level, aggregates.domain.sizes)
     return tuple(found)
 

@@ -15,7 +15,7 @@ from marginweave.schemas.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Marginals
-from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
+from marginweave.schemas.synthesis import AnySynthesis
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.evaluate.intervals import Intervals
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
@@ -74,7 +74,7 @@ class PublishedRelease:
             marginals=marginals,
         )
 
-    def synthesize(self, settings: SynthesisSettings | GumSynthesis) -> Iterator[pa.Table]:
+    def synthesize(self, settings: AnySynthesis) -> Iterator[pa.Table]:
         """New records from the released counts, in blocks, at least one. DP: post-processing.
 
         Raises:

@@ -13,18 +13,17 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.measurements import Marginals
 from marginweave.schemas.structure import forbidden_codes
-from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
+from marginweave.schemas.synthesis import AnySynthesis, DenseSynthesis, SynthesisSettings
 from marginweave.tasks.aggregate.cliques import domain_sizes, structural_masks
 from marginweave.tasks.aggregate.selection.compress import compress_mask
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.normalize.marginals import compression_of
-from marginweave.tasks.normalize.tuples import tuple_marginals
+from marginweave.tasks.normalize.marginals import compression_of, measured_marginals
+from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
+from marginweave.tasks.synthesize.estimators import Records, Told, estimator
 from marginweave.tasks.synthesize.gum.expand import expand_records
-from marginweave.tasks.synthesize.gum.settings import GumSettings
-from marginweave.tasks.synthesize.gum.synthesize import Gum, Records
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
-from marginweave.tasks.synthesize.shards import stream
+from marginweave.tasks.synthesize.shards import Estimator, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 
 Codes = tuple[NDArray[np.integer], ...]
@@ -35,16 +34,16 @@ _SETS = 1  # the cut of sets has a stream of its own
 
 
 def synthesize_blocks(
-    counts: Aggregates | Marginals, configuration: Configuration, settings: SynthesisSettings | GumSynthesis
+    counts: Aggregates | Marginals, configuration: Configuration, settings: AnySynthesis
 ) -> Iterator[Codes]:
     """Synthetic codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
 
     Block by block, each of a shard of the records (`ShardPlan`), in the smallest unsigned integers; at least one block. The
     blocks are made on all cores, and do not depend on how many there are.
-    k-tuples are synthesized by `SeededSynthesis`, sets value by value (`expand_sets`) and joined again; consistent
-    marginals by `Gum`, where each value of a set is an attribute and a record keeps at most `max_values` of them;
-    and k-tuples as well where the settings say so, from the marginals that they stand for (`tuple_marginals`). No record
-    holds a forbidden combination.
+    k-tuples are synthesized by `SeededSynthesis`, sets value by value (`expand_sets`) and joined again; marginals by `Gum` or
+    `MixtureSynthesis`, where each value of a set is an attribute and a record keeps at most `max_values` of them; and
+    k-tuples as well where the settings say so, from the marginals that they stand for. No record holds a forbidden
+    combination.
     DP: post-processing.
 
     Args:
@@ -56,12 +55,12 @@ def synthesize_blocks(
         InputError, StageError: as `synthesize_records` and `synthesize_gum`.
     """
     if isinstance(counts, Marginals):
-        assert isinstance(settings, GumSynthesis)
+        assert not isinstance(settings, SynthesisSettings)
         shards, make = _from_marginals(counts, configuration, settings)
-    elif isinstance(settings, GumSynthesis):
-        shards, make = _from_tuples(counts, configuration, settings)
-    else:
+    elif isinstance(settings, SynthesisSettings):
         shards, make = _from_combinations(counts, configuration, settings)
+    else:
+        shards, make = _from_tuples(counts, configuration, settings)
     forbidden = forbidden_codes(configuration.forbidden, counts.domain.labels)
     sizes = counts.domain.sizes
 
@@ -76,9 +75,7 @@ def synthesize_blocks(
     return LocalEngine().map(block, range(shards))
 
 
-def synthesize_codes(
-    counts: Aggregates | Marginals, configuration: Configuration, settings: SynthesisSettings | GumSynthesis
-) -> Codes:
+def synthesize_codes(counts: Aggregates | Marginals, configuration: Configuration, settings: AnySynthesis) -> Codes:
     """All of `synthesize_blocks` at once. DP: post-processing."""
     blocks = synthesize_blocks(counts, configuration, settings)
     return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
@@ -97,11 +94,16 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
     return maker.shards, make
 
 
-def _from_marginals(marginals: Marginals, configuration: Configuration, settings: GumSynthesis) -> Making:
+def _from_marginals(marginals: Marginals, configuration: Configuration, settings: DenseSynthesis) -> Making:
     masks, compression = compression_of(marginals, configuration)
-    count = round(marginals.consistent[0].total) if settings.records == "count" else settings.records
-    small = [compress_mask(mask, compression) for mask in masks]
-    maker = Gum.of(marginals.consistent, compression.sizes, count, _steering(settings), small)
+    told = Told(
+        measurements=measured_marginals(marginals, compression),
+        consistent=lambda: marginals.consistent,
+        sizes=compression.sizes,
+        total=marginals.consistent[0].total,
+        masks=[compress_mask(mask, compression) for mask in masks],
+    )
+    maker = estimator(told, settings)
     caps = {name: column.width for name, column in configuration.columns.items() if isinstance(column, SetColumn)}
 
     def make(shard: int) -> Sequence[NDArray[np.integer]]:
@@ -112,26 +114,21 @@ def _from_marginals(marginals: Marginals, configuration: Configuration, settings
     return maker.shards, make
 
 
-def _from_tuples(aggregates: Aggregates, configuration: Configuration, settings: GumSynthesis) -> Making:
+def _from_tuples(aggregates: Aggregates, configuration: Configuration, settings: DenseSynthesis) -> Making:
     labels = aggregates.domain.labels
     sizes, masks = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
-    count = aggregates.record_count if settings.records == "count" else settings.records
-    maker = Gum.of(tuple_marginals(aggregates, sizes, masks), sizes, count, _steering(settings), masks)
+    told = Told(
+        measurements=tuple_measurements(aggregates, sizes),
+        consistent=lambda: tuple_marginals(aggregates, sizes, masks),
+        sizes=sizes,
+        total=float(aggregates.record_count),
+        masks=masks,
+    )
+    maker = estimator(told, settings)
     return maker.shards, lambda shard: _kept(maker.records(shard), maker, settings, shard)
 
 
-def _steering(settings: GumSynthesis) -> GumSettings:
-    return GumSettings(
-        start=settings.start,
-        rounds=settings.rounds,
-        schedule=settings.schedule,
-        tolerance=settings.tolerance,
-        duplicate=settings.duplicate,
-        seed=settings.seed,
-    )
-
-
-def _kept(records: Records, maker: Gum, settings: GumSynthesis, shard: int) -> tuple[Records, ...]:
+def _kept(records: Records, maker: Estimator, settings: DenseSynthesis, shard: int) -> tuple[Records, ...]:
     """The records of a shard, at most its part of those that are kept, column by column."""
     most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
     return tuple(records[:most].T)

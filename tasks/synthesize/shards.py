@@ -60,8 +60,15 @@ def stream(seed: int | Sequence[int], shard: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(shard,) if shard else ()))  # post-processing
 
 
-class RecordMaker(Protocol):
-    """Makes records shard by shard; a shard depends on no other, and any of them can be made at any time."""
+class Estimator(Protocol):
+    """Makes records of released counts, whatever these are, shard by shard.
+
+    A shard depends on no other, and any of them can be made at any time.
+    """
+
+    @property
+    def plan(self) -> ShardPlan:
+        """How the records are split."""
 
     @property
     def shards(self) -> int:
@@ -71,6 +78,6 @@ class RecordMaker(Protocol):
         """The records of a shard, shape (n, columns)."""
 
 
-def every_record(maker: RecordMaker) -> NDArray[np.int32]:
+def every_record(maker: Estimator) -> NDArray[np.int32]:
     """All records, shard after shard, made on all cores. DP: post-processing."""
     return np.concatenate(list(LocalEngine().map(maker.records, range(maker.shards))))

@@ -14,7 +14,8 @@ from scipy.optimize import minimize
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Mask, Measurement
-from marginweave.tasks.normalize.consistency import estimate_total, make_consistent, project_simplex
+from marginweave.tasks.mixture.tree import project_simplex
+from marginweave.tasks.normalize.consistency import estimate_total, make_consistent
 
 SIZES = (2, 3, 5, 7)
 SETS = {

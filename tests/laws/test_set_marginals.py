@@ -209,12 +209,13 @@ def test_the_report_has_one_section_for_a_set() -> None:
     assert sections[1].missing == 30
 
 
+@pytest.mark.parametrize("method", ["gum", "mixture"])
 @pytest.mark.parametrize("records", [0, 1])
-def test_an_empty_table_of_sets_is_made_and_decoded(records: int) -> None:
+def test_an_empty_table_of_sets_is_made_and_decoded(records: int, method: str) -> None:
     config = configuration(
         columns=COLUMNS,
         structure={"forbidden": [{"signs": "a", "sex": "m"}]},
-        synthesize={"method": "gum", "records": records},
+        synthesize={"method": method, "records": records},
         **MARGINALS,
     )
     codes = synthesize_codes(measured([("f", "a", "1")] * 5, config), config, config.synthesize)

@@ -56,6 +56,7 @@ METHODS = {
     "k-tuples": {},
     "gum": {"synthesize": {"method": "gum"}},
     "marginals": {"aggregate__method": "marginals"},
+    "mixture": {"aggregate__method": "marginals", "synthesize": {"method": "mixture", "fits": 2, "iterations": 50}},
 }
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Mask, Measurement
-from marginweave.tasks.synthesize.gum.graph import Graph, maximal, plan_graph, spanning_tree
+from marginweave.tasks.mixture.tree import spanning_tree
+from marginweave.tasks.synthesize.gum.graph import Graph, maximal, plan_graph
 from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update
 from marginweave.tasks.synthesize.gum.settings import GumSettings, update_rate
 from marginweave.tasks.synthesize.gum.start import Drawing, apportion, draw_tree, oriented

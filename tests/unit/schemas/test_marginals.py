@@ -62,7 +62,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({**MARGINALS, "synthesize__method": "aggregate-seeded"}, r"^synthesize\.method \(aggregate-seeded\) must be gum"),
     ({"aggregate__method": "views"}, r"must have method k-tuples or marginals$"),
-    ({"synthesize__method": "magic"}, r"must have method aggregate-seeded or gum$"),
+    ({"synthesize__method": "magic"}, r"must have method aggregate-seeded, gum or mixture$"),
     ({**MARGINALS, "privacy__accountant": "sds"}, r"^privacy\.accountant \(sds\) must be gdp or zcdp"),
     (
         {**MARGINALS, "columns__sex": {**SET, "values": None, "domain": "private"}},

@@ -38,7 +38,7 @@ from marginweave.schemas.preparation import GaussianImputation, ResizeSettings, 
 from marginweave.schemas.privacy import PrivacySettings, SubjectUnit
 from marginweave.schemas.source import SourceFile
 from marginweave.schemas.structure import DeterminedColumn, GroupedColumns, Structure
-from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
+from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.schemas.yaml_source import parse_yaml
 from tests.support.configurations import raw
 
@@ -74,6 +74,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("marginals.cliques.", AllCliques),
     ("synthesize.", SynthesisSettings),
     ("gum.", GumSynthesis),
+    ("mixture.", MixtureSynthesis),
     ("expectations.", ExpectationSettings),
     ("evaluate.", EvaluationSettings),
     ("evaluate.paid.", PaidSettings),

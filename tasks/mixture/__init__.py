@@ -1,0 +1,1 @@
+"""A weighted mixture of products of independent columns, fitted to noisy marginals."""

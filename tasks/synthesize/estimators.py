@@ -1,0 +1,58 @@
+"""Which estimator makes records of dense marginals: the one that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.schemas.synthesis import DenseSynthesis, GumSynthesis
+from marginweave.tasks.mixture.settings import MixtureSettings
+from marginweave.tasks.synthesize.gum.settings import GumSettings
+from marginweave.tasks.synthesize.gum.synthesize import Gum
+from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis
+from marginweave.tasks.synthesize.shards import Estimator
+
+Records = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Told:
+    """What is known of a table: marginals over attributes of `sizes` codes, its number of records, and structural zeros.
+
+    `measurements` are as they were drawn, each with its noise, `consistent` gives them in agreement.
+    """
+
+    measurements: Sequence[Measurement]
+    consistent: Callable[[], Sequence[Measurement]]
+    sizes: Sequence[int]
+    total: float
+    masks: Sequence[Mask]
+
+
+def estimator(told: Told, settings: DenseSynthesis) -> Estimator:
+    """The estimator of a method, ready to make records. GUM takes consistent counts, the mixture those that were drawn.
+
+    DP: post-processing. Raises InputError as `Gum.of` and `MixtureSynthesis.of`.
+    """
+    records = round(told.total) if settings.records == "count" else settings.records
+    if isinstance(settings, GumSynthesis):
+        return Gum.of(told.consistent(), told.sizes, records, _gum(settings), told.masks)
+    steering = MixtureSettings(
+        components=settings.components, fits=settings.fits, iterations=settings.iterations, seed=settings.seed
+    )
+    return MixtureSynthesis.of(told.measurements, told.sizes, records, told.total, steering, told.masks)
+
+
+def _gum(settings: GumSynthesis) -> GumSettings:
+    return GumSettings(
+        start=settings.start,
+        rounds=settings.rounds,
+        schedule=settings.schedule,
+        tolerance=settings.tolerance,
+        duplicate=settings.duplicate,
+        seed=settings.seed,
+    )

@@ -1,0 +1,1 @@
+"""Records from a mixture of products."""

@@ -1,0 +1,51 @@
+"""Records dealt from a mixture: every value as often as the model says, up to rounding, and only its place by chance."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.tasks.mixture.model import Mixture
+from marginweave.tasks.synthesize.gum.start import apportion
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Records = NDArray[np.int32]
+
+
+def deal_records(model: Mixture, records: int, generator: np.random.Generator) -> tuple[Records, Integers]:
+    """Records, shape (records, attributes), component by component, and the component of each.
+
+    A component gets its share of the records by systematic sampling, each of its cells the share of these by `round_shares`;
+    within a component the cells of every block are in random order. DP: post-processing.
+    """
+    made = np.zeros((records, len(model.sizes)), np.int32, order="F")
+    numbers = apportion(model.weights, records, generator)
+    owners = np.repeat(np.arange(model.components), numbers)
+    for block, shares in zip(model.blocks, model.shares, strict=True):
+        counts = round_shares(shares, numbers, generator)
+        cells = np.repeat(np.tile(np.arange(shares.shape[1]), len(counts)), counts.ravel())
+        shuffled = generator.permutation(records)
+        cells = cells[shuffled[np.argsort(owners[shuffled], kind="stable")]]
+        made[:, block.attributes] = block.cells[cells]
+    return made, owners
+
+
+def round_shares(shares: Array, numbers: Integers, generator: np.random.Generator) -> Integers:
+    """Whole numbers near `shares[k] * numbers[k]`, shape (components, cells), row k adding up to `numbers[k]`.
+
+    Each is rounded down or up. Row after row, in random order, what is rounded up are the cells that the rows so far have left
+    farthest behind, so that the sums over the rows are near theirs, too (error diffusion, begun by chance). DP:
+    post-processing.
+    """
+    counts = np.zeros(shares.shape, np.int64)
+    behind = generator.random(shares.shape[1]) - 0.5
+    for k in generator.permutation(np.flatnonzero(numbers)):
+        expected = shares[k] * numbers[k]
+        counts[k] = expected
+        behind += expected - counts[k]
+        more = int(numbers[k] - counts[k].sum())
+        chosen = np.argsort(np.where(expected > counts[k], -behind, np.inf), kind="stable")[:more]
+        counts[k, chosen] += 1
+        behind[chosen] -= 1
+    return counts

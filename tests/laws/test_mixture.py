@@ -1,0 +1,272 @@
+"""The mixture of products: it goes down its slope, finds what is a product, and records hold what the model says."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_ndtr
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.measurements import CensoredMeasurement, Clique, Mask, Measurement
+from marginweave.tasks.mixture.blocks import join_attributes
+from marginweave.tasks.mixture.fit import fit_mixture
+from marginweave.tasks.mixture.model import Mixture
+from marginweave.tasks.mixture.objective import Objective
+from marginweave.tasks.mixture.parameters import Parameters
+from marginweave.tasks.mixture.settings import MixtureSettings
+from marginweave.tasks.mixture.targets import F32, Layout
+from marginweave.tasks.synthesize.mixture.deal import deal_records, round_shares
+from marginweave.tasks.synthesize.mixture.mend import allowed_records
+from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis
+from marginweave.tasks.synthesize.shards import every_record
+
+SIZES = (2, 3, 5, 4)
+SMALL = MixtureSettings(components=20, fits=2, iterations=200)
+
+
+def noisy(clique: Clique, seed: int, deviation: float = 2.0) -> Measurement:
+    rng = np.random.default_rng([seed, *clique])
+    return Measurement(attributes=clique, counts=rng.normal(20, 8, [SIZES[a] for a in clique]), deviation=deviation)
+
+
+def censored(clique: Clique, seed: int) -> CensoredMeasurement:
+    rng = np.random.default_rng([seed, 9, *clique])
+    known = noisy(clique, seed)
+    kind = rng.integers(0, 3, known.counts.shape)
+    return CensoredMeasurement(
+        attributes=clique, counts=known.counts, deviation=2.0, released=kind == 0, hidden=kind == 1, cut=4.0
+    )
+
+
+def forbidding(clique: Clique, seed: int) -> Mask:
+    """A third of the combinations is forbidden, the first never."""
+    allowed = np.random.default_rng([seed, *clique]).random([SIZES[a] for a in clique]) > 1 / 3
+    allowed[(0,) * len(clique)] = True
+    return Mask(attributes=clique, allowed=allowed)
+
+
+MEASURED = [noisy(c, 1, d) for c, d in (((0,), 3.0), ((1,), 4.0), ((0, 1), 2.0), ((1, 2), 2.5), ((0, 1), 5.0))]
+WIDE = [noisy((0, 2, 3), 1, 1.5), noisy((0, 1, 2, 3), 1)]
+
+
+@pytest.mark.parametrize("masks", [[], [forbidding((1, 2), 3)]], ids=["free", "masked"])
+@pytest.mark.parametrize(
+    "measurements",
+    [MEASURED, [*MEASURED, *WIDE], [censored((0,), 2), censored((1, 3), 2), censored((0, 2, 3), 2), noisy((1,), 2)]],
+    ids=["pairs", "wide", "censored"],
+)
+def test_the_gradient_is_the_slope_of_the_loss(measurements: list[Measurement], masks: list[Mask]) -> None:
+    """Every derivative against a central difference of the loss computed apart, in double precision, cell by cell."""
+    blocks, across = join_attributes(SIZES, masks)
+    layout = Layout.of(blocks, SIZES)
+    objective = Objective(layout, measurements, across, 300.0, 4)
+    rng = np.random.default_rng(5)
+    logits = rng.normal(size=(4, sum(len(b.cells) for b in blocks)))
+    mixing = rng.normal(size=4)
+    _, by_logits, by_mixing = Parameters(layout, logits.astype(F32), mixing.astype(F32)).gradient(objective)
+    flat = np.concatenate([logits.ravel(), mixing])
+    found = np.concatenate([by_logits.ravel(), by_mixing])
+    expected = np.empty(len(flat))
+    for i in range(len(flat)):
+        up, down = flat.copy(), flat.copy()
+        up[i] += 1e-4
+        down[i] -= 1e-4
+        expected[i] = (loss(up, blocks, measurements) - loss(down, blocks, measurements)) / 2e-4
+    assert found == pytest.approx(expected, abs=2e-4 * np.abs(expected).max())
+
+
+def loss(flat: np.ndarray, blocks: tuple, measurements: list[Measurement]) -> float:
+    """Minus the logarithm of the likelihood but for a constant, from the table of all attributes."""
+    model = model_of(flat[:-4].reshape(4, -1), flat[-4:], blocks)
+    total = 0.0
+    for m in measurements:
+        means = model.marginal(m.attributes)
+        known = getattr(m, "released", np.ones(means.shape, bool))
+        reached = means > 0  # what a mask forbids is nobody's fault
+        total += 0.5 * float(np.sum((((means - m.counts) / m.deviation) ** 2)[known & reached]))
+        if isinstance(m, CensoredMeasurement):
+            total -= float(log_ndtr((m.cut - means[m.hidden & reached]) / m.deviation).sum())
+    return total
+
+
+def model_of(logits: np.ndarray, mixing: np.ndarray, blocks: tuple) -> Mixture:
+    ends = np.cumsum([0, *(len(b.cells) for b in blocks)])
+    raw = [np.exp(logits[:, a:b]) for a, b in itertools.pairwise(ends)]
+    weights = np.exp(mixing)
+    return Mixture(
+        weights=weights / weights.sum(),
+        shares=tuple(share / share.sum(axis=1, keepdims=True) for share in raw),
+        blocks=blocks,
+        sizes=SIZES,
+        total=300.0,
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), order=st.permutations(range(4)), width=st.integers(0, 4), masked=st.booleans())
+def test_a_marginal_is_a_sum_of_the_whole_table(seed: int, order: list[int], width: int, masked: bool) -> None:
+    """Any attributes in any order, those of a block together and apart: sums of the table by its definition."""
+    blocks, across = join_attributes(SIZES, [forbidding((0, 2), seed)] if masked else [])
+    assert not across
+    rng = np.random.default_rng(seed)
+    model = model_of(rng.normal(size=(4, sum(len(b.cells) for b in blocks))), rng.normal(size=4), blocks)
+    whole = np.zeros(SIZES)
+    for cells in itertools.product(*(range(len(b.cells)) for b in blocks)):
+        record = {
+            a: int(v) for b, c in zip(blocks, cells, strict=True) for a, v in zip(b.attributes, b.cells[c], strict=True)
+        }
+        chance = model.weights.copy()
+        for share, c in zip(model.shares, cells, strict=True):
+            chance = chance * share[:, c]
+        whole[tuple(record[a] for a in range(4))] += 300 * chance.sum()
+    chosen = order[:width]
+    others = tuple(a for a in range(4) if a not in chosen)
+    summed = np.transpose(whole.sum(axis=others), [sorted(chosen).index(a) for a in chosen])
+    assert model.marginal(chosen) == pytest.approx(summed, abs=1e-9)
+
+
+def test_a_product_is_found_from_its_pairs() -> None:
+    """Exact pairs of independent columns give the exact table, though no more than two were ever counted together."""
+    parts = [np.random.default_rng(a).dirichlet(np.full(size, 3.0)) for a, size in enumerate(SIZES)]
+    pairs = [
+        Measurement(attributes=(a, b), counts=1e5 * np.outer(parts[a], parts[b]), deviation=10.0)
+        for a, b in itertools.combinations(range(4), 2)
+    ]
+    table = 1e5 * np.einsum("i,j,k,l->ijkl", *parts)
+    model = fit_mixture(pairs, SIZES, 1e5, [], MixtureSettings(components=20, fits=2, noise=0.1))
+    assert np.abs(model.marginal(range(4)) - table).sum() < 0.01 * 1e5
+
+
+def test_a_dependence_is_found() -> None:
+    """A pair far from independent, and signed noise: the model is nearer to the truth than the counts are."""
+    truth = np.zeros((5, 4))
+    truth[[0, 1, 2, 3, 4], [3, 1, 0, 2, 3]] = [100, 400, 50, 250, 200]
+    noise = np.random.default_rng(0).normal(0, 5, truth.shape)
+    measured = [Measurement(attributes=(0, 1), counts=truth + noise, deviation=5.0)]
+    model = fit_mixture(measured, (5, 4), 1000.0, [], MixtureSettings(components=20, fits=2, rate=0.2, noise=0.0))
+    assert np.abs(model.marginal((0, 1)) - truth).sum() < 0.8 * np.abs(noise).sum()
+
+
+def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
+    """Stopped fits have a chi^2 of about their cells; none is nearer; from the end of one the next needs no step."""
+    blocks, _ = join_attributes(SIZES, [])
+    truth = model_of(np.random.default_rng(1).normal(size=(4, sum(SIZES))), np.zeros(4), blocks)
+    cliques = list(itertools.combinations(range(4), 2))
+    measured = [
+        Measurement(
+            attributes=c,
+            counts=truth.marginal(c) + 3.0 * np.random.default_rng(c).normal(size=[SIZES[a] for a in c]),
+            deviation=3.0,
+        )
+        for c in cliques
+    ]
+    one = MixtureSettings(components=30, fits=1, iterations=500)
+    model = fit_mixture(measured, SIZES, 300.0, [], one)
+    assert 0.9 < chi(model, measured) <= 1.001
+    again = fit_mixture(measured, SIZES, 300.0, [], one, model)
+    assert again.marginal(range(4)) == pytest.approx(model.marginal(range(4)), abs=1e-3)
+    assert chi(fit_mixture(measured, SIZES, 300.0, [], MixtureSettings(components=30, noise=0.0), None), measured) < 0.8
+
+
+def chi(model: Mixture, measured: list[Measurement]) -> float:
+    squares = [((model.marginal(m.attributes) - m.counts) / m.deviation) ** 2 for m in measured]
+    return sum(float(s.sum()) for s in squares) / sum(s.size for s in squares)
+
+
+def test_equal_arguments_give_equal_bytes_and_other_seeds_others() -> None:
+    models = [fit_mixture(MEASURED + WIDE, SIZES, 300.0, [], SMALL) for _ in range(2)]
+    assert models[0].weights.tobytes() == models[1].weights.tobytes()
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(models[0].shares, models[1].shares, strict=True))
+    other = fit_mixture(
+        MEASURED + WIDE, SIZES, 300.0, [], MixtureSettings(components=20, fits=2, iterations=200, seed=1)
+    )
+    assert not np.array_equal(other.shares[0], models[0].shares[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), records=st.integers(0, 2000), components=st.integers(1, 9))
+def test_every_count_is_within_one_of_its_expectation(seed: int, records: int, components: int) -> None:
+    """Of each component, each of its cells; the sums over components are near theirs as well, and all add up exactly."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.multinomial(records, rng.dirichlet(np.ones(components)))
+    shares = rng.dirichlet(np.full(6, 0.3), components)
+    shares[:, 2] = 0
+    shares /= shares.sum(axis=1, keepdims=True)
+    counts = round_shares(shares, numbers, rng)
+    assert (counts.sum(axis=1) == numbers).all()
+    assert (counts[:, 2] == 0).all()
+    assert (np.abs(counts - shares * numbers[:, None]) < 1).all()
+    assert (np.abs((counts - shares * numbers[:, None]).sum(axis=0)) < 3).all()
+
+
+def test_dealt_records_have_the_one_way_counts_of_the_model() -> None:
+    """Components within one of their shares, single attributes within a few records, where chance would be off by 45."""
+    model = fit_mixture(MEASURED + WIDE, SIZES, 300.0, [], SMALL)
+    records, owners = deal_records(model, 8000, np.random.default_rng(0))
+    assert (np.abs(np.bincount(owners, minlength=model.components) - 8000 * model.weights) < 1).all()
+    for a, size in enumerate(SIZES):
+        made = np.bincount(records[:, a], minlength=size)
+        assert np.abs(made - 8000 / 300 * model.marginal((a,))).max() < 6
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), joined=st.booleans(), records=st.integers(0, 300))
+def test_no_record_is_forbidden(seed: int, joined: bool, records: int) -> None:
+    """By construction where tied attributes are one, by exchange where they are too many; the model has none either."""
+    masks = [forbidding((0, 2), seed), forbidding((1, 2), seed), forbidding((1, 2, 3), seed), forbidding((3,), seed)]
+    with pytest.MonkeyPatch.context() as patch:
+        if not joined:
+            patch.setattr("marginweave.tasks.mixture.blocks.JOINED", 0)
+        maker = MixtureSynthesis.of([*MEASURED, *WIDE], SIZES, records, 300.0, SMALL, masks, most=100)
+    made = every_record(maker)
+    assert made.shape == (records, 4)
+    assert allowed_records(made, masks).all()
+    assert len(maker.model.masks) == (0 if joined else 3)
+    for mask in masks[:3]:
+        assert maker.model.marginal(mask.attributes)[~mask.allowed].sum() == 0
+
+
+def test_what_was_suppressed_is_below_its_cut_and_not_zero() -> None:
+    """Three of four values are released; the fourth was never counted and gets the rest, a hidden one no more than its cut."""
+    one = CensoredMeasurement(
+        attributes=(0,),
+        counts=np.array([500.0, 200.0, 0.0, 0.0]),
+        deviation=5.0,
+        released=np.array([True, True, False, False]),
+        hidden=np.array([False, False, True, False]),
+        cut=30.0,
+    )
+    found = fit_mixture([one], (4,), 1000.0, [], MixtureSettings(components=3, fits=1, noise=0.0)).marginal((0,))
+    assert found[:2] == pytest.approx([500, 200], abs=5)
+    assert found[2] < 30
+    assert found[3] > 260
+
+
+def test_the_steward_is_told_what_does_not_fit() -> None:
+    pair = noisy((0, 1), 1)
+    for match, arguments in {
+        r"^total \(0\) must be positive": ([pair], SIZES[:2], 0, []),
+        r"^attribute 2 must be in at least one marginal": ([pair], SIZES[:3], 10.0, []),
+        r"must have the shape that sizes say": ([pair], (2, 4), 10.0, []),
+    }.items():
+        with pytest.raises(InputError, match=match):
+            fit_mixture(*arguments, SMALL)
+    one_sided = np.array([[0, 0, 0], [1, 1, 1]], bool)
+    nothing = [
+        Mask(attributes=(0,), allowed=np.array([True, False])),
+        Mask(attributes=(0, 1), allowed=one_sided),
+    ]
+    with pytest.raises(InputError, match="must leave something"):
+        MixtureSynthesis.of([pair], SIZES[:2], 5, 10.0, SMALL, nothing)
+    model = fit_mixture([pair], SIZES[:2], 10.0, [], SMALL)
+    with pytest.raises(InputError, match=r"^start \(40 components\)"):
+        fit_mixture([pair], SIZES[:2], 10.0, [], MixtureSettings(components=3), model)
+    with pytest.raises(InputError, match="distinct"):
+        model.marginal((0, 0))
+    for name, value in {"components": 0, "fits": 0, "iterations": -1, "rate": 0.0, "held": 1.0, "noise": -1.0}.items():
+        with pytest.raises(InputError, match=f"^{name} "):
+            MixtureSettings(**{name: value})
