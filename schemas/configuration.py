@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_val
 
 from marginweave.schemas.aggregation import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.attributes import Attribute, most_combinations
-from marginweave.schemas.automatic import resolve_method
+from marginweave.schemas.automatic import resolve_method, resolve_sigma
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.columns import (
     Category,
@@ -30,7 +30,7 @@ from marginweave.schemas.evaluation import EvaluationSettings, check_evaluation,
 from marginweave.schemas.execution import Execution, block_rows
 from marginweave.schemas.marginals import MarginalSettings
 from marginweave.schemas.marginals_rules import check_marginals
-from marginweave.schemas.methods import Aggregation, Synthesis
+from marginweave.schemas.methods import Aggregation, Synthesis, method_of
 from marginweave.schemas.missing_rules import check_open_bins
 from marginweave.schemas.numbers import FROZEN
 from marginweave.schemas.preparation import ResizeSettings
@@ -82,7 +82,7 @@ class Configuration(Execution):
     columns: Annotated[dict[str, Column], Field(min_length=1)]
     structure: Structure | None = None
     resize: ResizeSettings | None = None
-    aggregate: Aggregation = AggregateSettings()
+    aggregate: Annotated[Aggregation, Field(validate_default=True, default_factory=dict)]
     synthesize: Annotated[Synthesis, Field(validate_default=True, default_factory=dict)]
     expectations: ExpectationSettings = ExpectationSettings()
     evaluate: EvaluationSettings = EvaluationSettings()
@@ -95,6 +95,14 @@ class Configuration(Execution):
             if not name.strip() or name != name.strip() or "\x00" in name:
                 raise ValueError(f"has a column named {name!r}; a name must not be empty or begin or end with a space")
         return columns
+
+    @field_validator("aggregate", mode="before")
+    @classmethod
+    def _proportions(cls, section: Any, info: ValidationInfo) -> Any:
+        """The proportions that `auto` stands for; as with `_method`."""
+        if not isinstance(section, dict) or method_of(section, "k-tuples") != "k-tuples" or "privacy" not in info.data:
+            return section
+        return resolve_sigma(section, info.data["privacy"].epsilon, info.data["privacy"].accountant)
 
     @field_validator("synthesize", mode="before")
     @classmethod

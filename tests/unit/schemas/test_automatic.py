@@ -23,6 +23,7 @@ def columns(number: int, values: int) -> dict[str, Any]:
     return {"columns": {f"c{i}": column for i in range(number)}}
 
 
+SAID: dict[str, dict[str, Any]] = {"": {}, **{m: {"synthesize__method": m} for m in ("auto", "mixture")}}
 CHOSEN: list[tuple[str, dict[str, Any], str]] = [
     ("k-tuples", {}, "mixture"),
     ("marginals", MARGINALS, "mixture"),
@@ -56,10 +57,29 @@ def test_the_method_follows_from_the_configuration(changes: dict[str, Any], meth
 
 def test_what_auto_stands_for_is_in_the_digest_as_if_it_had_been_written() -> None:
     """A release of another version, whose `auto` stood for another method, is read back as the one that it was."""
-    auto, left_out, named = (configuration(**c) for c in ({"synthesize__method": "auto"}, {}, {"synthesize__method": "mixture"}))
+    auto, left_out, named = (configuration(**SAID[said]) for said in ("auto", "", "mixture"))
     assert auto.digest == left_out.digest == named.digest
     before = configuration(synthesize__method="gum")
     assert Configuration.from_canonical(before.canonical()).synthesize == before.synthesize
+
+
+@pytest.mark.parametrize(
+    ("changes", "sigma"),
+    [
+        ({"privacy__epsilon": 0.3}, "short"),
+        ({"privacy__epsilon": 0.5}, "short"),
+        ({"privacy__epsilon": 0.6}, "balanced"),
+        ({"privacy__epsilon": 0.3, "aggregate__sigma": "auto"}, "short"),
+        ({"privacy__epsilon": 0.3, "aggregate__sigma": "long"}, "long"),
+        ({"privacy__epsilon": 0.3, "privacy__accountant": "sds"}, "long"),
+        ({"aggregate__split": "sds"}, "long"),
+    ],
+)
+def test_the_proportions_follow_from_epsilon(changes: dict[str, Any], sigma: str) -> None:
+    """They are in the digest as if they had been written."""
+    made = configuration(**changes)
+    assert made.tuples.sigma == sigma
+    assert made.digest == configuration(**{**changes, "aggregate__sigma": sigma}).digest
 
 
 def test_bounds_that_are_released_leave_the_method_alone() -> None:

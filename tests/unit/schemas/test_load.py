@@ -147,7 +147,7 @@ def test_a_broken_rule_is_named(changes: dict, message: str) -> None:
 def test_defaults_are_those_of_the_design() -> None:
     plain = configuration()
     assert (plain.reporting_length, plain.percentile, plain.split) == (3, 99.0, "shares")
-    assert plain.aggregate.proportions(3) == (1, 1 / 2, 1 / 3)
+    assert (plain.aggregate.proportions(3), plain.synthesize.method) == ((1, 1, 1), "mixture")
     assert (plain.privacy.neighbors, plain.privacy.accountant) == ("add-remove", "gdp")
 
 
