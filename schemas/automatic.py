@@ -35,8 +35,8 @@ _OWN = {
 _INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "gum"}
 
 # CPU seconds of all default fits at their most iterations, on one core of an AMD EPYC: what each cell takes, and each table
-# beside. Most fits end much earlier. Measured within a factor of 4: 55 tables of 4,600 cells together 12 s, 15 of 401,000 317 s,
-# 210 of 171,600 153 s, 1350 of 1,159,200 715 s.
+# beside. Most fits end much earlier. Measured, within a factor of 4: 55 tables of 4,600 cells together 12 s, 15 of 401,000
+# 317 s, 210 of 171,600 153 s, 1350 of 1,159,200 715 s.
 _SECONDS_A_CELL = 4e-4
 _SECONDS_A_TABLE = 0.3
 _MOST_SECONDS = 1200.0
