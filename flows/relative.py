@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from fractions import Fraction
 
+from marginweave.flows.expectation import MEAN_NOISE
 from marginweave.flows.sizes import marginal_noise, public_sizes
 from marginweave.schemas.attributes import most_combinations
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
@@ -15,9 +15,6 @@ from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.budget.mechanisms import count_deviation, deviation, error_deviation
 from marginweave.tasks.budget.planned import EVALUATION
 from marginweave.tasks.budget.split import plan_budget
-
-# The mean of |x| at standard deviation 1.
-_MEAN = {"rounded-gaussian": math.sqrt(2 / math.pi), "discrete-laplace": math.sqrt(1 / 2)}
 
 
 def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[str, str]]:
@@ -34,7 +31,7 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[
     found = {}
     for draw in plan.draws:
         pairs = list(_cells(configuration, plan, draw, rows))
-        typical = [float(sd) * _MEAN[draw.mechanism] for sd, _ in pairs]
+        typical = [float(sd) * MEAN_NOISE[draw.mechanism] for sd, _ in pairs]
         beside = [100 * error / mean for error, (_, mean) in zip(typical, pairs, strict=True) if mean]
         if typical:
             found[draw.name] = _span(100 * error / rows for error in typical), _span(beside)
@@ -45,7 +42,7 @@ def _cells(
     configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, rows: int
 ) -> Iterable[tuple[Fraction | float, float]]:
     """The deviation of a draw's noise and the mean count of the cells that it falls on (0: not known), marginal by marginal."""
-    if draw.mechanism not in _MEAN:
+    if draw.mechanism not in MEAN_NOISE:
         return
     if draw.name == EVALUATION:
         yield error_deviation(draw.parameter, configuration.stability), 0.0

@@ -64,7 +64,7 @@ def _sigma(value: Any) -> Any:
             raise ValueError("must have positive proportions")
         return proportions
     if value not in ("long", "short", "balanced"):
-        raise ValueError("must be long, short, balanced or a list of positive proportions")
+        raise ValueError("must be auto, long, short, balanced or a list of positive proportions")
     return value
 
 
@@ -92,17 +92,18 @@ class AggregateSettings(BaseModel):
     """How combinations are counted. Shares are of the accountant's budget (of mu² by default).
 
     `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
-    combinations are more exact), `short` 1/(R-k+1), `balanced` 1. `bounds_share` (0.05 unless declared) is what all columns
-    with private bounds have together. `split: sds` takes SDS's own formula for the record count and the percentiles instead
-    of shares. Where more than `max_combinations` of a length would be kept, its threshold is raised, or it and longer ones
-    are left out: `on_overflow`. `fabrication: none` releases no combination that nobody has (Gopi et al., remark 1.1): only
-    what occurs is counted, and every length has a threshold that pays for that with its part of delta.
+    combinations are more exact), `short` 1/(R-k+1), `balanced` 1; a configuration has one of these for `auto`. `bounds_share`
+    (0.05 unless declared) is what all columns with private bounds have together. `split: sds` takes SDS's own formula for the
+    record count and the percentiles instead of shares. Where more than `max_combinations` of a length would be kept, its
+    threshold is raised, or it and longer ones are left out: `on_overflow`. `fabrication: none` releases no combination that
+    nobody has (Gopi et al., remark 1.1): only what occurs is counted, and every length has a threshold that pays for that with
+    its part of delta.
     """
 
     model_config = FROZEN
     method: Literal["k-tuples"] = "k-tuples"
     reporting_length: PositiveWhole | None = None
-    sigma: Annotated[SigmaRule | tuple[float, ...], BeforeValidator(_sigma)] = "long"
+    sigma: Annotated[SigmaRule | tuple[float, ...], BeforeValidator(_sigma)] = "balanced"
     split: Literal["shares", "sds"] | None = None
     percentile: Annotated[float | Literal["none"] | None, BeforeValidator(_percentile)] = None
     percentile_share: OpenFraction = 0.10

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from marginweave.schemas.aggregation import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.attributes import Attribute, most_combinations
+from marginweave.schemas.automatic import resolve_method, resolve_sigma
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.columns import (
     Category,
@@ -39,7 +40,6 @@ from marginweave.schemas.privacy_rules import check_privacy
 from marginweave.schemas.source import Source
 from marginweave.schemas.structure import Forbidden, GroupedColumns, Structure, forbidden_labels, member_codes
 from marginweave.schemas.structure_rules import check_structure
-from marginweave.schemas.synthesis import SynthesisSettings
 from marginweave.schemas.values import ValueMatcher
 
 NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
@@ -82,20 +82,11 @@ class Configuration(Execution):
     columns: Annotated[dict[str, Column], Field(min_length=1)]
     structure: Structure | None = None
     resize: ResizeSettings | None = None
-    aggregate: Aggregation = AggregateSettings()
-    synthesize: Synthesis = SynthesisSettings()
+    aggregate: Annotated[Aggregation, Field(validate_default=True, default_factory=dict)]
+    synthesize: Annotated[Synthesis, Field(validate_default=True, default_factory=dict)]
     expectations: ExpectationSettings = ExpectationSettings()
     evaluate: EvaluationSettings = EvaluationSettings()
     publish: PublishSettings = PublishSettings()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _records_from_marginals(cls, data: Any) -> Any:
-        """Where marginals are measured, records are made by GUM unless another method is named."""
-        if not isinstance(data, dict) or method_of(data.get("aggregate"), "") != "marginals":
-            return data
-        given = data.get("synthesize", {})
-        return {**data, "synthesize": {"method": "gum", **given}} if isinstance(given, dict) else data
 
     @field_validator("columns")
     @classmethod
@@ -104,6 +95,26 @@ class Configuration(Execution):
             if not name.strip() or name != name.strip() or "\x00" in name:
                 raise ValueError(f"has a column named {name!r}; a name must not be empty or begin or end with a space")
         return columns
+
+    @field_validator("aggregate", mode="before")
+    @classmethod
+    def _proportions(cls, section: Any, info: ValidationInfo) -> Any:
+        """The proportions that `auto` stands for; as with `_method`."""
+        if not isinstance(section, dict) or method_of(section, "k-tuples") != "k-tuples" or "privacy" not in info.data:
+            return section
+        return resolve_sigma(section, info.data["privacy"].epsilon, info.data["privacy"].accountant)
+
+    @field_validator("synthesize", mode="before")
+    @classmethod
+    def _method(cls, section: Any, info: ValidationInfo) -> Any:
+        """The method that `auto` stands for is what the digest, and whoever reads the configuration, sees."""
+        if not isinstance(section, dict) or section.get("method", "auto") != "auto":
+            return section
+        given = {key: value for key, value in section.items() if key != "method"}
+        if not {"columns", "privacy", "aggregate"} <= info.data.keys():
+            return given  # they are refused
+        before = cls.model_construct(**info.data)  # the sections above this one, each of which is valid
+        return resolve_method(given, before.aggregate, before.attributes)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -104,8 +104,9 @@ def _merge(value: Any) -> int | str:
     return limit
 
 
-# PrivSyn's constants where they are not ours: selected pairs are merged up to this many cells.
-_PAPER: dict[str, Any] = {"merge_cells": 5000}
+# PrivSyn's constants where they are not ours: an eighth as much for single attributes and for scores as for pairs, and selected
+# pairs are merged up to so many cells.
+_PAPER: dict[str, Any] = {"one_way_share": 0.1, "selection_share": 0.1, "merge_cells": 5000}
 
 
 class MarginalSettings(BaseModel):
@@ -128,8 +129,8 @@ class MarginalSettings(BaseModel):
     cliques: Cliques = "selected"
     noise: Literal["gaussian", "laplace", "auto"] = "gaussian"
     allocation: Literal["cells", "equal"] = "cells"
-    one_way_share: OpenFraction = 0.1
-    selection_share: OpenFraction = 0.1
+    one_way_share: OpenFraction = 0.3
+    selection_share: OpenFraction = 0.05
     values_share: OpenFraction = 0.05
     bounds_share: OpenFraction | None = None
     delta_threshold_share: OpenFraction = 0.1

@@ -17,12 +17,12 @@ def method_of(value: Any, default: str) -> str:
     return str(found)
 
 
-def _known(default: str, *others: str) -> Discriminator:
-    methods = (default, *others)
+def _known(default: str, *others: str, resolved: tuple[str, ...] = ()) -> Discriminator:
+    methods, named = (default, *others), (*resolved, default, *others)
     return Discriminator(
         lambda value: method if (method := method_of(value, default)) in methods else None,
         custom_error_type="method",
-        custom_error_message=f"must have method {', '.join(methods[:-1])} or {methods[-1]}",
+        custom_error_message=f"must have method {', '.join(named[:-1])} or {named[-1]}",
     )
 
 
@@ -35,5 +35,5 @@ Synthesis = Annotated[
     | Annotated[GumSynthesis, Tag("gum")]
     | Annotated[MixtureSynthesis, Tag("mixture")]
     | Annotated[PgmSynthesis, Tag("pgm")],
-    _known("aggregate-seeded", "gum", "mixture", "pgm"),
+    _known("aggregate-seeded", "gum", "mixture", "pgm", resolved=("auto",)),
 ]

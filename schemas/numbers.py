@@ -63,6 +63,9 @@ OpenFraction = Annotated[float, BeforeValidator(to_number), AfterValidator(_open
 # Cells of one table of counts, and of all marginals of a draw together, that are held in memory.
 MAX_CELLS = 1 << 26
 
+# Cells of one set of columns of k-tuples as a table; larger ones are left to the shorter sets inside them.
+MAX_TABLE = 1 << 18
+
 # Combinations of one set of columns, which are numbered in 63 bits.
 MAX_KEY = (1 << 63) - 1
 

@@ -74,7 +74,7 @@ def plan(
     else:
         _compare(requests[0], requests[1], rows)
     for config, request in zip(configs, requests, strict=True):
-        _tell(request, planned, f"{config}: " if len(configs) > 1 else "")
+        _tell(request, planned, rows, f"{config}: " if len(configs) > 1 else "")
 
 
 def _show(request: Request, rows: int | None) -> None:
@@ -133,8 +133,9 @@ def _heading(request: Request) -> str:
     )
 
 
-def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
-    """What is said in sentences: noise, preparation, ledger, and how long the account lasts."""
+def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: str) -> None:
+    """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
+    from marginweave.flows.expectation import error_forecast, method_forecast
     from marginweave.flows.forecast import (
         combinations_forecast,
         ledger_forecast,
@@ -144,8 +145,9 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         rounds_forecast,
     )
 
-    told = (combinations_forecast, noise_forecast, rounds_forecast, preparation_forecast)
+    told = (combinations_forecast, noise_forecast, rounds_forecast, preparation_forecast, method_forecast)
     lines = [line for forecast in told for line in forecast(request.configuration)]
+    lines += error_forecast(request.configuration, rows)
     lines += [*ledger_forecast(request), *policy_forecast(request)]
     if schedule is not None:
         from marginweave.flows.timetable import schedule_forecast

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
+from marginweave.schemas.numbers import MAX_TABLE
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.mixture.censored import expected_below, surprise
 from marginweave.tasks.normalize.consistency import TOLERANCE
@@ -20,8 +21,6 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Tables = dict[Clique, Array]
 
-# Sets of columns with more cells are left to the shorter sets inside them.
-MAX_CELLS = 1 << 18
 # A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise.
 EVIDENCE = 2.0
 _STEPS = 30
@@ -130,11 +129,11 @@ def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
 def _tables(
     level: Level, noise: LevelNoise, candidates: CandidateSet, sizes: Sequence[int], masks: Sequence[Mask]
 ) -> Iterator[tuple[Clique, _Counted]]:
-    """All sets of columns of a length with at most MAX_CELLS cells."""
+    """All sets of columns of a length with at most MAX_TABLE cells."""
     rows, counted = dict(level.by_columns()), set(candidates.column_sets())
     for clique in itertools.combinations(range(len(sizes)), level.length):
         shape = tuple(sizes[a] for a in clique)
-        if math.prod(shape) > MAX_CELLS:
+        if math.prod(shape) > MAX_TABLE:
             continue
         counts, released, possible = np.zeros(shape), np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
         if clique in rows:

@@ -51,7 +51,15 @@ def adult_configuration() -> Configuration:
     domain = json.loads((DATA / "adult" / "adult_domain.json").read_text(encoding="utf-8"))
     columns = {n: {"type": "category", "values": [v for v in values if v]} for n, values in domain.items()}
     privacy = {"epsilon": 4.0, "delta": 1.9e-6, "unit": "row"}
-    return parse_configuration({"dataset": "adult", "source": "adult_cat.csv", "privacy": privacy, "columns": columns})
+    return parse_configuration(
+        {
+            "dataset": "adult",
+            "source": "adult_cat.csv",
+            "privacy": privacy,
+            "columns": columns,
+            "synthesize": {"method": "aggregate-seeded"},
+        }
+    )
 
 
 def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:

@@ -40,7 +40,7 @@ COLUMNS: dict[str, Any] = {
     "age": {"type": "category", "values": [1, 2, 3]},
 }
 MARGINALS: dict[str, Any] = {"aggregate__method": "marginals", "aggregate__cliques": {"all": 2}}
-CONFIGURATION = configuration(columns=COLUMNS, **MARGINALS)
+CONFIGURATION = configuration(columns=COLUMNS, synthesize__method="gum", **MARGINALS)  # exact counts come out exactly
 NAMES = ("sex", *(f"signs={value}" for value in VALUES), "age")
 DOMAIN = Domain(names=NAMES, labels=tuple(attribute.labels for attribute in CONFIGURATION.attributes))
 SIZES = domain_sizes(CONFIGURATION.attributes, DOMAIN.labels)

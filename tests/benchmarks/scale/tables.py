@@ -75,6 +75,7 @@ class Table:
             "privacy": {"epsilon": 4.0, "delta": 1 / (rows * math.log(rows)), "unit": "row"},
             "columns": columns,
             "aggregate": {"reporting_length": length},
+            "synthesize": {"method": "aggregate-seeded"},  # as peers have it
         }
 
 

@@ -25,13 +25,13 @@ from tests.support.configurations import configuration
 PRIVATE = {"type": "category", "domain": "private"}
 SIZES = (2, 3, 5, 7)
 SHARES: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
-    "selected": ({}, {"one-way": 0.1, "selection": 0.1, "marginals": 0.8}),
-    "all pairs": ({"aggregate__cliques": {"all": 2}}, {"one-way": 0.1, "marginals": 0.9}),
-    "a list": ({"aggregate__cliques": [["sex", "age"]]}, {"one-way": 0.1, "marginals": 0.9}),
+    "selected": ({}, {"one-way": 0.3, "selection": 0.05, "marginals": 0.65}),
+    "all pairs": ({"aggregate__cliques": {"all": 2}}, {"one-way": 0.3, "marginals": 0.7}),
+    "a list": ({"aggregate__cliques": [["sex", "age"]]}, {"one-way": 0.3, "marginals": 0.7}),
     "single": ({"aggregate__cliques": {"all": 1}}, {"one-way": 1.0}),
     "private": (
-        {"columns__sex": PRIVATE, "aggregate__values_share": 0.2, "aggregate__one_way_share": 0.3},
-        {"values": 0.2, "one-way": 0.3, "selection": 0.1, "marginals": 0.4},
+        {"columns__sex": PRIVATE, "aggregate__values_share": 0.2, "aggregate__one_way_share": 0.25},
+        {"values": 0.2, "one-way": 0.25, "selection": 0.05, "marginals": 0.5},
     ),
     "private alone": (
         {"columns__sex": PRIVATE, "aggregate__cliques": {"all": 1}},
@@ -126,7 +126,7 @@ def test_private_bounds_have_their_share() -> None:
     assert [draw.name for draw in plan.draws] == ["bounds-3-low", "bounds-3-high", "one-way", "selection", "marginals"]
     mu2 = {draw.name: float(draw.cost.mu2) for draw in plan.draws}
     assert (mu2["bounds-3-low"] + mu2["bounds-3-high"]) / sum(mu2.values()) == pytest.approx(0.05, rel=1e-3)
-    assert mu2["marginals"] / sum(mu2.values()) == pytest.approx(0.75, rel=1e-3)
+    assert mu2["marginals"] / sum(mu2.values()) == pytest.approx(0.6, rel=1e-3)
 
 
 def test_shares_that_leave_nothing_are_refused() -> None:

@@ -13,6 +13,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.load import parse_configuration
 from tests.support.configurations import configuration, raw
 
+SEEDED = {"synthesize__method": "aggregate-seeded"}
 REFUSED = [
     ({"privacy__epsilon": 0}, "privacy.epsilon (0) must be positive"),
     ({"privacy__epsilon": -1.0}, "privacy.epsilon (-1.0) must be positive"),
@@ -83,12 +84,12 @@ REFUSED = [
     ({"columns__sex__type": None}, "columns.sex.type is required"),
     ({"columns__sex__missing": ["f"]}, "columns.sex declares 'f' as a value and as missing"),
     ({"synthesize__records": 1e30}, "synthesize.records (1e+30) must lie in [0, 100000000]"),
-    ({"synthesize__scale": 1e30}, "synthesize.scale (1e+30) must lie in (0, 100]"),
+    ({**SEEDED, "synthesize__scale": 1e30}, "synthesize.scale (1e+30) must lie in (0, 100]"),
     (
         {"privacy__epsilon": None, "privacy__epsilom": 1},
         "unknown key privacy.epsilom; did you mean epsilon? (and 1 more)",
     ),
-    ({"synthesize__records": "all"}, "synthesize.records (all) must be count, exhaust or a whole number"),
+    ({**SEEDED, "synthesize__records": "all"}, "synthesize.records (all) must be count, exhaust or a whole number"),
     ({"dataset": "../x"}, "dataset (../x) must be 1 to 64 letters"),
 ]
 
@@ -146,7 +147,7 @@ def test_a_broken_rule_is_named(changes: dict, message: str) -> None:
 def test_defaults_are_those_of_the_design() -> None:
     plain = configuration()
     assert (plain.reporting_length, plain.percentile, plain.split) == (3, 99.0, "shares")
-    assert plain.aggregate.proportions(3) == (1, 1 / 2, 1 / 3)
+    assert (plain.aggregate.proportions(3), plain.synthesize.method) == ((1, 1, 1), "mixture")
     assert (plain.privacy.neighbors, plain.privacy.accountant) == ("add-remove", "gdp")
 
 
@@ -186,7 +187,7 @@ def test_every_key_counts_in_the_digest(numbers: dict[str, int]) -> None:
         "scale": "synthesize__scale",
     }
     changes = {places[k]: v / 10 if k == "delta" else v for k, v in numbers.items()}
-    one, other = configuration(), configuration(**changes)
+    one, other = configuration(**SEEDED), configuration(**SEEDED, **changes)
     assert (one == other) == (one.digest == other.digest)
 
 

@@ -9,18 +9,20 @@ import pytest
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-from marginweave.schemas.synthesis import GumSynthesis, SynthesisSettings
+from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.tasks.synthesize.gum.settings import PAPER, GumSettings
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
+GUM = {**MARGINALS, "synthesize__method": "gum"}
 SET = {"type": "set", "values": ["a", "b"], "max_values": 2}
 
 
 def test_records_are_made_by_the_method_that_goes_with_the_counts() -> None:
-    assert isinstance(configuration().synthesize, SynthesisSettings)
-    assert isinstance(configuration(**MARGINALS).synthesize, GumSynthesis)
-    assert configuration(**MARGINALS, synthesize__seed=4).synthesize.seed == 4
+    assert isinstance(configuration(synthesize__method="aggregate-seeded").synthesize, SynthesisSettings)
+    assert isinstance(configuration(**GUM).synthesize, GumSynthesis)
+    assert isinstance(configuration(**MARGINALS, synthesize__method="mixture").synthesize, MixtureSynthesis)
+    assert configuration(**GUM, synthesize__seed=4).synthesize.seed == 4
 
 
 def test_the_presets_are_those_of_the_arithmetic() -> None:
@@ -28,7 +30,8 @@ def test_the_presets_are_those_of_the_arithmetic() -> None:
     named = [field for field in vars(PAPER) if field != "seed"]
     for settings, gum in ((GumSynthesis(), GumSettings()), (GumSynthesis(preset="paper"), PAPER)):
         assert {name: getattr(settings, name) for name in named} == {name: getattr(gum, name) for name in named}
-    assert MarginalSettings.model_validate({"preset": "paper"}).merge_cells == 5000
+    paper = MarginalSettings.model_validate({"preset": "paper"})
+    assert (paper.one_way_share, paper.selection_share, paper.merge_cells) == (0.1, 0.1, 5000)
     assert MarginalSettings.model_validate({"preset": "paper", "merge_cells": 40}).merge_cells == 40
     assert GumSynthesis.model_validate({"preset": "paper", "rounds": 5}).rounds == 5
 
@@ -47,7 +50,7 @@ def test_the_presets_are_those_of_the_arithmetic() -> None:
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_the_canonical_form_is_read_back(cliques: Any, preset: str) -> None:
     """The same digest, and the same settings, whatever was left out."""
-    before = configuration(**MARGINALS, aggregate__cliques=cliques, aggregate__preset=preset, synthesize__preset=preset)
+    before = configuration(**GUM, aggregate__cliques=cliques, aggregate__preset=preset, synthesize__preset=preset)
     after = Configuration.from_canonical(before.canonical())
     assert after.digest == before.digest
     assert (after.aggregate, after.synthesize) == (before.aggregate, before.synthesize)
@@ -78,7 +81,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({**MARGINALS, "synthesize__method": "aggregate-seeded"}, r"^synthesize\.method \(aggregate-seeded\) must be gum"),
     ({"aggregate__method": "views"}, r"must have method k-tuples or marginals$"),
-    ({"synthesize__method": "magic"}, r"must have method aggregate-seeded, gum, mixture or pgm$"),
+    ({"synthesize__method": "magic"}, r"must have method auto, aggregate-seeded, gum, mixture or pgm$"),
     ({**MARGINALS, "privacy__accountant": "sds"}, r"^privacy\.accountant \(sds\) must be gdp or zcdp"),
     (
         {**MARGINALS, "columns__sex": {**SET, "values": None, "domain": "private"}},
@@ -133,11 +136,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         r"^aggregate\.merge_cells \(1000000000000\) must be .* at most 67108864",
     ),
     ({**MARGINALS, "synthesize__records": "exhaust"}, r"^synthesize\.records \(exhaust\) must be count or a whole"),
-    ({**MARGINALS, "synthesize__rounds": -1}, r"^synthesize\.rounds \(-1\) must lie in"),
-    ({**MARGINALS, "synthesize__tolerance": -1}, r"^synthesize\.tolerance \(-1\) must not be negative"),
-    ({**MARGINALS, "synthesize__duplicate": [2]}, r"^synthesize\.duplicate \(\[2\]\) must have shares from 0 to 1"),
-    ({**MARGINALS, "synthesize__duplicate": []}, r"^synthesize\.duplicate \(\[\]\) must be a list of shares"),
-    ({**MARGINALS, "synthesize__relax": True}, r"^unknown key synthesize\.relax"),
+    ({**GUM, "synthesize__rounds": -1}, r"^synthesize\.rounds \(-1\) must lie in"),
+    ({**GUM, "synthesize__tolerance": -1}, r"^synthesize\.tolerance \(-1\) must not be negative"),
+    ({**GUM, "synthesize__duplicate": [2]}, r"^synthesize\.duplicate \(\[2\]\) must have shares from 0 to 1"),
+    ({**GUM, "synthesize__duplicate": []}, r"^synthesize\.duplicate \(\[\]\) must be a list of shares"),
+    ({**GUM, "synthesize__relax": True}, r"^unknown key synthesize\.relax"),
 ]
 
 

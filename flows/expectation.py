@@ -1,0 +1,83 @@
+"""How far from the table a release will be, before it is made: from public numbers, and from the benchmark."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+
+from marginweave.flows.sizes import marginal_noise, public_sizes
+from marginweave.schemas.attributes import most_combinations
+from marginweave.schemas.automatic import automatic_method
+from marginweave.schemas.budget import PlannedDraw
+from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.aggregate.cliques import declared_cliques
+from marginweave.tasks.aggregate.marginals import all_cliques, cells
+from marginweave.tasks.budget.mechanisms import deviation
+from marginweave.tasks.budget.split import plan_budget
+
+MEAN_NOISE = {"rounded-gaussian": math.sqrt(2 / math.pi), "discrete-laplace": math.sqrt(1 / 2)}
+"""The mean of |x| at standard deviation 1, by mechanism."""
+
+
+def method_forecast(configuration: Configuration) -> list[str]:
+    """What makes the records, and what `auto` stands for, in words."""
+    method = configuration.synthesize.method
+    automatic = automatic_method(configuration.aggregate, configuration.attributes)
+    told = "which is what auto stands for" if automatic.method == method else f"auto would be {automatic.method}"
+    return [f"Records: {method}; {told}: {automatic.reason}"]
+
+
+def error_forecast(configuration: Configuration, rows: int | None) -> list[str]:
+    """The L1 norm of the noise of a table of counts, in words, by its number of columns; beside public `rows` as TVD.
+
+    c cells with noise X have sum |X| = c E|X| on average: c sqrt(2/pi) sigma of Gaussian noise (PrivSyn, section 4.2; c
+    sqrt(1/2) sigma of Laplace noise), averaged over the tables of a number of columns. The total variation distance is half
+    of that over n. Nothing is said of private domains, or of marginals that are still to be selected.
+    DP: arithmetic on public numbers.
+    """
+    found = [] if configuration.private_columns else list(_noise(configuration))
+    if not found:
+        return []
+    if configuration.resize is not None:
+        rows = configuration.resize.records
+    most = "at most " if configuration.marginals is None and configuration.percentile is not None else ""
+    said = [
+        f"{length} column{'s' if length != '1' else ''} {most}{norm:.0f}"
+        + ("" if rows is None else f" (TVD {norm / 2 / rows:.2g})")
+        for length, norm in found
+    ]
+    return [f"Expected noise of a table of counts, L1 in records, before synthesis averages it: {', '.join(said)}"]
+
+
+def _noise(configuration: Configuration) -> Iterator[tuple[str, float]]:
+    """Number of columns and mean L1 norm of the noise of each draw of tables whose sizes are public."""
+    plan = plan_budget(configuration)
+    noise = {} if configuration.marginals is None else marginal_noise(configuration, plan)
+    for draw in plan.draws:
+        if draw.mechanism in MEAN_NOISE and draw.length and configuration.marginals is None:
+            yield str(draw.length), MEAN_NOISE[draw.mechanism] * _tuples(configuration, draw)
+        elif draw.name in {"one-way", "marginals"} and draw.name in noise:
+            lengths, norms = zip(
+                *_marginals(configuration, draw.name, [float(sd) for sd in noise[draw.name]]), strict=True
+            )
+            ends = sorted({min(lengths), max(lengths)})
+            yield " to ".join(map(str, ends)), MEAN_NOISE[draw.mechanism] * statistics.fmean(norms)
+
+
+def _tuples(configuration: Configuration, draw: PlannedDraw) -> float:
+    """C sigma of a set of columns: e_k(sizes) cells of all C(m, k) sets, with the noise of the public cap."""
+    sizes = [len(attribute.labels) for attribute in configuration.attributes]
+    mean = most_combinations(sizes, draw.length) / math.comb(len(sizes), draw.length)
+    cap = configuration.contribution_cap(draw.length)
+    return mean * float(deviation(draw.parameter, cap, configuration.stability))
+
+
+def _marginals(configuration: Configuration, draw: str, deviations: list[float]) -> Iterator[tuple[int, float]]:
+    """Number of columns and c sigma of each marginal of a draw."""
+    sizes, settings = public_sizes(configuration), configuration.marginals
+    assert settings is not None
+    names = [attribute.name for attribute in configuration.attributes]
+    cliques = all_cliques(sizes, 1) if draw == "one-way" else declared_cliques(settings, names, sizes)
+    for clique, sd in zip(cliques, deviations, strict=True):
+        yield len(clique), cells(clique, sizes) * sd

@@ -1,0 +1,110 @@
+"""What `synthesize.method: auto` stands for: a function of public facts, and of nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from marginweave.schemas.automatic import automatic_method
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.synthesis import MixtureSynthesis
+from tests.support.configurations import configuration
+
+MARGINALS = {"aggregate__method": "marginals"}
+PRIVATE = {"columns__sex": {"type": "category", "domain": "private"}}
+SETS = {"columns__signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2}}
+
+
+def columns(number: int, values: int) -> dict[str, Any]:
+    """So many columns of so many values, which cannot be missing."""
+    column = {"type": "category", "values": list(range(values)), "missing": [], "outside": "error"}
+    return {"columns": {f"c{i}": column for i in range(number)}}
+
+
+SAID: dict[str, dict[str, Any]] = {"": {}, **{m: {"synthesize__method": m} for m in ("auto", "mixture")}}
+CHOSEN: list[tuple[str, dict[str, Any], str]] = [
+    ("k-tuples", {}, "mixture"),
+    ("marginals", MARGINALS, "mixture"),
+    ("k-tuples of sets", SETS, "aggregate-seeded"),
+    ("marginals of the values of sets", {**MARGINALS, **SETS}, "mixture"),
+    ("k-tuples of private domains", PRIVATE, "aggregate-seeded"),
+    ("marginals of private domains", {**MARGINALS, **PRIVATE}, "gum"),
+    ("triples of 20 columns", columns(20, 2), "mixture"),
+    ("triples of 30 columns", columns(30, 2), "aggregate-seeded"),
+    ("pairs of 30 columns", {**columns(30, 2), "aggregate__reporting_length": 2}, "mixture"),
+    ("pairs that may be selected of 30 columns", {**columns(30, 2), **MARGINALS}, "mixture"),
+    ("large pairs of 30 columns", {**columns(30, 200), **MARGINALS}, "gum"),
+    (
+        "small pairs of 30 columns",
+        {**columns(30, 200), **MARGINALS, "aggregate__cliques": {"all": 2, "max_cells": 9}},
+        "mixture",
+    ),
+    ("one pair of 30 columns", {**columns(30, 200), **MARGINALS, "aggregate__cliques": [["c0", "c1"]]}, "mixture"),
+    ("too many values", {**columns(30, 400), **MARGINALS, "aggregate__cliques": {"all": 1}}, "gum"),
+]
+
+
+@pytest.mark.parametrize(("changes", "method"), [row[1:] for row in CHOSEN], ids=[row[0] for row in CHOSEN])
+def test_the_method_follows_from_the_configuration(changes: dict[str, Any], method: str) -> None:
+    """It says so itself, and in words why."""
+    made = configuration(**changes)
+    found = automatic_method(made.aggregate, made.attributes)
+    assert made.synthesize.method == found.method == method
+    assert found.reason
+
+
+def test_what_auto_stands_for_is_in_the_digest_as_if_it_had_been_written() -> None:
+    """A release of another version, whose `auto` stood for another method, is read back as the one that it was."""
+    auto, left_out, named = (configuration(**SAID[said]) for said in ("auto", "", "mixture"))
+    assert auto.digest == left_out.digest == named.digest
+    before = configuration(synthesize__method="gum")
+    assert Configuration.from_canonical(before.canonical()).synthesize == before.synthesize
+
+
+@pytest.mark.parametrize(
+    ("changes", "sigma"),
+    [
+        ({"privacy__epsilon": 0.3}, "short"),
+        ({"privacy__epsilon": 0.5}, "short"),
+        ({"privacy__epsilon": 0.6}, "balanced"),
+        ({"privacy__epsilon": 0.3, "aggregate__sigma": "auto"}, "short"),
+        ({"privacy__epsilon": 0.3, "aggregate__sigma": "long"}, "long"),
+        ({"privacy__epsilon": 0.3, "privacy__accountant": "sds"}, "long"),
+        ({"aggregate__split": "sds"}, "long"),
+    ],
+)
+def test_the_proportions_follow_from_epsilon(changes: dict[str, Any], sigma: str) -> None:
+    """They are in the digest as if they had been written."""
+    made = configuration(**changes)
+    assert made.tuples.sigma == sigma
+    assert made.digest == configuration(**{**changes, "aggregate__sigma": sigma}).digest
+
+
+def test_bounds_that_are_released_leave_the_method_alone() -> None:
+    age = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
+    named = configuration(columns__age=age, synthesize__method="gum")
+    assert named.with_bounds({"age": (0.0, 99.0)}).synthesize == named.synthesize
+
+
+def test_every_method_has_the_keys_that_go_with_auto() -> None:
+    made = configuration(synthesize={"records": 7, "max_records": 5, "seed": 3}).synthesize
+    assert made == MixtureSynthesis(records=7, max_records=5, seed=3)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"synthesize__scale": 2}, r"^synthesize has scale, which not every method has; .* method: aggregate-seeded$"),
+    ({"synthesize__rounds": 2}, r"^synthesize has rounds, which not every method has; .* method: gum$"),
+    ({"synthesize__method": "auto", "synthesize__fits": 2}, r"^synthesize has fits, .* method: mixture$"),
+    ({"synthesize__seet": 2}, r"^unknown key synthesize\.seet; did you mean seed\?$"),
+    ({"synthesize__records": "exhaust"}, r"^synthesize\.records \(exhaust\) must be count or a whole number$"),
+    ({"synthesize__method": "auto", "privacy": None}, r"^privacy is required$"),
+    ({"synthesize": 3}, r"^synthesize \(3\) must be a mapping$"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_a_key_that_says_which_method_is_meant_needs_the_method(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        configuration(**changes)
