@@ -1,8 +1,8 @@
 """What the configuration leaves to us, by the benchmark: `synthesize.method: auto` and `aggregate.sigma: auto`.
 
 By the benchmark (`tests/benchmarks/accuracy`, results in deployments/accuracy.md) the mixture is the nearest to the table of
-all methods, from marginals and from k-tuples, at every epsilon and size that was measured. So neither decides; what does is
-whether a mixture can be fitted, in time and memory, by what is public of the domain.
+all methods, but for k-tuples at epsilon 0.3, where GUM is as near or a little nearer. So neither epsilon nor size decides;
+what does is whether a mixture can be fitted, in time and memory, by what is public of the domain.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.attributes import Attribute
 from marginweave.schemas.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.numbers import MAX_CELLS, MAX_TABLE
-from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 
 _LITTLE = 0.5  # epsilon up to which the shorter combinations need most of the budget
 
 Method = Literal["aggregate-seeded", "gum", "mixture"]
-_MODELS = (SynthesisSettings, GumSynthesis, MixtureSynthesis)
+_MODELS = (SynthesisSettings, GumSynthesis, MixtureSynthesis, PgmSynthesis)
 # Keys that not every method has, and a method that has it.
 _OWN = {
     key: f"method: {model.model_fields['method'].default}"
@@ -61,7 +61,7 @@ def automatic_method(
     """
     hindrance = _hindrance(aggregate, attributes)
     if hindrance is None:
-        return AutomaticMethod(method="mixture", reason="the nearest to the table by the benchmark")
+        return AutomaticMethod(method="mixture", reason="mostly the nearest to the table by the benchmark")
     return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
 
 
