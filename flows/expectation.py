@@ -24,8 +24,8 @@ def method_forecast(configuration: Configuration) -> list[str]:
     """What makes the records, and what `auto` stands for, in words."""
     method = configuration.synthesize.method
     automatic = automatic_method(configuration.aggregate, configuration.attributes)
-    told = "which is what auto stands for" if automatic.method == method else f"auto would be {automatic.method}"
-    return [f"Records: {method}; {told}: {automatic.reason}"]
+    told = "as auto has it" if automatic.method == method else f"auto would be {automatic.method}"
+    return [f"Records by: {method} ({told}: {automatic.reason})"]
 
 
 def error_forecast(configuration: Configuration, rows: int | None) -> list[str]:
