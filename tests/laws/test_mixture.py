@@ -257,7 +257,8 @@ def test_no_record_is_forbidden(seed: int, joined: bool, records: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if not joined:
             patch.setattr("marginweave.tasks.mixture.blocks.JOINED", 0)
-        maker = MixtureSynthesis.of([*MEASURED, *WIDE], SIZES, records, 300.0, SMALL, masks, most=100)
+        model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
+    maker = MixtureSynthesis.of(model, records, SMALL.seed, most=100)
     made = every_record(maker)
     assert made.shape == (records, 4)
     assert allowed_records(made, masks).all()
@@ -297,7 +298,9 @@ def test_the_steward_is_told_what_does_not_fit() -> None:
         Mask(attributes=(0, 1), allowed=one_sided),
     ]
     with pytest.raises(InputError, match="must leave something"):
-        MixtureSynthesis.of([pair], SIZES[:2], 5, 10.0, SMALL, nothing)
+        MixtureSynthesis.of(fit_mixture([pair], SIZES[:2], 10.0, nothing, SMALL), 5, 0)
+    with pytest.raises(InputError, match=r"^records \(-1\) must not be negative"):
+        MixtureSynthesis.of(fit_mixture([pair], SIZES[:2], 10.0, [], SMALL), -1, 0)
     model = fit_mixture([pair], SIZES[:2], 10.0, [], SMALL)
     with pytest.raises(InputError, match=r"^start \(40 components\)"):
         fit_mixture([pair], SIZES[:2], 10.0, [], MixtureSettings(components=3), model)
