@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,12 +81,16 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(evaluation, indent=2))
         return
+    apart = evaluation.get("model", [])
     table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
-    for row in evaluation["lengths"]:
+    for title in ("of the model", "of its records") if apart else ():
+        table.add_column(title)
+    for row, part in zip_longest(evaluation["lengths"], apart, fillvalue={}):
         kept = None if row["preservation"] is None else 100 * row["preservation"]
         table.add_row(
             str(row["length"]), str(row["combinations"]), _shown(kept, " %"), _shown(row["suppressed"], " %"),
             _shown(row["fabricated"], " %"), _shown(row["mean_error"], ""), _shown(row["tvd"], "", 3),
+            *(_shown(part[kind], "", 3) for kind in ("model_error", "sampling_error") if part),
         )  # fmt: skip
     out.print(table)
     for line in _evaluation_words(evaluation):

@@ -13,10 +13,10 @@ from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.checkpoint.codecs import pack_codes
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.mixture.model import Mixture
+from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
 from marginweave.tasks.references import DerivedReference, StageResult
-from marginweave.tasks.synthesize.mixture.payload import pack_model, unpack_model
 
-MODEL = "model"
+MODEL = "mixture"
 
 
 @stage_task("synthesize")
@@ -40,16 +40,18 @@ def synthesize(reference: DerivedReference, normalized: StageResult) -> StageRes
 
 def load_model(reference: DerivedReference, normalized: StageResult) -> Mixture | None:
     """The fitted model from its checkpoint, made if it is not there; None where the method has none. DP: post-processing."""
-    configuration = reference.resolved
-    if not isinstance(configuration.synthesize, MixtureSynthesis):
+    configuration, settings = reference.resolved, reference.configuration.synthesize
+    if not isinstance(settings, MixtureSynthesis):
         return None
 
     def compute() -> bytes:
         from marginweave.tasks.synthesize.release import released_model  # numba
 
-        return pack_model(released_model(_load_counts(reference, normalized), configuration, configuration.synthesize))
+        return pack_mixture(
+            released_model(_load_counts(reference, normalized), configuration, configuration.synthesize)
+        )
 
-    return unpack_model(reference.load(reference.checkpoint(MODEL, [normalized], compute)))
+    return unpack_mixture(reference.load(reference.checkpoint(MODEL, [normalized], compute)))
 
 
 def _load_counts(reference: DerivedReference, normalized: StageResult) -> Aggregates | Marginals:
