@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,18 +80,7 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(evaluation, indent=2))
         return
-    apart = evaluation.get("model", [])
-    table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
-    for title in ("of the model", "of its records") if apart else ():
-        table.add_column(title)
-    for row, part in zip_longest(evaluation["lengths"], apart, fillvalue={}):
-        kept = None if row["preservation"] is None else 100 * row["preservation"]
-        table.add_row(
-            str(row["length"]), str(row["combinations"]), _shown(kept, " %"), _shown(row["suppressed"], " %"),
-            _shown(row["fabricated"], " %"), _shown(row["mean_error"], ""), _shown(row["tvd"], "", 3),
-            *(_shown(part[kind], "", 3) for kind in ("model_error", "sampling_error") if part),
-        )  # fmt: skip
-    out.print(table)
+    out.print(_lengths(evaluation))
     for line in _evaluation_words(evaluation):
         out.print(line)
     out.print("Synthetic records against the released counts, not against the sensitive table.")
@@ -118,6 +106,22 @@ def report(
     place = home_directory(home, os.environ)
     prepare_environment(place)
     out.print(str(report_again(place, run_name, to)))
+
+
+def _lengths(evaluation: dict[str, Any]) -> Table:
+    """A row a length; of a model, its part of the distance and that of its records."""
+    apart: list[dict[str, Any]] = evaluation.get("model", [])
+    table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
+    for title in ("of the model", "of its records") if apart else ():
+        table.add_column(title)
+    for place, row in enumerate(evaluation["lengths"]):
+        kept = None if row["preservation"] is None else 100 * row["preservation"]
+        table.add_row(
+            str(row["length"]), str(row["combinations"]), _shown(kept, " %"), _shown(row["suppressed"], " %"),
+            _shown(row["fabricated"], " %"), _shown(row["mean_error"], ""), _shown(row["tvd"], "", 3),
+            *(_shown(part[kind], "", 3) for part in apart[place : place + 1] for kind in ("model_error", "sampling_error")),
+        )  # fmt: skip
+    return table
 
 
 def _evaluation_words(evaluation: dict[str, Any]) -> Iterator[str]:

@@ -40,16 +40,14 @@ def synthesize(reference: DerivedReference, normalized: StageResult) -> StageRes
 
 def load_model(reference: DerivedReference, normalized: StageResult) -> Mixture | None:
     """The fitted model from its checkpoint, made if it is not there; None where the method has none. DP: post-processing."""
-    configuration, settings = reference.resolved, reference.configuration.synthesize
+    settings = reference.configuration.synthesize
     if not isinstance(settings, MixtureSynthesis):
         return None
 
     def compute() -> bytes:
         from marginweave.tasks.synthesize.release import released_model  # numba
 
-        return pack_mixture(
-            released_model(_load_counts(reference, normalized), configuration, configuration.synthesize)
-        )
+        return pack_mixture(released_model(_load_counts(reference, normalized), reference.resolved, settings))
 
     return unpack_mixture(reference.load(reference.checkpoint(MODEL, [normalized], compute)))
 
