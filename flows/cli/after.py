@@ -80,7 +80,14 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(evaluation, indent=2))
         return
-    out.print(_lengths(evaluation))
+    table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
+    for row in evaluation["lengths"]:
+        kept = None if row["preservation"] is None else 100 * row["preservation"]
+        table.add_row(
+            str(row["length"]), str(row["combinations"]), _shown(kept, " %"), _shown(row["suppressed"], " %"),
+            _shown(row["fabricated"], " %"), _shown(row["mean_error"], ""), _shown(row["tvd"], "", 3),
+        )  # fmt: skip
+    out.print(table)
     for line in _evaluation_words(evaluation):
         out.print(line)
     out.print("Synthetic records against the released counts, not against the sensitive table.")
@@ -108,24 +115,11 @@ def report(
     out.print(str(report_again(place, run_name, to)))
 
 
-def _lengths(evaluation: dict[str, Any]) -> Table:
-    """A row a length; of a model, its part of the distance and that of its records."""
-    apart: list[dict[str, Any]] = evaluation.get("model", [])
-    table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
-    for title in ("of the model", "of its records") if apart else ():
-        table.add_column(title)
-    for place, row in enumerate(evaluation["lengths"]):
-        kept = None if row["preservation"] is None else 100 * row["preservation"]
-        table.add_row(
-            str(row["length"]), str(row["combinations"]), _shown(kept, " %"), _shown(row["suppressed"], " %"),
-            _shown(row["fabricated"], " %"), _shown(row["mean_error"], ""), _shown(row["tvd"], "", 3),
-            *(_shown(part[kind], "", 3) for part in apart[place : place + 1] for kind in ("model_error", "sampling_error")),
-        )  # fmt: skip
-    return table
-
-
 def _evaluation_words(evaluation: dict[str, Any]) -> Iterator[str]:
-    """What is not said by length: the worst marginal, association, broken rules."""
+    """What is not in the table: the parts of the distance that a model tells apart, the worst marginal, association, broken rules."""
+    if parts := evaluation.get("model"):
+        sides = [", ".join(_shown(part[side], "", 3) for part in parts) for side in ("model_error", "sampling_error")]
+        yield f"TVD by length from counts to the model {sides[0]}, from the model to its records {sides[1]}"
     for marginal in evaluation["marginals"][:1]:
         noise = "" if marginal["noise"] is None else f" (noise alone implies {marginal['noise']:.3f})"
         yield f"Furthest off: {', '.join(marginal['attributes'])}, TVD {marginal['tvd']:.3f}{noise}"
