@@ -116,7 +116,7 @@ def report(
 
 
 def _evaluation_words(evaluation: dict[str, Any]) -> Iterator[str]:
-    """What is not in the table: the parts of the distance that a model tells apart, the worst marginal, association, broken rules."""
+    """What the table leaves out: parts of the distance that a model tells apart, worst marginal, association, broken rules."""
     if parts := evaluation.get("model"):
         sides = [", ".join(_shown(part[side], "", 3) for part in parts) for side in ("model_error", "sampling_error")]
         yield f"TVD by length from counts to the model {sides[0]}, from the model to its records {sides[1]}"
