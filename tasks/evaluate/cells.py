@@ -76,18 +76,22 @@ class Cells:
     whether a record lies in one cell only.
     """
 
-    attributes: Attributes
+    numbering: Numbering
     keys: IntArray
-    radices: tuple[int, ...]
     reference: FloatArray
     synthetic: FloatArray
     complete: NDArray[np.bool_]
     single: bool
 
     @property
+    def attributes(self) -> Attributes:
+        """Whose values the cells are combinations of."""
+        return self.numbering.attributes
+
+    @property
     def pair_codes(self) -> tuple[IntArray, IntArray]:
-        """The two values of each cell, of a pair of attributes: the keys of so few are never ranks."""
-        rows, columns = np.divmod(self.keys, self.radices[1])
+        """The two values of each cell, of a pair of attributes."""
+        rows, columns = self.numbering.codes(self.keys)
         return rows, columns
 
 
@@ -122,9 +126,8 @@ class Comparison:
         keys, counts = merged(reference(), synthetic())
         columns = zip(numbering.codes(keys), numbering.radices, strict=True)
         return Cells(
-            attributes=numbering.attributes,
+            numbering=numbering,
             keys=keys,
-            radices=numbering.radices,
             reference=counts[0].astype(np.float64),
             synthetic=counts[1].astype(np.float64),
             complete=np.logical_and.reduce([codes < radix - 1 for codes, radix in columns]),

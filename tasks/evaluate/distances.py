@@ -68,15 +68,23 @@ def total_variation(cells: Cells) -> float | None:
 
 
 def known_distance(cells: Cells, reference_records: int, records: int) -> float:
-    """1/2 sum |S / N - Y / n| over {S > 0}, where what is left of N and of n is one more cell; in [0, 1].
+    """1/2 sum |S / N - Y / n| over {S > 0}, where what is left of N and of n is one more cell; in [0, 1]."""
+    return shares_apart(*known_shares(cells, reference_records, records))
+
+
+def known_shares(cells: Cells, reference_records: int, records: int) -> tuple[FloatArray, FloatArray]:
+    """S / N and Y / n of the cells {S > 0} without missing values, in order.
 
     N and n are the numbers of records, or what the counts add up to where that is more: noise, or records with several
     values of a set, which count several times.
     """
     s, y = cells.reference[cells.complete], cells.synthetic[cells.complete]
     known = s > 0
-    p = s[known] / max(reference_records, s.sum(), 1)
-    q = y[known] / max(records, y.sum(), 1)
+    return s[known] / max(reference_records, s.sum(), 1), y[known] / max(records, y.sum(), 1)
+
+
+def shares_apart(p: FloatArray, q: FloatArray) -> float:
+    """Total variation distance of shares of the same cells, where what is left of 1 is one more cell."""
     return 0.5 * float(np.abs(p - q).sum() + abs(p.sum() - q.sum()))
 
 

@@ -114,7 +114,7 @@ def evaluate_release(
     """
     domain, total = aggregates.domain, aggregates.record_count
     comparison = Comparison(reference=Released(aggregates=aggregates), synthetic=records, sizes=domain.sizes)
-    sets = [_counted_sets(aggregates, level.length) for level in aggregates.levels]
+    sets = [counted_sets(aggregates, level.length) for level in aggregates.levels]
     measured = _measured(comparison, sets, total)
     distances = [
         MarginalDistance(
@@ -208,8 +208,8 @@ def evaluate_internal(
     )
 
 
-def _counted_sets(aggregates: Aggregates, length: int) -> list[Attributes]:
-    """Attribute sets whose counts the release has, if they were not suppressed."""
+def counted_sets(aggregates: Aggregates, length: int) -> list[Attributes]:
+    """Attribute sets of one length whose counts the release has, if they were not suppressed. DP: post-processing."""
     if aggregates.measured is None:
         return list(combinations(range(len(aggregates.domain.names)), length))
     return [attributes for attributes in aggregates.measured if len(attributes) == length]

@@ -14,11 +14,14 @@ from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import Evaluation, evaluate_release
+from marginweave.tasks.evaluate.model_error import Expected, error_parts
 from marginweave.tasks.evaluate.paid_task import bought
 from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
 from marginweave.tasks.evaluate.tallies import Records
+from marginweave.tasks.normalize.marginals import Spread, compression_of
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
+from marginweave.tasks.synthesize.task import load_model
 
 _DISTANCE = (
     "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
@@ -42,7 +45,8 @@ def evaluate(
 ) -> StageResult:
     """How well the synthetic records keep the released counts and the rules, and how far from the sensitive ones they can be.
 
-    `paid` is what was bought of the latter, if anything.
+    `paid` is what was bought of the latter, if anything. A method that fits a model is told how much of the former is the
+    model's, and how much its records'.
     DP: post-processing.
     """
 
@@ -54,6 +58,9 @@ def evaluate(
             records, counts, ordered=configuration.ordered, rules=_broken_rules(reference, decoded)
         )
         more: dict[str, Any] = {}
+        if (model := load_model(reference, normalized)) is not None:
+            expected = Expected(model=model.conditioned(), spread=_spread(reference, normalized))
+            more["model"] = [asdict(part) for part in error_parts(records, counts, expected)]
         if paid is not None:
             found = bought(reference, paid, synthesized, counts.record_count)
             more["paid"] = None if found is None else asdict(found)
@@ -66,6 +73,14 @@ def evaluate(
 def evaluation_json(evaluation: Evaluation, **more: Any) -> bytes:
     """An evaluation, and what else is told, as indented JSON; equal evaluations have equal bytes."""
     return (json.dumps({**asdict(evaluation), **more}, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _spread(reference: DerivedReference, normalized: StageResult) -> Spread | None:
+    """How merged values are told apart in the records; k-tuples have none."""
+    if reference.configuration.marginals is None:
+        return None
+    marginals = unpack_marginals(reference.load(normalized))
+    return Spread.of(compression_of(marginals, reference.resolved)[1])
 
 
 def _broken_rules(reference: DerivedReference, decoded: StageResult) -> tuple[BrokenRule, ...]:

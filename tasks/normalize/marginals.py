@@ -67,7 +67,7 @@ def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggre
         marginals: normalized ones.
         configuration: what is declared, bounds resolved.
     """
-    spread = _spread(compression_of(marginals, configuration)[1])
+    spread = Spread.of(compression_of(marginals, configuration)[1])
     deviations = cell_deviations([*marginals.one_way, *marginals.larger])
     sizes = marginals.domain.sizes
     longest = max(len(clique) for clique in deviations)
@@ -114,11 +114,23 @@ def _total(marginals: Marginals, configuration: Configuration) -> tuple[float, f
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Spread:
+class Spread:
     """For every attribute the merged code of each code, and the code's share of it."""
 
     codes: tuple[NDArray[np.int64], ...]
     shares: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, compression: Compression) -> Spread:
+        """In proportion to noisy one-way counts, as in the records; alike where none is positive. DP: post-processing."""
+        shares = []
+        for new, counts in zip(compression.codes, compression.counts, strict=True):
+            weights = np.maximum(counts, 0.0)
+            together = np.bincount(new, weights=weights)
+            members = np.bincount(new)
+            known = together[new] > 0
+            shares.append(np.where(known, weights / np.where(known, together[new], 1.0), 1 / members[new]))
+        return cls(codes=compression.codes, shares=tuple(shares))
 
     def counts(self, clique: Clique, values: Array) -> Array:
         """Counts over merged codes as counts over the codes of the domain."""
@@ -128,19 +140,8 @@ class _Spread:
         return spread
 
 
-def _spread(compression: Compression) -> _Spread:
-    shares = []
-    for new, counts in zip(compression.codes, compression.counts, strict=True):
-        weights = np.maximum(counts, 0.0)
-        together = np.bincount(new, weights=weights)
-        members = np.bincount(new)
-        known = together[new] > 0
-        shares.append(np.where(known, weights / np.where(known, together[new], 1.0), 1 / members[new]))
-    return _Spread(codes=compression.codes, shares=tuple(shares))
-
-
 def _level(
-    length: int, cliques: Sequence[Clique], consistent: Sequence[Measurement], spread: _Spread, sizes: Sequence[int]
+    length: int, cliques: Sequence[Clique], consistent: Sequence[Measurement], spread: Spread, sizes: Sequence[int]
 ) -> Level:
     columns, values, counts = [], [], []
     for clique in cliques:

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.measurements import Mask, Measurement
 from marginweave.schemas.synthesis import DenseSynthesis, GumSynthesis, PgmSynthesis
+from marginweave.schemas.synthesis import MixtureSynthesis as MixtureOptions
+from marginweave.tasks.mixture.fit import fit_mixture
+from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.mixture.settings import MixtureSettings
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import Gum
@@ -34,10 +37,11 @@ class Told:
     masks: Sequence[Mask]
 
 
-def estimator(told: Told, settings: DenseSynthesis) -> Estimator:
+def estimator(told: Told, settings: DenseSynthesis, model: Mixture | None = None) -> Estimator:
     """The estimator of a method, ready to make records. GUM takes consistent counts, the others those that were drawn.
 
-    DP: post-processing. Raises InputError as `Gum.of`, `MixtureSynthesis.of` and `Pgm.of`.
+    `model` is what `fit_model` makes of the same, where it is there already. DP: post-processing. Raises InputError as
+    `Gum.of`, `fit_model`, `MixtureSynthesis.of` and `Pgm.of`.
     """
     records = round(told.total) if settings.records == "count" else settings.records
     if isinstance(settings, GumSynthesis):
@@ -45,10 +49,15 @@ def estimator(told: Told, settings: DenseSynthesis) -> Estimator:
     if isinstance(settings, PgmSynthesis):
         fitting = PgmSettings(iterations=settings.iterations, model_size=settings.model_size, seed=settings.seed)
         return Pgm.of(told.measurements, told.sizes, records, told.total, fitting, told.masks)
+    return MixtureSynthesis.of(model or fit_model(told, settings), records, settings.seed)
+
+
+def fit_model(told: Told, settings: MixtureOptions) -> Mixture:
+    """The mixture of what was drawn. DP: post-processing. Raises InputError as `fit_mixture`."""
     steering = MixtureSettings(
         components=settings.components, fits=settings.fits, iterations=settings.iterations, seed=settings.seed
     )
-    return MixtureSynthesis.of(told.measurements, told.sizes, records, told.total, steering, told.masks)
+    return fit_mixture(told.measurements, told.sizes, max(told.total, 1.0), told.masks, steering)
 
 
 def _gum(settings: GumSynthesis) -> GumSettings:

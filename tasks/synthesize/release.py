@@ -13,14 +13,15 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.measurements import Marginals
 from marginweave.schemas.structure import forbidden_codes
-from marginweave.schemas.synthesis import AnySynthesis, DenseSynthesis, SynthesisSettings
+from marginweave.schemas.synthesis import AnySynthesis, DenseSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.tasks.aggregate.cliques import domain_sizes, structural_masks
-from marginweave.tasks.aggregate.selection.compress import compress_mask
+from marginweave.tasks.aggregate.selection.compress import Compression, compress_mask
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import compression_of, measured_marginals
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
-from marginweave.tasks.synthesize.estimators import Records, Told, estimator
+from marginweave.tasks.synthesize.estimators import Records, Told, estimator, fit_model
 from marginweave.tasks.synthesize.gum.expand import expand_records
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
 from marginweave.tasks.synthesize.shards import Estimator, stream
@@ -34,7 +35,7 @@ _SETS = 1  # the cut of sets has a stream of its own
 
 
 def synthesize_blocks(
-    counts: Aggregates | Marginals, configuration: Configuration, settings: AnySynthesis
+    counts: Aggregates | Marginals, configuration: Configuration, settings: AnySynthesis, model: Mixture | None = None
 ) -> Iterator[Codes]:
     """Synthetic codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
 
@@ -50,17 +51,18 @@ def synthesize_blocks(
         counts: Normalized counts.
         configuration: What is declared, bounds resolved.
         settings: What to make.
+        model: What `released_model` makes of the same; fitted here if it is not given.
 
     Raises:
         InputError, StageError: as `synthesize_records` and `synthesize_gum`.
     """
     if isinstance(counts, Marginals):
         assert not isinstance(settings, SynthesisSettings)
-        shards, make = _from_marginals(counts, configuration, settings)
+        shards, make = _from_marginals(counts, configuration, settings, model)
     elif isinstance(settings, SynthesisSettings):
         shards, make = _from_combinations(counts, configuration, settings)
     else:
-        shards, make = _from_tuples(counts, configuration, settings)
+        shards, make = _from_tuples(counts, configuration, settings, model)
     forbidden = forbidden_codes(configuration.forbidden, counts.domain.labels)
     sizes = counts.domain.sizes
 
@@ -73,6 +75,13 @@ def synthesize_blocks(
         return codes
 
     return LocalEngine().map(block, range(shards))
+
+
+def released_model(counts: Aggregates | Marginals, configuration: Configuration, settings: MixtureSynthesis) -> Mixture:
+    """The model that records are dealt from, however many. DP: post-processing. Raises InputError as `fit_mixture`."""
+    if isinstance(counts, Marginals):
+        return fit_model(_told_by_marginals(counts, configuration)[0], settings)
+    return fit_model(_told_by_tuples(counts, configuration), settings)
 
 
 def synthesize_codes(counts: Aggregates | Marginals, configuration: Configuration, settings: AnySynthesis) -> Codes:
@@ -94,16 +103,11 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
     return maker.shards, make
 
 
-def _from_marginals(marginals: Marginals, configuration: Configuration, settings: DenseSynthesis) -> Making:
-    masks, compression = compression_of(marginals, configuration)
-    told = Told(
-        measurements=measured_marginals(marginals, compression),
-        consistent=lambda: marginals.consistent,
-        sizes=compression.sizes,
-        total=marginals.consistent[0].total,
-        masks=[compress_mask(mask, compression) for mask in masks],
-    )
-    maker = estimator(told, settings)
+def _from_marginals(
+    marginals: Marginals, configuration: Configuration, settings: DenseSynthesis, model: Mixture | None
+) -> Making:
+    told, compression = _told_by_marginals(marginals, configuration)
+    maker = estimator(told, settings, model)
     caps = {name: column.width for name, column in configuration.columns.items() if isinstance(column, SetColumn)}
 
     def make(shard: int) -> Sequence[NDArray[np.integer]]:
@@ -114,18 +118,35 @@ def _from_marginals(marginals: Marginals, configuration: Configuration, settings
     return maker.shards, make
 
 
-def _from_tuples(aggregates: Aggregates, configuration: Configuration, settings: DenseSynthesis) -> Making:
+def _told_by_marginals(marginals: Marginals, configuration: Configuration) -> tuple[Told, Compression]:
+    masks, compression = compression_of(marginals, configuration)
+    told = Told(
+        measurements=measured_marginals(marginals, compression),
+        consistent=lambda: marginals.consistent,
+        sizes=compression.sizes,
+        total=marginals.consistent[0].total,
+        masks=[compress_mask(mask, compression) for mask in masks],
+    )
+    return told, compression
+
+
+def _from_tuples(
+    aggregates: Aggregates, configuration: Configuration, settings: DenseSynthesis, model: Mixture | None
+) -> Making:
+    maker = estimator(_told_by_tuples(aggregates, configuration), settings, model)
+    return maker.shards, lambda shard: _kept(maker.records(shard), maker, settings, shard)
+
+
+def _told_by_tuples(aggregates: Aggregates, configuration: Configuration) -> Told:
     labels = aggregates.domain.labels
     sizes, masks = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
-    told = Told(
+    return Told(
         measurements=tuple_measurements(aggregates, sizes),
         consistent=lambda: tuple_marginals(aggregates, sizes, masks),
         sizes=sizes,
         total=float(aggregates.record_count),
         masks=masks,
     )
-    maker = estimator(told, settings)
-    return maker.shards, lambda shard: _kept(maker.records(shard), maker, settings, shard)
 
 
 def _kept(records: Records, maker: Estimator, settings: DenseSynthesis, shard: int) -> tuple[Records, ...]:

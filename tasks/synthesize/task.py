@@ -4,26 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.contracts import check_codes
+from marginweave.schemas.measurements import Marginals
+from marginweave.schemas.synthesis import MixtureSynthesis
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.checkpoint.codecs import pack_codes
 from marginweave.tasks.door import stage_task
+from marginweave.tasks.mixture.model import Mixture
+from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
 from marginweave.tasks.references import DerivedReference, StageResult
+
+MODEL = "mixture"
 
 
 @stage_task("synthesize")
 def synthesize(reference: DerivedReference, normalized: StageResult) -> StageResult:
-    """Synthetic records as codes, in blocks of records, of which few are in memory at once. DP: post-processing."""
+    """Synthetic records as codes, in blocks of records, of which few are in memory at once. DP: post-processing.
+
+    What they are dealt from is a checkpoint of its own (`load_model`), so that it is fitted once, whatever stops the run.
+    """
 
     def compute() -> Iterator[bytes]:
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
-        configuration, payload = reference.resolved, reference.load(normalized)
-        counts = unpack_aggregates(payload) if configuration.marginals is None else unpack_marginals(payload)
+        configuration, counts = reference.resolved, _load_counts(reference, normalized)
         settings, sizes = configuration.synthesize, counts.domain.sizes
-        for codes in synthesize_blocks(counts, configuration, settings):
+        for codes in synthesize_blocks(counts, configuration, settings, load_model(reference, normalized)):
             check_codes(configuration.attributes, sizes, codes, "synthesize", complete=settings.complete)
             yield pack_codes(codes)
 
     return reference.checkpoint_blocks("synthesize", [normalized], compute)
+
+
+def load_model(reference: DerivedReference, normalized: StageResult) -> Mixture | None:
+    """The fitted model from its checkpoint, made if it is not there; None where the method has none. DP: post-processing."""
+    settings = reference.configuration.synthesize
+    if not isinstance(settings, MixtureSynthesis):
+        return None
+
+    def compute() -> bytes:
+        from marginweave.tasks.synthesize.release import released_model  # numba
+
+        return pack_mixture(released_model(_load_counts(reference, normalized), reference.resolved, settings))
+
+    return unpack_mixture(reference.load(reference.checkpoint(MODEL, [normalized], compute)))
+
+
+def _load_counts(reference: DerivedReference, normalized: StageResult) -> Aggregates | Marginals:
+    payload = reference.load(normalized)
+    return unpack_aggregates(payload) if reference.configuration.marginals is None else unpack_marginals(payload)

@@ -17,6 +17,7 @@ from marginweave.tasks.mixture.fit import fit_mixture
 from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.mixture.objective import Objective
 from marginweave.tasks.mixture.parameters import Parameters
+from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
 from marginweave.tasks.mixture.settings import MixtureSettings
 from marginweave.tasks.mixture.targets import F32, Layout
 from marginweave.tasks.synthesize.mixture.arrange import arrange_records
@@ -257,13 +258,32 @@ def test_no_record_is_forbidden(seed: int, joined: bool, records: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if not joined:
             patch.setattr("marginweave.tasks.mixture.blocks.JOINED", 0)
-        maker = MixtureSynthesis.of([*MEASURED, *WIDE], SIZES, records, 300.0, SMALL, masks, most=100)
+        model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
+    maker = MixtureSynthesis.of(model, records, SMALL.seed, most=100)
     made = every_record(maker)
     assert made.shape == (records, 4)
     assert allowed_records(made, masks).all()
     assert len(maker.model.masks) == (0 if joined else 3)
     for mask in masks[:3]:
         assert maker.model.marginal(mask.attributes)[~mask.allowed].sum() == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), attributes=st.permutations(range(4)), length=st.integers(1, 4))
+def test_single_combinations_are_those_of_the_table(seed: int, attributes: list[int], length: int) -> None:
+    """Some of them, in any order, attributes that are tied together and apart; and the model is itself once it was stored."""
+    rng = np.random.default_rng(seed)
+    masks = [forbidding((1, 2), seed), forbidding((3,), seed)]
+    blocks, _ = join_attributes(SIZES, masks[:1])
+    shares = [rng.dirichlet(np.ones(len(block.cells)), 6) for block in blocks]
+    model = Mixture.of(rng.dirichlet(np.ones(6)), shares, SIZES, 300.0, masks)
+    chosen = attributes[:length]
+    codes = [rng.integers(0, SIZES[a], 40) for a in chosen]
+    found = model.probabilities(chosen, codes)
+    assert found == pytest.approx(model.marginal(chosen)[tuple(codes)] / 300)
+    again = unpack_mixture(pack_mixture(model)).conditioned()
+    assert np.array_equal(again.probabilities(chosen, codes), model.conditioned().probabilities(chosen, codes))
+    assert model.probabilities((0,), [np.zeros(0, np.int64)]).shape == (0,)
 
 
 def test_what_was_suppressed_is_below_its_cut_and_not_zero() -> None:
@@ -297,7 +317,9 @@ def test_the_steward_is_told_what_does_not_fit() -> None:
         Mask(attributes=(0, 1), allowed=one_sided),
     ]
     with pytest.raises(InputError, match="must leave something"):
-        MixtureSynthesis.of([pair], SIZES[:2], 5, 10.0, SMALL, nothing)
+        MixtureSynthesis.of(fit_mixture([pair], SIZES[:2], 10.0, nothing, SMALL), 5, 0)
+    with pytest.raises(InputError, match=r"^records \(-1\) must not be negative"):
+        MixtureSynthesis.of(fit_mixture([pair], SIZES[:2], 10.0, [], SMALL), -1, 0)
     model = fit_mixture([pair], SIZES[:2], 10.0, [], SMALL)
     with pytest.raises(InputError, match=r"^start \(40 components\)"):
         fit_mixture([pair], SIZES[:2], 10.0, [], MixtureSettings(components=3), model)

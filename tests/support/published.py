@@ -49,6 +49,7 @@ EVALUATION: dict[str, Any] = {
     ],
 }  # fmt: skip
 MORE = {
+    "model": [{"length": k, "model_error": 0.0625, "sampling_error": 0.03125} for k in (1, 2, 3)],
     "by_count": [
         {"at_most": 10, "combinations": 3, "mean_count": 4.5, "preservation": 0.5, "proportional_error": 0.625},
         {"at_most": 20, "combinations": 0, "mean_count": None, "preservation": None, "proportional_error": None},

@@ -76,4 +76,6 @@ def test_the_rows_of_a_resized_table_are_public() -> None:
 
 def test_the_method_and_what_auto_would_be_are_said() -> None:
     assert method_forecast(configuration())[0].startswith("Records by: mixture (as auto has it: ")
-    assert method_forecast(configuration(synthesize__method="gum"))[0].startswith("Records by: gum (auto would be mixture: ")
+    assert method_forecast(configuration(synthesize__method="gum"))[0].startswith(
+        "Records by: gum (auto would be mixture: "
+    )

@@ -1,15 +1,14 @@
-"""Bytes of what rounds keep: chosen marginals, models, and exact marginals of candidates."""
+"""Bytes of what rounds keep: chosen marginals, and exact marginals of candidates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.measurements import Clique, Mask
+from marginweave.schemas.measurements import Clique
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
-from marginweave.tasks.mixture.model import Mixture
 
 Table = NDArray[np.int64]
 
@@ -35,16 +34,3 @@ def unpack_tables(payload: bytes) -> Iterator[tuple[Clique, Table]]:
     """The exact marginals that `pack_tables` packed, in their order. Private."""
     arrays, meta = unpack_arrays(payload)
     yield from ((tuple(clique), arrays[f"{i:06d}"]) for i, clique in enumerate(meta["cliques"]))
-
-
-def pack_mixture(model: Mixture) -> bytes:
-    """A model; what follows from sizes and structural zeros is left out."""
-    arrays = {f"shares-{i:05d}": shares for i, shares in enumerate(model.shares)}
-    return pack_arrays({**arrays, "weights": model.weights}, {"total": model.total})
-
-
-def unpack_mixture(payload: bytes, sizes: Sequence[int], masks: Sequence[Mask]) -> Mixture:
-    """The model that `pack_mixture` packed, of the same sizes and masks."""
-    arrays, meta = unpack_arrays(payload)
-    shares = [arrays[name] for name in sorted(arrays) if name != "weights"]
-    return Mixture.of(arrays["weights"], shares, sizes, meta["total"], masks)

@@ -18,10 +18,8 @@ from marginweave.schemas.marginals import AdaptiveCliques
 from marginweave.schemas.measurements import Clique, Mask, Measurement
 from marginweave.tasks.aggregate.adaptive.candidates import candidate_scores, candidate_sets, score_sensitivity
 from marginweave.tasks.aggregate.adaptive.payloads import (
-    pack_mixture,
     pack_pick,
     pack_tables,
-    unpack_mixture,
     unpack_pick,
     unpack_tables,
 )
@@ -59,6 +57,7 @@ from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once
 from marginweave.tasks.mixture.fit import fit_mixture
 from marginweave.tasks.mixture.model import Mixture
+from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
 from marginweave.tasks.mixture.settings import MixtureSettings
 from marginweave.tasks.references import RunReference, StageResult
 
@@ -208,7 +207,7 @@ def _model(reference: RunReference, ground: _Ground, earlier: Sequence[_Finished
         return pack_mixture(fit_mixture(measured, ground.sizes, total, ground.masks, _MODEL, start))
 
     public = reference.derived
-    return unpack_mixture(public.load(public.checkpoint("model", inputs, compute)), ground.sizes, ground.masks)
+    return unpack_mixture(public.load(public.checkpoint("model", inputs, compute)))
 
 
 def _choose(

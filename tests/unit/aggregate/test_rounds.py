@@ -14,10 +14,8 @@ from marginweave.schemas.marginals import AdaptiveCliques
 from marginweave.schemas.measurements import Mask, Measurement
 from marginweave.tasks.aggregate.adaptive.candidates import candidate_sets, weight
 from marginweave.tasks.aggregate.adaptive.payloads import (
-    pack_mixture,
     pack_pick,
     pack_tables,
-    unpack_mixture,
     unpack_pick,
     unpack_tables,
 )
@@ -30,6 +28,7 @@ from marginweave.tasks.aggregate.adaptive.schedule import (
     shares_of,
 )
 from marginweave.tasks.mixture.fit import fit_mixture
+from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
 from marginweave.tasks.mixture.settings import MixtureSettings
 
 SIZES = (2, 3, 5, 7)
@@ -105,7 +104,7 @@ def test_what_rounds_keep_is_read_back() -> None:
     ]
     masks = [Mask(attributes=(0, 1), allowed=np.array([[True, True, False], [True, True, True]]))]
     model = fit_mixture(one_way, SIZES, 30.0, masks, MixtureSettings(components=4, fits=1, iterations=3))
-    again = unpack_mixture(pack_mixture(model), SIZES, masks)
+    again = unpack_mixture(pack_mixture(model))
     for clique in ((0, 1), (1, 2, 3), (3,)):
         assert np.array_equal(again.marginal(clique), model.marginal(clique))
     assert (

@@ -47,7 +47,7 @@ def slow_counts(table: list, chosen: tuple[int, ...]) -> Counter[tuple[int, ...]
 def named(found: Cells, side: np.ndarray) -> dict[tuple[int, ...], int]:
     """The complete cells that a side has, by their values."""
     kept = found.complete & (side > 0)
-    values = np.array(np.unravel_index(found.keys[kept], found.radices)).T.tolist()
+    values = np.array(found.numbering.codes(found.keys[kept])).T.tolist()
     return {tuple(v): int(n) for v, n in zip(values, side[kept], strict=True)}
 
 

@@ -16,7 +16,7 @@ from marginweave.tasks.evaluate.combinations import (
     length_metrics,
 )
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
-from marginweave.tasks.evaluate.tallies import Records
+from marginweave.tasks.evaluate.tallies import Numbering, Records
 from tests.unit.normalize.released import aggregates_of, domain_of
 
 # Synthetic Data Showcase, documentation of its DP counts, 2.1: five records of three columns and all their combinations.
@@ -31,9 +31,8 @@ PUBLISHED = {
 
 def cells_of(reference: list[float], synthetic: list[float], length: int = 2) -> Cells:
     return Cells(
-        attributes=tuple(range(length)),
+        numbering=Numbering(attributes=tuple(range(length)), radices=(len(reference) + 1,) * length),
         keys=np.arange(len(reference)),
-        radices=(len(reference) + 1,) * length,
         reference=np.array(reference, float),
         synthetic=np.array(synthetic, float),
         complete=np.ones(len(reference), bool),

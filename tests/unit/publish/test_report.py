@@ -156,6 +156,7 @@ def test_a_label_is_never_markup() -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
+        ("model", "<td>0.125</td><td>0.062</td><td>0.031</td>"),
         ("by_count", "Error by the size"),
         ("marginals", "kept worst"),
         ("association", "Association of pairs"),
