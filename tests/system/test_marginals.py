@@ -69,7 +69,11 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
         ],
         -1,
     ),
-    "paper": ({"aggregate__preset": "paper", "synthesize__preset": "paper"}, ["one-way", "selection", "marginals"], -1),
+    "paper": (
+        {"aggregate__preset": "paper", "synthesize__method": "gum", "synthesize__preset": "paper"},
+        ["one-way", "selection", "marginals"],
+        -1,
+    ),
     "all pairs, equally": (
         {"aggregate__cliques": {"all": 2}, "aggregate__allocation": "equal"},
         ["one-way", "marginals"],
