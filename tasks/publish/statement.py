@@ -88,7 +88,6 @@ def privacy_statement(
             name: list(labels) for name, labels in zip(aggregates.domain.names, aggregates.domain.labels, strict=True)
         },
         "noise": [asdict(noise) for noise in aggregates.noise] if configuration.marginals is None else [],
-        "synthesis": configuration.synthesize.model_dump(mode="json"),
     }
 
 

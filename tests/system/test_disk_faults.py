@@ -29,10 +29,10 @@ def _mounted(kind: list[str], place: Path) -> bool:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Path]:
-    """A home whose `runs/` is a disk of 4 MB, or an ordinary folder where nothing may be mounted."""
+    """A home whose `runs/` is a disk of 16 MB, or an ordinary folder where nothing may be mounted."""
     place = tmp_path / "home" / "runs"
     place.mkdir(parents=True)
-    mounted = os.geteuid() == 0 and _mounted(["-t", "tmpfs", "-o", "size=4m", "tmpfs"], place)
+    mounted = os.geteuid() == 0 and _mounted(["-t", "tmpfs", "-o", "size=16m", "tmpfs"], place)
     try:
         yield place
     finally:
