@@ -37,6 +37,7 @@ from marginweave.flows.request import read_request
 from marginweave.flows.server import end_with
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.manifest import RunState
+from marginweave.schemas.synthesis import MixtureSynthesis
 from marginweave.tasks.aggregate.adaptive.task import count_candidates, measure_round, rounds_left
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
@@ -61,7 +62,7 @@ from marginweave.tasks.preprocess.task import preprocess, release_bounds
 from marginweave.tasks.publish.internal import report_internally
 from marginweave.tasks.publish.task import publish
 from marginweave.tasks.references import RunReference, StageResult
-from marginweave.tasks.synthesize.task import synthesize
+from marginweave.tasks.synthesize.task import fit_model, synthesize
 from marginweave.tasks.validate.task import validate
 
 
@@ -145,7 +146,8 @@ def _release(private: RunReference) -> None:
     configuration = private.configuration
     bought = bool(configuration.private_bounds)
     counting = sum(draw.mechanism != "exponential" for draw in private.plan.draws)  # a stage each
-    apart = bought + (configuration.marginals is not None and rounds_of(configuration) is not None)
+    fits = isinstance(configuration.synthesize, MixtureSynthesis)
+    apart = bought + fits + (configuration.marginals is not None and rounds_of(configuration) is not None)
     book = Bookkeeper(private.folder, stages=10 + apart + counting)
 
     validated = book.stage("validate", validate, private)
@@ -161,15 +163,15 @@ def _release(private: RunReference) -> None:
 
     public = private.derived  # what is given this alone sees no private file
     normalized = book.stage("normalize", normalize_counts, public, collected)
-    synthesized = book.stage("synthesize", synthesize, public, normalized)
+    parts = {"collect": collected, "normalize": normalized}
+    if fits:
+        parts["fit"] = book.stage("fit", fit_model, public, normalized)
+    synthesized = book.stage("synthesize", synthesize, public, normalized, parts.get("fit"))
     decoded = book.stage("decode", decode, public, synthesized, normalized, private.suites[1])
-    paid = None
+    parts |= {"synthesize": synthesized, "decode": decoded}
     if configuration.evaluate.paid is not None:  # the last draw, of rows against records that are fixed
-        paid = book.stage("buy evaluation", buy_evaluation, private, encoded, synthesized, normalized)
-    evaluated = book.stage("evaluate", evaluate, public, synthesized, normalized, decoded, collected, paid)
-
-    parts = {"collect": collected, "normalize": normalized, "synthesize": synthesized}
-    parts |= {"decode": decoded, "evaluate": evaluated}
+        parts["paid"] = book.stage("buy evaluation", buy_evaluation, private, encoded, synthesized, normalized)
+    parts["evaluate"] = book.stage("evaluate", evaluate, public, parts)
     settle(private)
     account, facts = account_statement(private), release_facts(private)
     staged = staged_release(private.folder, private.lease)

@@ -34,39 +34,38 @@ _RELEASED = (
 _MEASURED = _DISTANCE.format(cells="all cells, missing as a value,", counts="those of the rows as prepared")
 
 
+_INPUTS = ("synthesize", "normalize", "decode", "collect", "paid", "fit")
+
+
 @stage_task("evaluate")
-def evaluate(
-    reference: DerivedReference,
-    synthesized: StageResult,
-    normalized: StageResult,
-    decoded: StageResult,
-    collected: StageResult,
-    paid: StageResult | None,
-) -> StageResult:
+def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> StageResult:
     """How well the synthetic records keep the released counts and the rules, and how far from the sensitive ones they can be.
 
-    `paid` is what was bought of the latter, if anything. A method that fits a model is told how much of the former is the
-    model's, and how much its records'.
+    `parts` has the results of `collect`, `normalize`, `synthesize` and `decode`; of `paid`, what was bought of the distance
+    from the rows, if anything; and of `fit`, where there is a model, whose part of the former is told apart from the records'.
     DP: post-processing.
     """
+    synthesized, normalized = parts["synthesize"], parts["normalize"]
 
     def compute() -> bytes:
         configuration, counts = reference.resolved, released_counts(reference, normalized)
         blocks = CodeBlocks(reference.load_blocks(synthesized))
         records = Records.of_blocks(blocks, counts.domain, configuration.memory)
         evaluation = evaluate_release(
-            records, counts, ordered=configuration.ordered, rules=_broken_rules(reference, decoded)
+            records, counts, ordered=configuration.ordered, rules=_broken_rules(reference, parts["decode"])
         )
         more: dict[str, Any] = {}
-        if (model := load_model(reference, normalized)) is not None:
-            expected = Expected(model=model.conditioned(), spread=_spread(reference, normalized))
+        if (fitted := parts.get("fit")) is not None:
+            expected = Expected(
+                model=load_model(reference, fitted).conditioned(), spread=_spread(reference, normalized)
+            )
             more["model"] = [asdict(part) for part in error_parts(records, counts, expected)]
-        if paid is not None:
+        if (paid := parts.get("paid")) is not None:
             found = bought(reference, paid, synthesized, counts.record_count)
             more["paid"] = None if found is None else asdict(found)
-        return evaluation_json(evaluation, bounds=_bounds(reference, records, collected), **more)
+        return evaluation_json(evaluation, bounds=_bounds(reference, records, parts["collect"]), **more)
 
-    inputs = [synthesized, normalized, decoded, collected, *([paid] if paid else [])]
+    inputs = [parts[name] for name in _INPUTS if name in parts]
     return reference.checkpoint("evaluate", inputs, compute)
 
 

@@ -35,8 +35,8 @@ def publish(
 ) -> dict[str, str]:
     """Write the files of the release to `place`, a folder of this attempt, and return their names with their SHA-256.
 
-    They become `release/` once the ledger has booked them. `parts` has the results of `collect`, `normalize`, `synthesize`,
-    `decode` and `evaluate`; `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
+    They become `release/` once the ledger has booked them. `parts` has the results of `evaluate` and of what it was given;
+    `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
     """
     configuration = reference.configuration
     aggregates = released_counts(reference, parts["normalize"])

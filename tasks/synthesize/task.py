@@ -16,14 +16,26 @@ from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
 from marginweave.tasks.references import DerivedReference, StageResult
 
-MODEL = "mixture"
+
+@stage_task("fit")
+def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResult:
+    """The mixture that records are dealt from, a checkpoint: it is fitted once, whatever stops the run. DP: post-processing."""
+    settings = reference.configuration.synthesize
+    assert isinstance(settings, MixtureSynthesis)
+
+    def compute() -> bytes:
+        from marginweave.tasks.synthesize.release import released_model  # numba
+
+        return pack_mixture(released_model(_load_counts(reference, normalized), reference.resolved, settings))
+
+    return reference.checkpoint("fit", [normalized], compute)
 
 
 @stage_task("synthesize")
-def synthesize(reference: DerivedReference, normalized: StageResult) -> StageResult:
+def synthesize(reference: DerivedReference, normalized: StageResult, fitted: StageResult | None) -> StageResult:
     """Synthetic records as codes, in blocks of records, of which few are in memory at once. DP: post-processing.
 
-    What they are dealt from is a checkpoint of its own (`load_model`), so that it is fitted once, whatever stops the run.
+    `fitted` is what they are dealt from, of a method that fits a model.
     """
 
     def compute() -> Iterator[bytes]:
@@ -31,25 +43,17 @@ def synthesize(reference: DerivedReference, normalized: StageResult) -> StageRes
 
         configuration, counts = reference.resolved, _load_counts(reference, normalized)
         settings, sizes = configuration.synthesize, counts.domain.sizes
-        for codes in synthesize_blocks(counts, configuration, settings, load_model(reference, normalized)):
+        model = None if fitted is None else load_model(reference, fitted)
+        for codes in synthesize_blocks(counts, configuration, settings, model):
             check_codes(configuration.attributes, sizes, codes, "synthesize", complete=settings.complete)
             yield pack_codes(codes)
 
-    return reference.checkpoint_blocks("synthesize", [normalized], compute)
+    return reference.checkpoint_blocks("synthesize", [normalized, *([fitted] if fitted else [])], compute)
 
 
-def load_model(reference: DerivedReference, normalized: StageResult) -> Mixture | None:
-    """The fitted model from its checkpoint, made if it is not there; None where the method has none. DP: post-processing."""
-    settings = reference.configuration.synthesize
-    if not isinstance(settings, MixtureSynthesis):
-        return None
-
-    def compute() -> bytes:
-        from marginweave.tasks.synthesize.release import released_model  # numba
-
-        return pack_mixture(released_model(_load_counts(reference, normalized), reference.resolved, settings))
-
-    return unpack_mixture(reference.load(reference.checkpoint(MODEL, [normalized], compute)))
+def load_model(reference: DerivedReference, fitted: StageResult) -> Mixture:
+    """The model of `fit_model`. Released counts made it."""
+    return unpack_mixture(reference.load(fitted))
 
 
 def _load_counts(reference: DerivedReference, normalized: StageResult) -> Aggregates | Marginals:

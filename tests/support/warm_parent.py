@@ -26,6 +26,7 @@ import pyarrow as pa
 from marginweave.flows import continuity, release
 from marginweave.flows.approval import decide
 from marginweave.schemas.errors import MarginweaveError
+from marginweave.schemas.synthesis import MixtureSynthesis
 from marginweave.tasks import drawing, references
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.budget.ledger import Ledger
@@ -172,7 +173,9 @@ def recompute(home: Path, run: str) -> bool:
     collect = aggregate.collect_draws if reference.configuration.marginals is None else flow_module.collect_marginals
     collected = collect.fn(reference)
     normalized = flow_module.normalize_counts.fn(public, collected)
-    synthesized = flow_module.synthesize.fn(public, normalized)
+    fits = isinstance(reference.configuration.synthesize, MixtureSynthesis)
+    fitted = flow_module.fit_model.fn(public, normalized) if fits else None
+    synthesized = flow_module.synthesize.fn(public, normalized, fitted)
     decoded = flow_module.decode.fn(public, synthesized, normalized, None)
     aggregates = released_counts(public, normalized)
     counts = csv_bytes(counts_table(aggregates, count_intervals(public, aggregates, collected, normalized)))

@@ -12,6 +12,7 @@ import pytest
 
 from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.synthesis import MixtureSynthesis
 from marginweave.tasks.aggregate.marginal_payloads import pack_marginals
 from marginweave.tasks.aggregate.payloads import pack_aggregates
 from marginweave.tasks.decode.task import decode
@@ -23,7 +24,7 @@ from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import Spread, normalize_marginals
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.synthesize import estimators
-from marginweave.tasks.synthesize.task import MODEL, synthesize
+from marginweave.tasks.synthesize.task import fit_model, synthesize
 from tests.laws.test_gum_tuples import four_columns, random_rows, released
 from tests.unit.normalize.released import aggregates_of, domain_of
 from tests.unit.normalize.test_marginal_counts import config, marginals
@@ -92,19 +93,22 @@ class Run:
         first = reference.checkpoint("collect", [], lambda: collected)
         return cls(reference, first, reference.checkpoint("normalize", [first], lambda: normalized))
 
-    def synthesized(self) -> StageResult:
-        return synthesize.fn(self.reference, self.normalized)
+    def synthesized(self) -> dict[str, StageResult]:
+        parts = {"collect": self.collected, "normalize": self.normalized}
+        if isinstance(self.reference.configuration.synthesize, MixtureSynthesis):
+            parts["fit"] = fit_model.fn(self.reference, self.normalized)
+        return parts | {"synthesize": synthesize.fn(self.reference, self.normalized, parts.get("fit"))}
 
     def evaluation(self) -> dict[str, Any]:
-        made = self.synthesized()
-        decoded = decode.fn(self.reference, made, self.normalized, None)
-        told = evaluate.fn(self.reference, made, self.normalized, decoded, self.collected, None)
+        parts = self.synthesized()
+        parts["decode"] = decode.fn(self.reference, parts["synthesize"], self.normalized, None)
+        told = evaluate.fn(self.reference, parts)
         found: dict[str, Any] = json.loads(self.reference.load(told))
         return found
 
     @property
     def models(self) -> list[Path]:
-        return sorted(self.reference.place.glob(f"{MODEL}-*.ckpt"))
+        return sorted(self.reference.place.glob("fit-*.ckpt"))
 
 
 SMALL = {"components": 4, "fits": 2, "iterations": 20}
@@ -149,11 +153,11 @@ def test_a_model_is_fitted_once(tmp_path: Path, tuples: bool, monkeypatch: pytes
     monkeypatch.setattr(estimators, "fit_mixture", lambda *arguments: (fits.append(1), fit(*arguments))[1])
     run = run_of(tmp_path / "one", "mixture", tuples=tuples)
     first, (model,) = run.synthesized(), run.models
-    (run.reference.place / Path(first.file).name).unlink()
+    (run.reference.place / Path(first["synthesize"].file).name).unlink()
     again = run.synthesized()
     told = run.evaluation()
     assert len(fits) == 1
-    assert again.digest == first.digest
+    assert again["synthesize"].digest == first["synthesize"].digest
     other = run_of(tmp_path / "two", "mixture", tuples=tuples)
     assert other.evaluation() == told
     assert other.models[0].read_bytes() == model.read_bytes()
