@@ -321,15 +321,16 @@ def test_a_cluster_that_all_workers_have_left_ends_the_stage(
     blocks: EncodedBlocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The only worker dies in the middle; the same work is done once there is another one."""
-    monkeypatch.setattr(cluster_module, "_DESERTED", 2.0)
     (tmp_path / "client").write_text(str(os.getpid()))
     with lone_scheduler(tmp_path) as (address, scheduler):
         settings = EngineSettings(dask=address)
         with (
+            monkeypatch.context() as impatient,
             worker_of(address, tmp_path),
             dask_engine(settings, (), tmp_path) as engine,
             pytest.raises(MachineError, match="has had no worker for 2 seconds"),
         ):
+            impatient.setattr(cluster_module, "_DESERTED", 2.0)
             counted(FatalBlocks(blocks, 13, 1, tmp_path), engine)
         with worker_of(address, tmp_path), dask_engine(settings, (), tmp_path) as engine:
             one, here = counted(blocks, LocalEngine())
