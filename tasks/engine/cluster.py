@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import dask
 from distributed import Client, KilledWorker, LocalCluster, Security
+from distributed.comm import CommClosedError
 
 from marginweave.schemas.engine import LOCAL, EngineSettings
 from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
@@ -191,7 +192,8 @@ def _taken(client: Client, future: Any) -> Any:
         result = _Fault(MachineError, "engine: workers died one after the other over the same part of the work")
     except Exception as error:
         result = _Fault(StageError, f"engine: a worker cannot do its work ({type(error).__name__})")
-        if client.status != "running":
+        # the client notices a moment after its connection has gone
+        if isinstance(error, CommClosedError) or client.status != "running":
             result = _Fault(MachineError, "engine: the scheduler is lost")
     finally:
         future.release()

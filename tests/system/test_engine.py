@@ -324,14 +324,13 @@ def test_a_cluster_that_all_workers_have_left_ends_the_stage(
     (tmp_path / "client").write_text(str(os.getpid()))
     with lone_scheduler(tmp_path) as (address, scheduler):
         settings = EngineSettings(dask=address)
-        with (
-            monkeypatch.context() as impatient,
-            worker_of(address, tmp_path),
-            dask_engine(settings, (), tmp_path) as engine,
-            pytest.raises(MachineError, match="has had no worker for 2 seconds"),
-        ):
+        with monkeypatch.context() as impatient, worker_of(address, tmp_path):
             impatient.setattr(cluster_module, "_DESERTED", 2.0)
-            counted(FatalBlocks(blocks, 13, 1, tmp_path), engine)
+            with (
+                dask_engine(settings, (), tmp_path) as engine,
+                pytest.raises(MachineError, match="has had no worker for 2 seconds"),
+            ):
+                counted(FatalBlocks(blocks, 13, 1, tmp_path), engine)
         with worker_of(address, tmp_path), dask_engine(settings, (), tmp_path) as engine:
             one, here = counted(blocks, LocalEngine())
             other, there = counted(blocks, engine)
