@@ -15,7 +15,7 @@ Records = NDArray[np.int32]
 Integers = NDArray[np.int64]
 
 _SWEEPS = 3
-"""The first makes nine tenths of all exchanges, the fourth one in a hundred."""
+"""Of the exchanges of eight (a simulation on adult, epsilon 1) the first made 77 %, the first three 91 %, the fourth 3 %."""
 
 _MOST_CODES = 4096
 """Codes of all attributes together whose pairs are kept in mind: 64 MB a shard. Beyond them records stay as they were dealt."""
