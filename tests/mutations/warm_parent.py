@@ -41,6 +41,8 @@ PYTEST = (
     "--disable-plugin-autoload", "-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider",
     "--hypothesis-profile=mutations", "--quiet", "--tb=short",
 )  # fmt: skip
+# Where one of these is set, pytest lays out the whole difference of two lists, however long: minutes of a test that has failed.
+OUT_OF_THE_WAY = ("BUILD_NUMBER", "CI")
 LONGEST = 240  # seconds of work until a child that goes round in circles is ended, however busy the machine is
 
 
@@ -48,6 +50,8 @@ def main() -> None:
     """Warm up, then serve orders."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is no answer
+    for name in OUT_OF_THE_WAY:
+        os.environ.pop(name, None)
     for library in LIBRARIES:
         importlib.import_module(library)
     settings.register_profile("mutations", EXAMPLES)
