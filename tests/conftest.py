@@ -23,5 +23,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(TESTS).parts[0]))
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: system tests wait a fifth of their time, for servers, clocks and locks."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=212, help="how many runs are killed in tests/system/test_kills.py")
