@@ -29,7 +29,7 @@ OURS: dict[str, Settings] = {
     "tuples-3-gum": {"aggregate": {"method": "k-tuples", "reporting_length": 3}, "synthesize": _GUM},
     "marginals-mixture": {"aggregate": _MARGINALS, "synthesize": _MIXTURE},
     "tuples-3-mixture": {"aggregate": {"method": "k-tuples", "reporting_length": 3}, "synthesize": _MIXTURE},
-    "adaptive-mixture": {"aggregate": {**_MARGINALS, "selection": "adaptive"}, "synthesize": _MIXTURE},
+    "adaptive-mixture": {"aggregate": {**_MARGINALS, "cliques": "adaptive"}, "synthesize": _MIXTURE},
     "marginals-pgm": {"aggregate": _MARGINALS, "synthesize": {"method": "pgm"}},
 }
 INDEPENDENT, DEFAULT = "independent", "default"
