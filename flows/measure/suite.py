@@ -32,6 +32,10 @@ from marginweave.tasks.budget.marginal_split import rounds_of
 from marginweave.tasks.budget.planned import EVALUATION, pick_name, share_name
 from marginweave.tasks.budget.split import plan_budget
 
+# An interval of mu is as wide beside mu as 1 / (mu sqrt(trials)): what is claimed below the first number gets so many more
+# trials that it is measured as exactly as that, up to the second number of times as many.
+_CLEAR = 1.25
+_LONGEST = 8
 # Canaries' cells that all draws of the counts of one length may have together.
 _DRAWN = 60_000_000
 
@@ -45,6 +49,10 @@ class Effort:
     laplace: int = 8000
     runs: int = 1200
     units: int = 30_000
+
+    def trials_of(self, draw: PlannedDraw) -> int:
+        """How many vectors of noise of a draw: the more the less it is charged for."""
+        return int(self.trials * min(_LONGEST, max(1.0, (_CLEAR / claimed_mu(draw)) ** 2)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +88,7 @@ def _tuples(configuration: Configuration, plan: BudgetPlan, effort: Effort) -> I
     parts = []
     for length in range(1, configuration.reporting_length + 1):
         draw, held = plan.draw(f"level-{length}"), math.comb(table.columns, length)
-        repeats = max(1, min(effort.trials // CANARIES, _DRAWN // (held * table.places)))
+        repeats = max(1, min(effort.trials_of(draw) // CANARIES, _DRAWN // (held * table.places)))
         parts.append(_Part(draw=draw, scores=level_scores(table, draw, repeats), tight=True))
         yield parts[-1].finding
         if held > 1:
@@ -88,7 +96,7 @@ def _tuples(configuration: Configuration, plan: BudgetPlan, effort: Effort) -> I
             yield mu_finding(f"{draw.name}, {held // 2} of {held} kept", scores, claimed_mu(draw), tight=False)
     if configuration.resize is None and not (replaces and stability.records == 1):
         draw = plan.draw("count")
-        part = _Part(draw=draw, scores=count_scores(draw, stability, effort.trials), tight=not replaces)
+        part = _Part(draw=draw, scores=count_scores(draw, stability, effort.trials_of(draw)), tight=not replaces)
         parts += [] if replaces else [part]
         yield part.finding
     if configuration.percentile is not None:
@@ -126,12 +134,14 @@ def _marginals(
             events.append((draw, laplace_scores(draw, length, settings.allocation, stability, effort.laplace)))
             yield epsilon_finding(name, events[-1][1].hits, draw.parameter)
         else:
-            scores = marginal_scores(draw, length, settings.allocation, stability, effort.trials)
+            scores = marginal_scores(draw, length, settings.allocation, stability, effort.trials_of(draw))
             parts.append(_Part(draw=draw, scores=scores, tight=True))
             yield parts[-1].finding
     if "selection" in names:
         draw = plan.draw("selection")
-        parts.append(_Part(draw=draw, scores=selection_scores(draw, stability, effort.trials), tight=not replaces))
+        parts.append(
+            _Part(draw=draw, scores=selection_scores(draw, stability, effort.trials_of(draw)), tight=not replaces)
+        )
         yield parts[-1].finding
     if rounds_of(configuration) is not None:
         yield from _rounds(configuration, plan, parts, effort)
@@ -144,7 +154,7 @@ def _marginals(
 def _rounds(configuration: Configuration, plan: BudgetPlan, parts: list[_Part], effort: Effort) -> Iterator[Finding]:
     """A share and a choice of rounds: all of them are alike."""
     share, pick = plan.draw(share_name(1)), plan.draw(pick_name(1, 1))
-    scores = marginal_scores(share, 2, "equal", configuration.stability, effort.trials)
+    scores = marginal_scores(share, 2, "equal", configuration.stability, effort.trials_of(share))
     parts.append(_Part(draw=share, scores=scores, tight=True))
     yield parts[-1].finding
     chosen = choice_scores(pick, configuration.stability, effort.selections)
@@ -163,7 +173,7 @@ def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part]
     paid = configuration.evaluate.paid
     if paid is not None:
         draw = plan.draw(EVALUATION)
-        scores = evaluation_scores(draw, paid.length, configuration.stability, effort.trials)
+        scores = evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
         parts.append(_Part(draw=draw, scores=scores, tight=True))
         yield parts[-1].finding
     if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):

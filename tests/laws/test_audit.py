@@ -44,7 +44,11 @@ def named(findings: Iterable[Finding], verdict: str) -> set[str]:
 
 
 def check(name: str, findings: list[Finding]) -> None:
-    """No claim is exceeded or missed; Gaussian noise and the pinned pipeline are measured within 5 % of their claims."""
+    """No claim is exceeded or missed; Gaussian noise and the pinned pipeline are measured within 5 % of their claims.
+
+    Their intervals reach 1.5 % to either side of an estimate with a deviation of 0.21 %, and rounding takes 2.4 % off mu at
+    most (sigma 0.84): 5 % are missed by chance in less than one of 10^7 findings.
+    """
     assert not [f for f in findings if f.verdict != "holds"], name
     assert not refuted(findings)
     for finding in findings:
