@@ -110,7 +110,7 @@ def _hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequ
 
 
 def _tables(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str, int]) -> Iterator[int]:
-    """Cells of each table that a mixture may be fitted to: of pairs that are still to be selected all, of rounds the largest."""
+    """Cells of every table that a mixture may be fitted to: of pairs still to be selected all, of rounds the largest."""
     yield from sizes.values()
     if isinstance(aggregate, AggregateSettings):
         longest, most = aggregate.reporting_length or min(3, len(sizes)), MAX_TABLE
