@@ -12,7 +12,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.measurements import Clique
 from marginweave.schemas.numbers import MAX_CELLS, MAX_KEY
-from marginweave.schemas.synthesis import PgmSynthesis
+from marginweave.schemas.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
 from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
 from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring, structural_masks
 from marginweave.tasks.aggregate.marginals import (
@@ -42,6 +42,7 @@ def check_size(configuration: Configuration) -> None:
         _check_combinations(configuration)
     else:
         _check_marginals(configuration, configuration.marginals)
+    _check_mixture(configuration)
     _check_paid(configuration)
 
 
@@ -124,6 +125,19 @@ def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: 
     if isinstance(configuration.synthesize, PgmSynthesis):
         tables = [*(mask.attributes for mask in masks), *cliques]
         check_model_size(sizes, tables, configuration.synthesize.model_size)
+
+
+def _check_mixture(configuration: Configuration) -> None:
+    """Refuse a mixture that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed."""
+    settings = configuration.synthesize
+    if not isinstance(settings, MixtureSynthesis):
+        return
+    needed = 8 * settings.fits * settings.components * sum(public_sizes(configuration))
+    if needed > MAX_MODEL:
+        raise InputError(
+            f"synthesize.fits ({settings.fits}) times synthesize.components ({settings.components}) makes a model of "
+            f"{needed / 1e9:.3g} GB, more than {MAX_MODEL / 1e9:g} GB; use fewer of them, coarser bins or fewer values"
+        )
 
 
 def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.attributes import Attribute
-from marginweave.schemas.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.numbers import MAX_CELLS, MAX_TABLE
 from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 
@@ -110,7 +110,7 @@ def _hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequ
 
 
 def _tables(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str, int]) -> Iterator[int]:
-    """Cells of each table that a mixture may be fitted to: of marginals that are still to be selected all."""
+    """Cells of every table that a mixture may be fitted to: of pairs still to be selected all, of rounds the largest."""
     yield from sizes.values()
     if isinstance(aggregate, AggregateSettings):
         longest, most = aggregate.reporting_length or min(3, len(sizes)), MAX_TABLE
@@ -118,6 +118,12 @@ def _tables(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str,
     elif isinstance(aggregate.cliques, tuple):
         # a name that is no attribute is refused elsewhere
         yield from (math.prod(sizes.get(name, 1) for name in clique) for clique in aggregate.cliques)
+        return
+    elif isinstance(aggregate.cliques, AdaptiveCliques):
+        rounds, widest = aggregate.cliques, sorted(sizes.values())
+        candidates = sum(math.comb(len(sizes), length) for length in range(2, rounds.adaptive + 1))
+        most = min(rounds.max_cells, math.prod(widest[-rounds.adaptive :]))
+        yield from itertools.repeat(most, min(rounds.rounds * rounds.batch, candidates))
         return
     else:
         chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)

@@ -94,9 +94,9 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
         ]
         tagged = [model for model in models if part in _tags(model)]
         models = below or tagged or models
-    known = {field for model in models for field in model.model_fields}
     if not loc:
         return ""
+    known = {field for model in models for field in model.model_fields} - {str(loc[-1])}  # another branch may have it
     close = difflib.get_close_matches(str(loc[-1]), sorted(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 

@@ -31,6 +31,12 @@ def _within(low: int, high: int) -> Callable[[int], int]:
     return check
 
 
+def _fits_a_pair(cells: int) -> int:
+    if cells < 4:
+        raise ValueError("must be at least 4, the cells of two attributes of two values each")
+    return cells
+
+
 class AdaptiveCliques(BaseModel):
     """Marginals of 2 to `adaptive` attributes, chosen in rounds by what a model of the earlier ones gets wrong (AIM).
 
@@ -42,7 +48,7 @@ class AdaptiveCliques(BaseModel):
 
     model_config = FROZEN
     adaptive: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(2, 4))] = 3
-    max_cells: PositiveWhole = 10_000
+    max_cells: Annotated[PositiveWhole, AfterValidator(_fits_a_pair)] = 10_000
     rounds: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(1, 100))] = 16
     batch: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(1, 20))] = 4
     annealing: bool = True
@@ -58,7 +64,8 @@ class AdaptiveCliques(BaseModel):
 
 
 def _cliques_kind(value: Any) -> str | None:
-    if isinstance(value, AdaptiveCliques) or value == "adaptive" or (isinstance(value, dict) and "adaptive" in value):
+    own = AdaptiveCliques.model_fields.keys() - AllCliques.model_fields.keys()
+    if isinstance(value, AdaptiveCliques) or value == "adaptive" or (isinstance(value, dict) and own & value.keys()):
         return "adaptive"
     if isinstance(value, AllCliques | dict):
         return "all"

@@ -13,13 +13,16 @@ MAX_ROUNDS = 10_000
 MAX_MODEL = 4 * 10**9
 
 
-def _records(value: Any) -> int | str:
+_WHOLE = "must be count or a whole number"
+
+
+def _records(value: Any, rule: str = "must be count, exhaust or a whole number") -> int | str:
     if isinstance(value, str) and value in {"count", "exhaust"}:
         return value
     try:
         records = to_whole(value)
     except ValueError:
-        raise ValueError("must be count, exhaust or a whole number") from None
+        raise ValueError(rule) from None
     if not 0 <= records <= MAX_RECORDS:
         raise ValueError(f"must lie in [0, {MAX_RECORDS}]")
     return records
@@ -76,10 +79,9 @@ class SynthesisSettings(BaseModel):
 
 
 def _whole_records(value: Any) -> int | str:
-    records = _records(value)
-    if records == "exhaust":
-        raise ValueError("must be count or a whole number")
-    return records
+    if value == "exhaust":
+        raise ValueError(_WHOLE)
+    return _records(value, _WHOLE)
 
 
 def _shares(value: Any) -> tuple[float, ...]:

@@ -117,8 +117,10 @@ def report(
 
 def _evaluation_words(evaluation: dict[str, Any]) -> Iterator[str]:
     """What the table leaves out: parts of the distance that a model tells apart, worst marginal, association, broken rules."""
-    if parts := evaluation.get("model"):
-        sides = [", ".join(_shown(part[side], "", 3) for part in parts) for side in ("model_error", "sampling_error")]
+    parts = evaluation.get("model", [])
+    if any(part["model_error"] is not None for part in parts):  # else nothing was released
+        both = ("model_error", "sampling_error")
+        sides = [", ".join(_shown(part[side], "", 3) or "unknown" for part in parts) for side in both]
         yield f"TVD by length from counts to the model {sides[0]}, from the model to its records {sides[1]}"
     for marginal in evaluation["marginals"][:1]:
         noise = "" if marginal["noise"] is None else f" (noise alone implies {marginal['noise']:.3f})"

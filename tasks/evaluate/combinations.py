@@ -61,7 +61,9 @@ class LengthMetrics:
     sds_mean_error: float | None
     """Mean of |S - Y| over {S > 0 and Y > 0}: what is lost and what is invented is left out."""
     tvd: float | None
-    """Mean over attribute sets of 1/2 sum |S / N - Y / n| over {S > 0}, all that is left of N and of n being one more cell."""
+    """Mean over attribute sets of 1/2 sum |S / N - Y / n| over {S > 0}, all that is left of N and of n being one more cell.
+
+    Sets of which no combination has S > 0 are no part of it."""
     tvd_missing: float | None
     """Mean over attribute sets without sets of values of 1/2 sum |p - q|, missing as a value; None against released counts."""
     l1_missing: float | None

@@ -67,9 +67,13 @@ def total_variation(cells: Cells) -> float | None:
     return 0.5 * float(np.abs(_shares(cells.reference) - _shares(cells.synthetic)).sum())
 
 
-def known_distance(cells: Cells, reference_records: int, records: int) -> float:
-    """1/2 sum |S / N - Y / n| over {S > 0}, where what is left of N and of n is one more cell; in [0, 1]."""
-    return shares_apart(*known_shares(cells, reference_records, records))
+def known_distance(cells: Cells, reference_records: int, records: int) -> float | None:
+    """1/2 sum |S / N - Y / n| over {S > 0}, where what is left of N and of n is one more cell; in [0, 1].
+
+    None where that is the only cell: nothing is known, and no records are near to it or far from it.
+    """
+    p, q = known_shares(cells, reference_records, records)
+    return shares_apart(p, q) if len(p) else None
 
 
 def known_shares(cells: Cells, reference_records: int, records: int) -> tuple[FloatArray, FloatArray]:

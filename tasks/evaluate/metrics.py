@@ -90,7 +90,7 @@ class _Measured(NamedTuple):
 
     sums: CombinationSums
     buckets: FloatArray
-    known: float
+    known: float | None
     with_missing: float | None
     released: int
 
@@ -122,6 +122,7 @@ def evaluate_release(
         )
         for chosen, found in zip(sets, measured, strict=True)
         for attributes, m in zip(chosen, found, strict=True)
+        if m.known is not None
     ]
     buckets = count_buckets(m.buckets for found in measured for m in found)
     return Evaluation(
@@ -236,7 +237,7 @@ def _lengths(measured: list[list[_Measured]], *, released: bool) -> tuple[Length
         length_metrics(
             length,
             [m.sums for m in found],
-            [m.known for m in found],
+            [m.known for m in found if m.known is not None],
             [m.with_missing for m in found if m.with_missing is not None and not released],
         )
         for length, found in enumerate(measured, start=1)

@@ -20,7 +20,7 @@ from marginweave.tasks.normalize.marginals import Spread
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorParts:
-    """Means over the sets of `length` attributes that `tvd` of `LengthMetrics` is of, and on its cells; None without a set.
+    """Means over the sets of `length` attributes that `tvd` of `LengthMetrics` is of, and on its cells; None without any.
 
     Each is a total variation distance D, so D(counts, records) <= D(counts, model) + D(model, records).
     """
@@ -69,15 +69,18 @@ def error_parts(records: Records, aggregates: Aggregates, expected: Expected) ->
     """
     comparison = Comparison(reference=Released(aggregates=aggregates), synthetic=records, sizes=aggregates.domain.sizes)
 
-    def measure(cells: Cells) -> tuple[float, float]:
+    def measure(cells: Cells) -> tuple[float, float] | None:
         counted, made = known_shares(cells, aggregates.record_count, len(records))
+        if not len(counted):
+            return None
         keys = cells.keys[cells.complete & (cells.reference > 0)]
         modelled = expected.shares(cells.attributes, cells.numbering.codes(keys))
         return shares_apart(counted, modelled), shares_apart(modelled, made)
 
     parts = []
     for level in aggregates.levels:
-        found = comparison.measure(counted_sets(aggregates, level.length), measure)
+        every = comparison.measure(counted_sets(aggregates, level.length), measure)
+        found = [pair for pair in every if pair is not None]
         model, sampling = (ratio(math.fsum(pair[side] for pair in found), len(found)) for side in (0, 1))
         parts.append(ErrorParts(length=level.length, model_error=model, sampling_error=sampling))
     return tuple(parts)

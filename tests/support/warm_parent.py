@@ -46,7 +46,7 @@ DOORS = (
     "validate", "preprocess", "release_bounds", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
     "discover_values", "measure_one_way", "score_pairs", "measure_larger", "collect_marginals",
     "count_candidates", "measure_round",
-    "normalize_counts", "synthesize", "decode", "buy_evaluation", "evaluate", "publish",
+    "normalize_counts", "fit_model", "synthesize", "decode", "buy_evaluation", "evaluate", "publish",
 )  # fmt: skip
 FIGURES = ("association_figure", "distribution_figure", "error_figure", "worst_marginals_figure")
 LEASE = re.compile(r"\.[0-9a-f]{32}")

@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from prefect import Task
 
 from marginweave.flows.preparation import prepare_run
 from marginweave.flows.progress import reporting
@@ -71,6 +72,12 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
         private, _ = prepare_run(read_request(victim.config, run="r", source=None, home=home))
         flow_module._release(private)
     return made
+
+
+def test_every_door_is_watched() -> None:
+    """But those of the comparison with the rows, which writes to `internal/`: it is no part of what leaves."""
+    tasks = {name for name, value in vars(flow_module).items() if isinstance(value, Task)}
+    assert tasks - {"compare_internally", "report_internally"} == set(DOORS)
 
 
 def test_the_number_of_records_is_told_with_its_noise(released: Released) -> None:

@@ -49,3 +49,13 @@ def test_more_values_than_may_be_kept_are_refused() -> None:
         InputError, match=r"^the columns have 50000 values together, more than aggregate.max_combinations"
     ):
         check_size(configuration(columns=LARGE, aggregate={"reporting_length": 2, "max_combinations": 49_999}))
+
+
+def test_a_mixture_that_no_memory_holds_is_refused_before_anything_is_paid_for() -> None:
+    """8 bytes for each of 50,010 codes, the missing ones included, in each of so many components."""
+    mixture = {"method": "mixture", "components": 1000}
+    check_size(configuration(columns=LARGE, synthesize={**mixture, "fits": 9}))
+    with pytest.raises(
+        InputError, match=r"^synthesize\.fits \(10\) times .* a model of 4 GB, more than 4 GB; use fewer"
+    ):
+        check_size(configuration(columns=LARGE, synthesize={**mixture, "fits": 10}))

@@ -69,6 +69,16 @@ def test_a_length_without_sets_has_no_error() -> None:
     assert parts[1] == ErrorParts(length=2, model_error=None, sampling_error=None)
 
 
+def test_columns_of_which_nothing_was_released_have_no_error() -> None:
+    """Of the first attribute nothing, nor of a pair: the mean is that of the second, by hand as above."""
+    counts = aggregates_of({key: n for key, n in COUNTS.items() if key[0][0] == 1}, 10, 2, SIZES)
+    records = Records.of(ROWS.T, domain_of(SIZES))
+    parts = error_parts(records, counts, Expected(model=MODEL_OF_TWO, spread=None))
+    assert parts[0].model_error == pytest.approx(0.1)
+    assert parts[0].sampling_error == pytest.approx(0.05)
+    assert parts[1] == ErrorParts(length=2, model_error=None, sampling_error=None)
+
+
 def test_merged_values_share_what_the_model_says_of_them_together() -> None:
     """The second attribute's value 3 is merged with value 1, three to one."""
     model = replace(MODEL_OF_TWO, sizes=(2, 4))

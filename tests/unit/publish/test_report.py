@@ -123,6 +123,8 @@ def test_what_is_always_said() -> None:
     assert text.index("all releases about these people together (2) cost epsilon 1.5") < text.index(
         "This release: epsilon 1"
     )
+    occurring = unescape(report(aggregate__fabrication="none"))
+    assert "cannot be told from zero.</p>" in occurring  # nothing is released that nobody has
     replaced = unescape(report(privacy__neighbors="replace-one"))
     assert "which of two given records a person has in the data" in replaced
     assert "whether a person is in the data" not in replaced

@@ -42,6 +42,17 @@ CHOSEN: list[tuple[str, dict[str, Any], str]] = [
         "mixture",
     ),
     ("one pair of 30 columns", {**columns(30, 200), **MARGINALS, "aggregate__cliques": [["c0", "c1"]]}, "mixture"),
+    ("rounds of 100 columns", {**columns(100, 9), **MARGINALS, "aggregate__cliques": "adaptive"}, "mixture"),
+    (
+        "rounds of large tables",
+        {**columns(10, 30), **MARGINALS, "aggregate__cliques": {"adaptive": 4, "max_cells": 10**6}},
+        "gum",
+    ),
+    (
+        "few candidates of rounds, however many these are",
+        {**columns(3, 60), **MARGINALS, "aggregate__cliques": {"adaptive": 3, "rounds": 100, "max_cells": 10**6}},
+        "mixture",
+    ),
     ("too many values", {**columns(30, 400), **MARGINALS, "aggregate__cliques": {"all": 1}}, "gum"),
 ]
 

@@ -72,6 +72,8 @@ def test_what_is_measured() -> None:
         False,
     )
     assert MarginalSettings.model_validate({"cliques": "adaptive"}) == rounds
+    some = MarginalSettings.model_validate({"cliques": {"rounds": 5}})
+    assert some.adaptive == AdaptiveCliques(rounds=5)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -112,6 +114,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {**MARGINALS, "aggregate__cliques": {"adaptive": 3, "rounds": 100, "batch": 5}},
         r"rounds \(100\) times batch \(5\) above 400",
+    ),
+    ({**MARGINALS, "aggregate__cliques": {"adaptive": 3, "max_cells": 3}}, r"max_cells \(3\) must be at least 4"),
+    ({**MARGINALS, "aggregate__cliques": {"adaptive": 2, "all": 2}}, r"^unknown key aggregate\.cliques\.all$"),
+    (
+        {**MARGINALS, "aggregate__cliques": {"all": 2, "max_cell": 9}},
+        r"^unknown key aggregate\.cliques\.max_cell; did you mean max_cells\?$",
     ),
     (
         {**MARGINALS, "aggregate__cliques": "adaptive", "aggregate__noise": "laplace"},

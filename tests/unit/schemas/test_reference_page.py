@@ -32,7 +32,7 @@ from marginweave.schemas.configuration import (
 )
 from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.evaluation import PaidSettings
-from marginweave.schemas.load import parse_configuration
+from marginweave.schemas.load import load_configuration, parse_configuration
 from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.preparation import GaussianImputation, ResizeSettings, UniformImputation, WeightedImputation
 from marginweave.schemas.privacy import PrivacySettings, SubjectUnit
@@ -42,7 +42,8 @@ from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSyn
 from marginweave.schemas.yaml_source import parse_yaml
 from tests.support.configurations import raw
 
-PAGE = (Path(__file__).resolve().parents[3] / "deployments" / "configuration.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "deployments" / "configuration.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 ROWS = re.findall(r"^\| `([\w.]+)` \| .* \| (.*?) ?\|$", PAGE, re.MULTILINE)
 PLACES: list[tuple[str, type[BaseModel]]] = [
@@ -135,3 +136,10 @@ def test_every_section_that_is_named_is_there() -> None:
     linked = set(re.findall(r"\]\(#([a-z0-9-]+)\)", PAGE))
     assert linked <= headings
     assert len(EXAMPLES) >= 18
+
+
+def test_the_readme_shows_the_release_that_make_run_makes() -> None:
+    """The name of its run follows from all settings, defaults included: what is shown was made with those of now."""
+    example = load_configuration(ROOT / "deployments" / "examples" / "affairs.yaml")
+    shown = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"runs/(affairs-[0-9a-f]{8})", shown)) == {example.default_run}
