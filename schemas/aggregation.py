@@ -11,7 +11,7 @@ from marginweave.schemas.numbers import FROZEN, Number, OpenFraction, PositiveWh
 Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
 PRESETS: tuple[str, ...] = get_args(Preset)
 DEFAULT_BOUNDS_SHARE = 0.05
-SigmaRule = Literal["long", "short", "balanced"]
+SigmaRule = Literal["long", "short", "balanced", "singles"]
 MAX_COMBINATIONS = 2_000_000
 
 
@@ -63,8 +63,8 @@ def _sigma(value: Any) -> Any:
         if any(proportion <= 0 for proportion in proportions):
             raise ValueError("must have positive proportions")
         return proportions
-    if value not in ("long", "short", "balanced"):
-        raise ValueError("must be auto, long, short, balanced or a list of positive proportions")
+    if value not in get_args(SigmaRule):
+        raise ValueError(f"must be auto, {', '.join(get_args(SigmaRule))} or a list of positive proportions")
     return value
 
 
@@ -92,8 +92,9 @@ class AggregateSettings(BaseModel):
     """How combinations are counted. Shares are of the accountant's budget (of mu² by default).
 
     `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
-    combinations are more exact), `short` 1/(R-k+1), `balanced` 1; a configuration has one of these for `auto`. `bounds_share`
-    (0.05 unless declared) is what all columns with private bounds have together. `split: sds` takes SDS's own formula for the
+    combinations are more exact), `short` 1/(R-k+1), `balanced` 1, `singles` 1 for single values and 5 (k-1) beyond; a
+    configuration has one of these for `auto`. `bounds_share` (0.05 unless declared) is what all columns with private bounds
+    have together. `split: sds` takes SDS's own formula for the
     record count and the percentiles instead of shares. Where more than `max_combinations` of a length would be kept, its
     threshold is raised, or it and longer ones are left out: `on_overflow`. `fabrication: none` releases no combination that
     nobody has (Gopi et al., remark 1.1): only what occurs is counted, and every length has a threshold that pays for that with
@@ -143,4 +144,6 @@ class AggregateSettings(BaseModel):
             return tuple(1 / k for k in range(1, length + 1))
         if self.sigma == "short":
             return tuple(1 / (length - k + 1) for k in range(1, length + 1))
+        if self.sigma == "singles":
+            return (1.0, *(5.0 * (k - 1) for k in range(2, length + 1)))
         return (1.0,) * length

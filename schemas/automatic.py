@@ -1,8 +1,8 @@
 """What the configuration leaves to us, by the benchmark: `synthesize.method: auto` and `aggregate.sigma: auto`.
 
 By the benchmark (`tests/benchmarks/accuracy`, results in deployments/accuracy.md) the mixture is the nearest to the table of
-all methods, but for k-tuples at epsilon 0.3, where GUM is as near or a little nearer. So neither epsilon nor size decides;
-what does is whether a mixture can be fitted, in time and memory, by what is public of the domain.
+nearly all methods at every epsilon. So neither epsilon nor size decides; what does is whether a mixture can be fitted, in time
+and memory, by what is public of the domain.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from typing import Any, Literal
 
 from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.attributes import Attribute
+from marginweave.schemas.fitting import MOST_SECONDS, fitting_seconds, looking_seconds
 from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.numbers import MAX_CELLS, MAX_TABLE
+from marginweave.schemas.privacy import PrivacySettings
 from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 
-_LITTLE = 0.5  # epsilon up to which the shorter combinations need most of the budget
+# Noise of pairs, as `resolve_sigma` has it, beyond which single columns need more of the budget, and nearly all.
+_SHORT, _SINGLES = 16.0, 40.0
 
 Method = Literal["aggregate-seeded", "gum", "mixture"]
 _MODELS = (SynthesisSettings, GumSynthesis, MixtureSynthesis, PgmSynthesis)
@@ -34,12 +37,6 @@ _OWN = {
 # What makes records where no mixture can be fitted: both work on what was released, value by value or row by row.
 _INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "gum"}
 
-# CPU seconds of all default fits at their most iterations, on one core of an AMD EPYC: what each cell takes, and each table
-# beside. Most fits end much earlier. Measured, within a factor of 4: 55 tables of 4,600 cells together 12 s, 15 of 401,000
-# 317 s, 210 of 171,600 153 s, 1350 of 1,159,200 715 s.
-_SECONDS_A_CELL = 4e-4
-_SECONDS_A_TABLE = 0.3
-_MOST_SECONDS = 1200.0
 # A model has a share of each code in each component: 2400 x 8 bytes, and half as much again in every fit that is under way.
 _MOST_CODES = 10_000
 
@@ -65,17 +62,29 @@ def automatic_method(
     return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
 
 
-def resolve_sigma(given: Mapping[str, Any], epsilon: float, accountant: str) -> dict[str, Any]:
+def resolve_sigma(given: Mapping[str, Any], privacy: PrivacySettings, columns: int) -> dict[str, Any]:
     """The section `aggregate` of k-tuples with the proportions that `sigma: auto` stands for; SDS's formulas keep its own.
 
-    Measured on affairs, drug_deaths_cat and ma2019_cat, R = 3: `long` leaves a 14th of the budget to single columns, and at
-    epsilon 0.3 the records are then farther from the table than independent columns (TVD of two columns .124 against .086 on
-    ma2019_cat; `balanced` .099, `short` .087). At epsilon 1 and 3 `balanced` is as near as `long` or nearer, `short` farther.
+        What decides is how large the noise of pairs is, about r = sqrt(columns (columns - 1) / 2) / epsilon: where pairs drown in
+        it, records are as near to the table as single columns are, and these need the budget. Measured, mean TVD of two columns,
+        R = 3, with the mixture (independent columns have .086, .031 and .087 of the first three):
+
+        | table | epsilon | r | balanced | short | singles | independent |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | affairs | 1 | 6 | .045 | .047 | .075 | .098 |
+    | affairs | 0.3 | 20 | .080 | .077 | .097 | .100 |
+    | adult_cat | 0.3 | 32 | | .046 | .067 | .088 |
+    | ma2019_cat | 0.3 | 44 | | .091 | .086 | .086 |
+    | drug_deaths_cat | 0.3 | 72 | | .037 | .036 | .032 |
     """
     if given.get("sigma", "auto") != "auto":
         return dict(given)
-    printed = "sds" in (accountant, given.get("split"))
-    return {**given, "sigma": "long" if printed else "short" if epsilon <= _LITTLE else "balanced"}
+    if "sds" in (privacy.accountant, given.get("split")):
+        return {**given, "sigma": "long"}
+    pairs = math.sqrt(math.comb(columns, 2)) / privacy.epsilon
+    if pairs <= _SHORT:
+        return {**given, "sigma": "balanced"}
+    return {**given, "sigma": "short" if pairs <= _SINGLES else "singles"}
 
 
 def resolve_method(
@@ -101,32 +110,46 @@ def _hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequ
     sizes = {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
     if sum(sizes.values()) > _MOST_CODES:
         return f"{sum(sizes.values())} values, more than {_MOST_CODES},"
-    seconds = 0.0
-    for cells in _tables(aggregate, sizes):
-        seconds += _SECONDS_A_TABLE + _SECONDS_A_CELL * cells
-        if seconds > _MOST_SECONDS:  # there may be millions more
-            return "so many columns and values"
+    if any(
+        total > MOST_SECONDS for total in itertools.accumulate(_seconds(aggregate, sizes))
+    ):  # there may be millions more
+        return "so many columns and values"
     return None
 
 
-def _tables(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str, int]) -> Iterator[int]:
-    """Cells of every table that a mixture may be fitted to: of pairs still to be selected all, of rounds the largest."""
+def _seconds(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str, int]) -> Iterator[float]:
+    """What each table takes, from short ones to long ones.
+
+    All of the longest k-tuples are looked at, and fitted as many as there is time for (`Telling`). Marginals that are still to
+    be selected may be all.
+    """
+    if isinstance(aggregate, MarginalSettings):
+        yield from map(fitting_seconds, _marginals(aggregate, sizes))
+        return
+    longest = aggregate.reporting_length or min(3, len(sizes))
+    for length in range(1, longest + 1):
+        takes = fitting_seconds if length == 1 or length < longest else looking_seconds
+        yield from map(takes, _products(sizes, length, MAX_TABLE))
+
+
+def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int]) -> Iterator[int]:
+    """Cells of each marginal, single attributes first: of pairs still to be selected all, of rounds the largest."""
     yield from sizes.values()
-    if isinstance(aggregate, AggregateSettings):
-        longest, most = aggregate.reporting_length or min(3, len(sizes)), MAX_TABLE
-        lengths = range(2, longest + 1)
-    elif isinstance(aggregate.cliques, tuple):
+    if isinstance(aggregate.cliques, tuple):
         # a name that is no attribute is refused elsewhere
         yield from (math.prod(sizes.get(name, 1) for name in clique) for clique in aggregate.cliques)
         return
-    elif isinstance(aggregate.cliques, AdaptiveCliques):
+    if isinstance(aggregate.cliques, AdaptiveCliques):
         rounds, widest = aggregate.cliques, sorted(sizes.values())
         candidates = sum(math.comb(len(sizes), length) for length in range(2, rounds.adaptive + 1))
         most = min(rounds.max_cells, math.prod(widest[-rounds.adaptive :]))
         yield from itertools.repeat(most, min(rounds.rounds * rounds.batch, candidates))
         return
-    else:
-        chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
-        most, lengths = chosen.max_cells or MAX_CELLS, range(max(chosen.all, 2), chosen.all + 1)
-    for length in lengths:
-        yield from (cells for cells in map(math.prod, itertools.combinations(sizes.values(), length)) if cells <= most)
+    chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
+    if chosen.all > 1:
+        yield from _products(sizes, chosen.all, chosen.max_cells or MAX_CELLS)
+
+
+def _products(sizes: Mapping[str, int], length: int, most: int) -> Iterator[int]:
+    """Cells of each table of so many attributes that has at most `most`."""
+    return (cells for cells in map(math.prod, itertools.combinations(sizes.values(), length)) if cells <= most)

@@ -100,9 +100,11 @@ class Configuration(Execution):
     @classmethod
     def _proportions(cls, section: Any, info: ValidationInfo) -> Any:
         """The proportions that `auto` stands for; as with `_method`."""
-        if not isinstance(section, dict) or method_of(section, "k-tuples") != "k-tuples" or "privacy" not in info.data:
+        if not isinstance(section, dict) or method_of(section, "k-tuples") != "k-tuples":
             return section
-        return resolve_sigma(section, info.data["privacy"].epsilon, info.data["privacy"].accountant)
+        if not {"columns", "privacy"} <= info.data.keys():
+            return section  # they are refused
+        return resolve_sigma(section, info.data["privacy"], len(info.data["columns"]))
 
     @field_validator("synthesize", mode="before")
     @classmethod

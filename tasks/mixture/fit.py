@@ -14,6 +14,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mixture.blocks import Block, join_attributes
+from marginweave.tasks.mixture.columns import hold_columns
 from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.mixture.objective import Objective
 from marginweave.tasks.mixture.parameters import Parameters, normal
@@ -40,7 +41,8 @@ def fit_mixture(
 
     Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / deviation_i^2 over softmax parameters by Adam (Kingma and Ba 2015),
     p as in `Mixture` (RAP softmax: Aydore et al. 2021; mixtures of products: McKenna's `mbi`). Several fits, each from the
-    records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged.
+    records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged; single attributes are
+    then held to their own counts (`hold_columns`).
 
     Linear algebra in one thread, fits on all cores, float32 steps in a fixed order: the same arguments give the same bytes on
     one kind of processor, however many cores there are.
@@ -80,7 +82,8 @@ def fit_mixture(
     shares = np.concatenate([shares for shares, _ in fitted])
     ends = np.cumsum([0, *(len(block.cells) for block in blocks)])
     weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
-    return Mixture.of(weights, [normal(shares[:, a:b]) for a, b in pairwise(ends)], sizes, total, masks)
+    model = Mixture.of(weights, [normal(shares[:, a:b]) for a, b in pairwise(ends)], sizes, total, masks)
+    return hold_columns(model, measurements)
 
 
 def _firsts(

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
+from marginweave.schemas.fitting import MOST_SECONDS
 from marginweave.schemas.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
 from marginweave.schemas.numbers import MAX_TABLE
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.mixture.censored import expected_below, surprise
 from marginweave.tasks.normalize.consistency import TOLERANCE
+from marginweave.tasks.normalize.telling import Telling
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -98,7 +100,7 @@ def tuple_marginals(
 
 
 def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[CensoredMeasurement, ...]:
-    """What the released combinations tell of each set of columns of which anything was counted, without any estimate.
+    """What the released combinations tell of sets of columns, without any estimate: of single columns, and as `Telling` picks.
 
     Args:
         aggregates: normalized k-tuples, without sets of values.
@@ -108,22 +110,29 @@ def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
         From short sets to long ones; sets of more than 2^18 cells are left out. DP: post-processing.
     """
     found: list[CensoredMeasurement] = []
+    telling: Telling | None = None
     candidates = CandidateSet(length=1, sizes=aggregates.domain.sizes)
     for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
-        for clique, counted in _tables(level, noise, candidates, sizes, ()):
-            if counted.candidates.any():
-                found.append(
-                    CensoredMeasurement(
-                        attributes=clique,
-                        counts=counted.counts,
-                        deviation=counted.deviation,
-                        released=counted.released,
-                        hidden=counted.candidates & ~counted.released,
-                        cut=counted.cut,
-                    )
-                )
+        tables = (
+            _measured(clique, counted)
+            for clique, counted in _tables(level, noise, candidates, sizes, ())
+            if counted.candidates.any()
+        )
+        found += tables if telling is None else telling.pick(tables)
+        telling = telling or Telling(found, aggregates.record_count, MOST_SECONDS)
         candidates = CandidateSet.above(level, aggregates.domain.sizes)
     return tuple(found)
+
+
+def _measured(clique: Clique, counted: _Counted) -> CensoredMeasurement:
+    return CensoredMeasurement(
+        attributes=clique,
+        counts=counted.counts,
+        deviation=counted.deviation,
+        released=counted.released,
+        hidden=counted.candidates & ~counted.released,
+        cut=counted.cut,
+    )
 
 
 def _tables(

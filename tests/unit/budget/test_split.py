@@ -120,7 +120,7 @@ def test_only_private_domains_pay_for_a_threshold(split: str, share: float) -> N
     private=st.booleans(),
     missing=st.booleans(),
     sigma=st.one_of(
-        st.sampled_from(["long", "short", "balanced"]),
+        st.sampled_from(["long", "short", "balanced", "singles"]),
         st.tuples(*[st.floats(1e-3, 1e3)] * 3),
     ),
     percentile_share=st.floats(1e-4, 0.999),

@@ -182,7 +182,7 @@ def test_the_order_of_a_plan_is_that_of_its_body(ledger, reserve, monkeypatch, f
     split=st.sampled_from([None, "sds"]),
     private=st.booleans(),
     missing=st.booleans(),
-    sigma=st.one_of(st.sampled_from(["long", "short", "balanced"]), st.tuples(*[st.floats(1e-3, 1e3)] * 3)),
+    sigma=st.one_of(st.sampled_from(["long", "short", "balanced", "singles"]), st.tuples(*[st.floats(1e-3, 1e3)] * 3)),
     percentile_share=st.floats(1e-4, 0.999),
     count_share=st.floats(1e-4, 0.999),
     spares=st.integers(0, 3),

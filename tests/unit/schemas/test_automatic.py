@@ -32,8 +32,11 @@ CHOSEN: list[tuple[str, dict[str, Any], str]] = [
     ("k-tuples of private domains", PRIVATE, "aggregate-seeded"),
     ("marginals of private domains", {**MARGINALS, **PRIVATE}, "gum"),
     ("triples of 20 columns", columns(20, 2), "mixture"),
-    ("triples of 30 columns", columns(30, 2), "aggregate-seeded"),
-    ("pairs of 30 columns", {**columns(30, 2), "aggregate__reporting_length": 2}, "mixture"),
+    ("triples of 31 columns", columns(31, 4), "mixture"),
+    ("triples of more columns than pairs fit", columns(90, 2), "aggregate-seeded"),
+    ("quadruples of 30 columns", {**columns(30, 2), "aggregate__reporting_length": 4}, "aggregate-seeded"),
+    ("pairs of 200 columns", {**columns(200, 2), "aggregate__reporting_length": 2}, "mixture"),
+    ("too many pairs to look at", {**columns(1600, 2), "aggregate__reporting_length": 2}, "aggregate-seeded"),
     ("pairs that may be selected of 30 columns", {**columns(30, 2), **MARGINALS}, "mixture"),
     ("large pairs of 30 columns", {**columns(30, 200), **MARGINALS}, "gum"),
     (
@@ -77,17 +80,21 @@ def test_what_auto_stands_for_is_in_the_digest_as_if_it_had_been_written() -> No
 @pytest.mark.parametrize(
     ("changes", "sigma"),
     [
-        ({"privacy__epsilon": 0.3}, "short"),
-        ({"privacy__epsilon": 0.5}, "short"),
-        ({"privacy__epsilon": 0.6}, "balanced"),
-        ({"privacy__epsilon": 0.3, "aggregate__sigma": "auto"}, "short"),
-        ({"privacy__epsilon": 0.3, "aggregate__sigma": "long"}, "long"),
-        ({"privacy__epsilon": 0.3, "privacy__accountant": "sds"}, "long"),
+        ({"privacy__epsilon": 0.16}, "balanced"),
+        ({"privacy__epsilon": 0.1}, "short"),
+        ({"privacy__epsilon": 0.05}, "singles"),
+        ({"privacy__epsilon": 0.1, "aggregate__sigma": "auto"}, "short"),
+        ({"privacy__epsilon": 0.1, "aggregate__reporting_length": 2}, "short"),
+        ({"privacy__epsilon": 0.1, "aggregate__sigma": "long"}, "long"),
+        ({"privacy__epsilon": 0.1, "privacy__accountant": "sds"}, "long"),
         ({"aggregate__split": "sds"}, "long"),
+        ({"privacy__epsilon": 1.0, **columns(17, 2)}, "balanced"),  # sqrt(17 * 16 / 2) < 16 < 40
+        ({"privacy__epsilon": 0.5, **columns(17, 2)}, "short"),
+        ({"privacy__epsilon": 0.25, **columns(17, 2)}, "singles"),
     ],
 )
-def test_the_proportions_follow_from_epsilon(changes: dict[str, Any], sigma: str) -> None:
-    """They are in the digest as if they had been written."""
+def test_the_proportions_follow_from_epsilon_and_the_columns(changes: dict[str, Any], sigma: str) -> None:
+    """They are in the digest as if they had been written. The four columns of the usual configuration have six pairs."""
     made = configuration(**changes)
     assert made.tuples.sigma == sigma
     assert made.digest == configuration(**{**changes, "aggregate__sigma": sigma}).digest
