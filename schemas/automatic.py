@@ -71,8 +71,8 @@ def resolve_sigma(given: Mapping[str, Any], privacy: PrivacySettings, columns: i
 
     | table | epsilon | r | balanced | short | singles | independent |
     | --- | --- | --- | --- | --- | --- | --- |
-    | affairs | 1 | 6 | .045 | .047 | .075 | .098 |
-    | affairs | 0.3 | 20 | .080 | .077 | .097 | .100 |
+    | affairs | 1 | 6 | .042 | .045 | .075 | .098 |
+    | affairs | 0.3 | 20 | .077 | .072 | .097 | .100 |
     | adult_cat | 0.3 | 32 | | .046 | .067 | .088 |
     | ma2019_cat | 0.3 | 44 | | .091 | .086 | .086 |
     | drug_deaths_cat | 0.3 | 72 | | .037 | .036 | .032 |
