@@ -25,7 +25,7 @@ def nearest_column(measurement: Measurement, likely: Array, total: float) -> Arr
     Of a suppressed code as many as are `likely`, but fewer than its threshold; codes that were never counted share what is
     left, in proportion. Shapes (codes,). DP: post-processing.
     """
-    counts = measurement.counts * measurement.scale(total)
+    counts: Array = np.asarray(measurement.counts * measurement.scale(total), np.float64)
     if isinstance(measurement, CensoredMeasurement):  # always complete
         counts[measurement.hidden] = np.clip(likely[measurement.hidden], 0.0, max(measurement.cut, 0.0))
         never = ~(measurement.released | measurement.hidden)
@@ -51,7 +51,7 @@ def hold_columns(model: Mixture, measurements: Sequence[Measurement]) -> Mixture
             attribute, size = measurement.attributes[0], len(measurement.counts)
             b = next(i for i, block in enumerate(model.blocks) if attribute in block.attributes)
             codes = model.blocks[b].cells[:, model.blocks[b].attributes.index(attribute)]
-            counts = np.bincount(codes, weights=model.weights @ shares[b], minlength=size) * model.total
+            counts: Array = model.total * np.bincount(codes, model.weights @ shares[b], size).astype(np.float64)
             target = counts + trust[attribute] * (nearest_column(measurement, counts, model.total) - counts)
             shares[b] = _scaled(shares[b], np.divide(target, counts, out=np.zeros(size), where=counts > 0)[codes])
     return replace(model, shares=tuple(shares))

@@ -16,6 +16,9 @@ from marginweave.tasks.mixture.columns import nearest_column
 
 Array = NDArray[np.float64]
 
+EVIDENCE = 2.0
+"""A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise."""
+
 
 class Telling:
     """Picks tables, from short sets of columns to long ones, while there is time to fit them.
@@ -32,7 +35,7 @@ class Telling:
         self.seconds = seconds - sum(fitting_seconds(m.counts.size) for m in singles)
 
     def pick(self, tables: Iterable[CensoredMeasurement]) -> list[CensoredMeasurement]:
-        """The tables of a length that differ from the product of their columns by more than noise alone would, on average.
+        """The tables of a length whose counts differ from the product of their columns by more than `EVIDENCE`.
 
         Most differing first, as many as there is time for; in the order they came in. The others would only have a fit follow
         their noise, and end before it has followed what there is to be seen. DP: post-processing.
@@ -40,7 +43,7 @@ class Telling:
         kept: list[tuple[float, int, CensoredMeasurement]] = []
         for number, table in enumerate(tables):
             differs = self._surprise(table)
-            if differs > 0:
+            if differs > EVIDENCE:
                 heapq.heappush(kept, (differs, -number, table))
                 self.seconds -= fitting_seconds(table.counts.size)
             while kept and self.seconds < 0:

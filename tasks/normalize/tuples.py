@@ -17,14 +17,12 @@ from marginweave.schemas.numbers import MAX_TABLE
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.mixture.censored import expected_below, surprise
 from marginweave.tasks.normalize.consistency import TOLERANCE
-from marginweave.tasks.normalize.telling import Telling
+from marginweave.tasks.normalize.telling import EVIDENCE, Telling
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Tables = dict[Clique, Array]
 
-# A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise.
-EVIDENCE = 2.0
 _STEPS = 30
 _TURNS = 60
 _FITTING = 30

@@ -27,7 +27,8 @@ Records = NDArray[np.int32]
 class Told:
     """What is known of a table: marginals over attributes of `sizes` codes, its number of records, and structural zeros.
 
-    `measurements` are as they were drawn, each with its noise, `consistent` gives them in agreement.
+    `measurements` are as they were drawn, each with its noise, `consistent` gives them in agreement. `noise` is how far a
+    model is to be from them, as `MixtureSettings` has it.
     """
 
     measurements: Sequence[Measurement]
@@ -35,6 +36,7 @@ class Told:
     sizes: Sequence[int]
     total: float
     masks: Sequence[Mask]
+    noise: float = 1.0
 
 
 def estimator(told: Told, settings: DenseSynthesis, model: Mixture | None = None) -> Estimator:
@@ -55,7 +57,11 @@ def estimator(told: Told, settings: DenseSynthesis, model: Mixture | None = None
 def fit_model(told: Told, settings: MixtureOptions) -> Mixture:
     """The mixture of what was drawn. DP: post-processing. Raises InputError as `fit_mixture`."""
     steering = MixtureSettings(
-        components=settings.components, fits=settings.fits, iterations=settings.iterations, seed=settings.seed
+        components=settings.components,
+        fits=settings.fits,
+        iterations=settings.iterations,
+        noise=told.noise,
+        seed=settings.seed,
     )
     return fit_mixture(told.measurements, told.sizes, max(told.total, 1.0), told.masks, steering)
 
