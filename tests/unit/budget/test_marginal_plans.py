@@ -86,8 +86,8 @@ def test_rounds_have_equal_shares_and_spend_the_whole(accountant: str, private: 
         for draw in plan.draws
     }
     whole = sum(spent.values())
-    assert sum(spent[name] for *names, _ in rounds for name in names) / whole == pytest.approx(0.1, rel=1e-6)
-    assert sum(spent[name] for *_, name in rounds) / whole == pytest.approx(0.75 if private else 0.8, rel=1e-6)
+    assert sum(spent[name] for *names, _ in rounds for name in names) / whole == pytest.approx(0.05, rel=1e-6)
+    assert sum(spent[name] for *_, name in rounds) / whole == pytest.approx(0.6 if private else 0.65, rel=1e-6)
     assert 0.8 < plan.spent_epsilon <= 1.0
     if accountant == "gdp":
         assert plan.spent_epsilon > 1 - 1e-6
@@ -113,7 +113,7 @@ def test_a_plan_of_rounds_is_shown_in_a_few_lines() -> None:
     )
     rows, _ = forecast(config)
     assert [row.name for row in rows] == ["one-way", "select-1-1 … select-5-2", "measure-1 … measure-5"]
-    assert [row.share for row in rows] == pytest.approx([0.1, 0.1, 0.8])
+    assert [row.share for row in rows] == pytest.approx([0.3, 0.05, 0.65])
     (line,) = rounds_forecast(config)
     sd = math.sqrt(2) * plan_budget(config).draw("measure-1").parameter
     assert f"measured with sd {sd:.1f} a share, of four shares {sd / 2:.1f}" in line
