@@ -67,14 +67,14 @@ def resolve_sigma(given: Mapping[str, Any], privacy: PrivacySettings, columns: i
 
     What decides is how large the noise of pairs is, about r = sqrt(columns (columns - 1) / 2) / epsilon: where pairs drown in
     it, records come no nearer to the table than single columns do, and these need the budget. Measured, mean TVD of two
-    columns, R = 3, by the mixture, of two to four releases each, beside single columns that have the whole budget:
+    columns, R = 3, by the mixture, of two to six releases each, beside single columns that have the whole budget:
 
     | table | epsilon | r | balanced | short | singles | independent |
     | --- | --- | --- | --- | --- | --- | --- |
     | affairs | 1 | 6 | .042 | .045 | .075 | .098 |
     | affairs | 0.3 | 20 | .077 | .072 | .097 | .100 |
     | adult_cat | 0.3 | 32 | | .046 | .067 | .088 |
-    | ma2019_cat | 0.3 | 44 | | .091 | .086 | .086 |
+    | ma2019_cat | 0.3 | 44 | | .091 | .087 | .086 |
     | drug_deaths_cat | 0.3 | 72 | | .037 | .036 | .032 |
     """
     if given.get("sigma", "auto") != "auto":
