@@ -258,7 +258,7 @@ def test_tampered_files_are_not_approved(parent: WarmParent, victim: Victim, dam
     if damage == "added":
         (victim.folder.proposed / "more.csv").write_text("1\n")
     elif damage == "changed":
-        file.write_bytes(content.replace(b"f", b"m", 1))
+        file.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     else:
         file.unlink()
     if damage == "replaced by a link":
