@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.errors import InputError
 from marginweave.schemas.load import parse_configuration
 
 BASE: dict[str, Any] = {
@@ -34,6 +35,17 @@ def raw(**changes: Any) -> dict[str, Any]:
         else:
             place[last] = copy.deepcopy(value)  # a later change may go below it, and tests share their values
     return configuration
+
+
+def quick(configuration: dict[str, Any]) -> dict[str, Any]:
+    """With a mixture that is fitted in no time, where nothing is said of synthesis and `auto` would take a mixture."""
+    try:
+        usual = parse_configuration(configuration).synthesize.method
+    except InputError:
+        return configuration  # its refusal is what the test is about
+    if "synthesize" in configuration or usual != "mixture":
+        return configuration
+    return {**configuration, "synthesize": {"method": "mixture", "components": 10, "fits": 2, "iterations": 20}}
 
 
 def configuration(**changes: Any) -> Configuration:

@@ -37,7 +37,7 @@ from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.randomness import OsBits
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference
-from tests.support.configurations import raw
+from tests.support.configurations import quick, raw
 from tests.support.seeded_bits import SeededBits
 from tests.support.warm_parent import flow_module
 from tests.system.test_non_interference import _artifacts, unpacked
@@ -102,7 +102,7 @@ def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], bits: Seed
     """The flow on a table in a home of its own; with `bits` for every Gaussian draw."""
     home.mkdir()
     config = home / "people.yaml"
-    config.write_text(yaml.safe_dump(raw(**SETTINGS | changes), sort_keys=False))
+    config.write_text(yaml.safe_dump(quick(raw(**SETTINGS | changes)), sort_keys=False))
     (home / "people.csv").write_text("\n".join([",".join(NAMES), *map(",".join, rows)]) + "\n")
     ledger, seen = home / "ledger" / "ledger.sqlite", Seen()
     account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")

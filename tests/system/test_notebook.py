@@ -10,7 +10,7 @@ import pytest
 
 from marginweave.flows import Synthesizer
 from marginweave.schemas.errors import BudgetError, InputError
-from tests.support.configurations import raw
+from tests.support.configurations import quick, raw
 from tests.system.conftest import CommandLine
 
 pytestmark = pytest.mark.system
@@ -40,16 +40,16 @@ def frame(rows: int = 200) -> pd.DataFrame:
 def test_fit_and_sample(ledgered: CommandLine) -> None:
     """fit charges once; sample is free, has the declared columns, and leaves no copy of the frame behind."""
     with pytest.raises(BudgetError, match="marginweave ledger open people"):
-        Synthesizer(raw()).fit(frame())
+        Synthesizer(quick(raw())).fit(frame())
     ledgered("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
-    model = Synthesizer(raw()).fit(frame())
+    model = Synthesizer(quick(raw())).fit(frame())
     sample = model.sample(50, seed=3)
     assert list(sample.columns) == ["sex", "region", "age", "grade"]
     assert len(sample) == 50
     assert set(sample["sex"].dropna()) <= {"f", "m"}
     assert sample.equals(model.sample(50, seed=3))
     assert len(model.sample()) == model.release.aggregates.record_count
-    Synthesizer(raw()).fit(frame())
+    Synthesizer(quick(raw())).fit(frame())
     assert "1 release(s)" in ledgered("ledger", "list").stdout
     assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frame.parquet"))
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.support.configurations import raw
+from tests.support.configurations import quick, raw
 from tests.system.conftest import EXAMPLES, CommandLine
 
 pytestmark = pytest.mark.system
@@ -31,7 +31,10 @@ STAGES = [
 
 
 def people(place: Path, rows: int = 400, **changes: object) -> Path:
-    """A configuration and its table in `place`; with fewer rows a length can be left without candidates, and cost less."""
+    """A configuration and its table in `place`; with fewer rows a length can be left without candidates, and cost less.
+
+    Records are of the usual method, but for a model that is fitted in no time.
+    """
     generator = np.random.default_rng(5)
     lines = ["sex,region,age,grade"]
     for _ in range(rows):
@@ -39,7 +42,7 @@ def people(place: Path, rows: int = 400, **changes: object) -> Path:
         lines.append(f"{sex},{region},{generator.integers(0, 100)},{generator.integers(1, 8)}")
     (place / "people.csv").write_text("\n".join(lines) + "\n")
     path = place / "people.yaml"
-    path.write_text(yaml.safe_dump(raw(**changes), sort_keys=False))
+    path.write_text(yaml.safe_dump(quick(raw(**changes)), sort_keys=False))
     return path
 
 

@@ -16,7 +16,7 @@ from marginweave.schemas.load import parse_configuration
 from marginweave.tasks.budget.mechanisms import count_deviation, deviation
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.budget.thresholds import private_threshold
-from tests.support.configurations import raw
+from tests.support.configurations import quick, raw
 from tests.system.conftest import CommandLine
 
 pytestmark = pytest.mark.system
@@ -35,7 +35,7 @@ def visits(place: Path, rows: int = 900, **changes: Any) -> Path:
         lines.append(f"{name},{sex},{region},{20 + person % 60},{generator.integers(1, 8)},T{person % 4}")
     (place / "people.csv").write_text("\n".join(lines) + "\n")
     path = place / "people.yaml"
-    path.write_text(yaml.safe_dump(raw(**changes), sort_keys=False))
+    path.write_text(yaml.safe_dump(quick(raw(**changes)), sort_keys=False))
     return path
 
 
