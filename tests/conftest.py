@@ -23,6 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(TESTS).parts[0]))
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: system tests wait a fifth of their time, for servers, clocks and locks."""
     return len(os.sched_getaffinity(0)) + 1
