@@ -216,20 +216,26 @@ def _exponential(sensitivity: int, epsilon: float) -> Any:
     return mechanism
 
 
-def _opendp() -> Any:
-    # OpenDP and its shared library wait until something is drawn: plan and refusals never load them
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    return dp
-
-
 def _discrete_laplace(scale: float) -> Any:
-    dp = _opendp()
-    return (dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")) >> dp.m.then_laplace(scale=scale)
+    from opendp import domains, metrics
+    from opendp.measurements import then_laplace
+
+    _allow_opendp()
+    return (domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")) >> then_laplace(scale)
 
 
 def _noisy_max(scale: float) -> Any:
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    return space >> dp.m.then_noisy_max(dp.zero_concentrated_divergence(), scale=scale)
+    from opendp import domains, measures, metrics
+    from opendp.measurements import then_noisy_max
+
+    _allow_opendp()
+    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.linf_distance(T="i64")
+    return space >> then_noisy_max(measures.zero_concentrated_divergence(), scale=scale)
+
+
+def _allow_opendp() -> None:
+    # OpenDP and its shared library wait until something is drawn: plan and refusals never load them. Its prelude would import
+    # scikit-learn as well, a second of every run.
+    from opendp.mod import enable_features
+
+    enable_features("contrib")

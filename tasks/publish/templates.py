@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -14,7 +15,9 @@ def read_text(name: str) -> str:
 
 def render(name: str, **context: object) -> str:
     """The template `name` with `context`; a name that is not given is an error."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, loader=FunctionLoader(read_text)
-    )
-    return environment.get_template(name).render(context)
+    return _environment().get_template(name).render(context)
+
+
+@cache  # it keeps the templates that it has compiled
+def _environment() -> Environment:
+    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, loader=FunctionLoader(read_text))

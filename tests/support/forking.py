@@ -1,9 +1,9 @@
-"""A process that has imported what commands import, and forks one child a command: `marginweave` without its start.
+"""A process that has made a release, and forks one child a command: `marginweave` without its start.
 
-Importing Prefect, pyarrow, numba, matplotlib and the stages takes some 4 s of CPU, and the tests type hundreds of commands. A
-child has the arguments, environment, folder and streams of `tests.support.forked`, which ends as the child does, and runs
-`marginweave.flows.cli.main`. What is said of processes, of their start or of a server of their own is tested with the
-installed program.
+Importing Prefect, pyarrow, numba, matplotlib and the stages takes some 4 s of CPU, loading compiled kernels, fonts and
+templates for the first time 1.5 s more, and the tests type hundreds of commands. A child has the arguments, environment,
+folder and streams of `tests.support.forked`, which ends as the child does, and runs `marginweave.flows.cli.main`. What is said
+of processes, of their start or of a server of their own is tested with the installed program.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from marginweave.flows.environment import ANALYTICS_OFF
 
-# What commands import when they run, beside the flow: the ledger's upgrades, tables of the examples, the report's figures.
+# What commands import when they run, beside the stages: the ledger's upgrades, Prefect's engines, tables of the examples.
 IMPORTED = (
-    "alembic.command", "fastapi.encoders", "marginweave.flows.approval", "marginweave.flows.forecast",
-    "marginweave.flows.session", "matplotlib.backends.backend_svg", "matplotlib.font_manager", "numba", "pandas",
-    "pandera.backends.pandas", "prefect.events.worker", "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",
+    "alembic.command", "anyio._backends._asyncio", "fastapi.encoders", "marginweave.flows.approval",
+    "marginweave.flows.forecast", "marginweave.flows.session", "prefect.artifacts", "prefect.concurrency._sync",
+    "prefect.events.worker", "prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization",
+    "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",
 )  # fmt: skip
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Forking:
@@ -124,13 +126,29 @@ def forking(place: Path, environment: dict[str, str]) -> Iterator[Path]:
     process.stdout.close()
 
 
+def _warm_up(home: Path) -> None:
+    """Make a release with the functions of its stages: without Prefect, whose threads a child would not have."""
+    sys.path.insert(0, str(REPOSITORY))
+    from tests.support.kills import Victim
+    from tests.support.people import people
+    from tests.support.warm_parent import run_by_doors
+
+    home.mkdir()
+    victim = Victim(home=home, config=people(home, 40))
+    os.environ["MARGINWEAVE_LEDGER"] = str(victim.location)  # children have the environment of their orders
+    with (home / "log").open("w") as log, redirect_stdout(log):
+        run_by_doors(victim.order())
+    sys.path.remove(str(REPOSITORY))
+
+
 def main() -> None:
-    """Import, say so, and serve."""
+    """Import, make a release, say so, and serve."""
     os.environ.update(ANALYTICS_OFF)
     from marginweave.flows import release  # noqa: F401 - first: its module has its name
 
     for module in IMPORTED:
         importlib.import_module(module)
+    _warm_up(Path(sys.argv[1]).with_name("warm"))
     gc.freeze()
     forking = Forking(sys.argv[1])
     os.write(1, b"ready\n")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from marginweave.flows.environment import prepare_environment
+from marginweave.flows.environment import prepare_environment, service_directory
 from marginweave.flows.server import prefect_server
 from tests.support.forking import forking
 
@@ -23,19 +27,52 @@ EXAMPLES = REPOSITORY / "deployments" / "examples"
 DATA = Path(os.environ.get("MARGINWEAVE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a Prefect server that stands for the whole session."""
-    place = tmp_path_factory.mktemp("prefect")
+@contextmanager
+def _own_server(home: Path) -> Iterator[str]:
     before = dict(os.environ)
     os.environ.pop("PREFECT_API_URL", None)
-    prepare_environment(place)
+    prepare_environment(home)
     try:
-        with prefect_server(place / "server.log") as url:
+        with prefect_server(home / "server.log") as url:
             yield url
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def _database(home: Path) -> Path:
+    return service_directory(home) / "prefect" / "prefect.db"
+
+
+@pytest.fixture(scope="session")
+def unused_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prefect's database as its server makes it: 10 s of CPU, so one for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "unused"
+    shared.mkdir(exist_ok=True)
+    kept = shared / "prefect.db"
+    with (shared / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            with _own_server(shared):
+                pass
+            with closing(sqlite3.connect(_database(shared))) as made, closing(sqlite3.connect(kept)) as copy:
+                made.backup(copy)
+    return kept
+
+
+def settle(home: Path, database: Path) -> None:
+    _database(home).parent.mkdir(parents=True, mode=0o700)
+    shutil.copyfile(database, _database(home))
+
+
+@pytest.fixture(scope="session")
+def server(unused_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Prefect server that stands for the whole session."""
+    place = tmp_path_factory.mktemp("prefect")
+    settle(place, unused_database)
+    with _own_server(place) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -93,10 +130,17 @@ class CommandLine:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> CommandLine:
-    """A command line that starts its own server where it needs one."""
+    """A command line in a new home, that starts its own server where it needs one."""
     home = tmp_path / "home"
     home.mkdir()
     return CommandLine(home)
+
+
+@pytest.fixture
+def settled(alone: CommandLine, unused_database: Path) -> CommandLine:
+    """The same where a server has been before, and need not make its database."""
+    settle(alone.home, unused_database)
+    return alone
 
 
 @pytest.fixture

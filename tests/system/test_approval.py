@@ -22,8 +22,9 @@ from marginweave.schemas.manifest import RunState
 from marginweave.tasks.budget.ledger.audit import audit_ledger
 from marginweave.tasks.budget.ledger.key import load_key
 from tests.support.kills import Victim, WarmParent
+from tests.support.people import people
 from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED, contents, opened, people
+from tests.system.test_release import RELEASED, contents, opened
 
 pytestmark = pytest.mark.system
 YES: dict[str, Any] = {"approved": True, "by": "A. Meier", "reason": "checked"}

@@ -11,8 +11,9 @@ import pytest
 
 from marginweave.flows.again import attack_release
 from marginweave.schemas.errors import InputError
+from tests.support.people import people
 from tests.system.conftest import CommandLine
-from tests.system.test_release import contents, opened, people
+from tests.system.test_release import contents, opened
 
 pytest.importorskip("syntheval")
 pytestmark = pytest.mark.system

@@ -14,8 +14,9 @@ from marginweave.flows.audit import audit_files
 from marginweave.schemas.errors import AuditError
 from marginweave.tasks.budget.ledger.audit import audit_ledger
 from marginweave.tasks.budget.ledger.key import load_key
+from tests.support.people import people
 from tests.system.conftest import CommandLine
-from tests.system.test_release import opened, people
+from tests.system.test_release import opened
 
 pytestmark = pytest.mark.system
 

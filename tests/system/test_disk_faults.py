@@ -13,10 +13,11 @@ import pytest
 
 from marginweave.schemas.ledger import State
 from tests.support.kills import Victim, WarmParent
+from tests.support.people import people
 from tests.support.warm_parent import FAULTS, LEASE
 from tests.system.conftest import CommandLine
 from tests.system.test_kills import new_victim, parent, parents  # noqa: F401 - fixtures
-from tests.system.test_release import opened, people
+from tests.system.test_release import opened
 
 pytestmark = pytest.mark.system
 NewVictim = Callable[..., Victim]

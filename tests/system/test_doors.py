@@ -25,8 +25,8 @@ from marginweave.tasks.evaluate import paid_task
 from marginweave.tasks.references import DerivedReference
 from tests.support.kills import Victim
 from tests.support.opened import opened_files, within
+from tests.support.people import people
 from tests.support.warm_parent import DOORS, flow_module
-from tests.system.test_release import people
 
 pytestmark = pytest.mark.system
 ROWS = 97

@@ -23,9 +23,10 @@ import pytest
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.ledger import State
 from tests.support.kills import Victim, WarmParent
+from tests.support.people import people
 from tests.system.conftest import CommandLine
 from tests.system.test_marginals import victims
-from tests.system.test_release import contents, people
+from tests.system.test_release import contents
 
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"

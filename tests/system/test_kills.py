@@ -18,9 +18,10 @@ import pytest
 
 from marginweave.schemas.ledger import State
 from tests.support.kills import Victim, WarmParent
+from tests.support.people import people
 from tests.support.warm_parent import POINTS
 from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED, people
+from tests.system.test_release import RELEASED
 
 pytestmark = pytest.mark.system
 PARENTS = 2

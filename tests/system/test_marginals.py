@@ -22,8 +22,9 @@ from marginweave.schemas.load import load_configuration
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.kills import Victim, WarmParent
+from tests.support.people import people
 from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED, opened, people
+from tests.system.test_release import RELEASED, opened
 
 pytestmark = pytest.mark.system
 NewVictim = Callable[..., Victim]

@@ -36,9 +36,10 @@ from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference
 from tests.support.opened import opened_files, within
+from tests.support.people import people
 from tests.support.warm_parent import DOORS, flow_module
 from tests.system.conftest import CommandLine
-from tests.system.test_release import contents, people
+from tests.system.test_release import contents
 from tests.system.test_units import visits
 
 pytestmark = pytest.mark.system
@@ -376,7 +377,7 @@ MARKED_METHODS = {
 
 
 @pytest.mark.parametrize("changes", MARKED_METHODS.values(), ids=MARKED_METHODS)
-def test_a_marker_in_the_table_is_found_nowhere(alone: CommandLine, tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_marker_in_the_table_is_found_nowhere(settled: CommandLine, tmp_path: Path, changes: dict[str, Any]) -> None:
     """Nor is a number of the internal evaluation, or an exact count: in no file, database, log or line, after any command."""
     path = marked_people(tmp_path, changes)
     commands: tuple[tuple[str | Path, ...], ...] = (
@@ -386,24 +387,24 @@ def test_a_marker_in_the_table_is_found_nowhere(alone: CommandLine, tmp_path: Pa
         ("evaluate", "r"),
         ("evaluate", "r", "--json"),
         ("synthesize", "r", "--seed", "8"),
-        ("report", "r", "--to", alone.home / "pages"),
+        ("report", "r", "--to", settled.home / "pages"),
         ("runs",),
         ("ledger", "show", "people"),
-        ("ledger", "export", "people", "--to", alone.home / "export"),
+        ("ledger", "export", "people", "--to", settled.home / "export"),
         ("run", path, "--run", "r"),
     )
     printed = ""
     for command in commands:
-        result = alone(*command, timeout=600)
+        result = settled(*command, timeout=600)
         assert result.returncode == 0, (command, result.stderr)
         printed += result.stdout + result.stderr
-    run = alone.home / "runs" / "r"
+    run = settled.home / "runs" / "r"
     compared = numbers_of(json.loads((run / "internal" / "evaluation.json").read_text()))
     secret = compared - numbers_of(json.loads((run / "release" / "evaluation.json").read_text()))
     assert len(secret) > 50
     forbidden = re.compile("|".join(map(re.escape, [MARKER, *secret])).encode())
     assert not forbidden.search(printed.encode())
-    found = outside(alone.home)
+    found = outside(settled.home)
     assert {"prefect.db", "ledger.sqlite", "prefect.log", "prefect-server.log"} <= {Path(name).name for name in found}
     for name, content in found.items():
         assert not forbidden.search(name.encode() + content), name

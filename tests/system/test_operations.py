@@ -19,8 +19,8 @@ import pytest
 from marginweave.tasks.budget.ledger import Ledger
 from tests.support.cluster import Cluster, cluster, pgpass
 from tests.support.configurations import raw
-from tests.system.conftest import INSTALLED, REPOSITORY, CommandLine
-from tests.system.test_release import people
+from tests.support.people import people
+from tests.system.conftest import INSTALLED, REPOSITORY, CommandLine, settle
 
 PAGE = (REPOSITORY / "deployments" / "operations.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(
@@ -201,7 +201,8 @@ DISASTERS: dict[str, Callable[[Office], None]] = {
 
 
 @pytest.fixture
-def office(marginweave: CommandLine, tmp_path: Path) -> Office:
+def office(marginweave: CommandLine, unused_database: Path, tmp_path: Path) -> Office:
+    settle(marginweave.home, unused_database)  # of a server of its own, when it needs one
     return Office(marginweave, tmp_path)
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.people import people
 from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED, contents, people
+from tests.system.test_release import RELEASED, contents
 
 pytestmark = pytest.mark.system
 MARKER = "QZXMARKERVALUE"

@@ -13,9 +13,10 @@ import pytest
 
 from marginweave.schemas.ledger import State
 from tests.support.kills import Victim, WarmParent
+from tests.support.people import people
 from tests.system.conftest import CommandLine
 from tests.system.test_marginals import victims
-from tests.system.test_release import contents, opened, people
+from tests.system.test_release import contents, opened
 
 pytestmark = pytest.mark.system
 NewVictim = Callable[..., Victim]

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.people import people
 from tests.system.conftest import CommandLine
-from tests.system.test_release import opened, people
+from tests.system.test_release import opened
 
 pytestmark = [pytest.mark.system, pytest.mark.long]  # downloads 100 MB
 
@@ -40,12 +41,12 @@ def test_the_laws_hold_where_the_extra_is(interpreter: Path) -> None:
 
 
 @pytest.fixture
-def program(interpreter: Path, alone: CommandLine) -> CommandLine:
+def program(interpreter: Path, settled: CommandLine) -> CommandLine:
     """`marginweave` of that environment."""
     path = interpreter.with_name("marginweave")
     path.write_text(f"#!{interpreter}\nfrom marginweave.flows.cli import main\nmain()\n")
     path.chmod(0o755)
-    return CommandLine(alone.home, program=path)
+    return CommandLine(settled.home, program=path)
 
 
 def test_a_release_from_end_to_end(program: CommandLine) -> None:

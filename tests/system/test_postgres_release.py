@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.people import people
 from tests.support.postgres import Server, postgres_server
 from tests.system.conftest import CommandLine
-from tests.system.test_release import only_run, opened, people
+from tests.system.test_release import only_run, opened
 
 pytestmark = pytest.mark.system
 PASSWORD = "hidden-word"
@@ -22,12 +23,12 @@ def database_server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def writer(alone: CommandLine, database_server: Server, tmp_path: Path) -> CommandLine:
+def writer(settled: CommandLine, database_server: Server, tmp_path: Path) -> CommandLine:
     """A command line with a server of its own, whose ledger's tables another role has made."""
     owner = database_server.database()
     url = database_server.role(owner).replace(":@", f":{PASSWORD}@")
     cli = CommandLine(
-        alone.home,
+        settled.home,
         {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "keys" / "ledger.key")},
     )
     name = url.partition("://")[2].partition(":")[0]

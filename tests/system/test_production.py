@@ -18,9 +18,10 @@ import yaml
 
 from marginweave.schemas.ledger import Account, ReleaseRecord, State
 from marginweave.tasks.budget.ledger import Ledger, ledger_location
+from tests.support.people import people
 from tests.support.postgres import installed_postgres
 from tests.support.production import REPOSITORY, Site, documented, site, until
-from tests.system.test_release import RELEASED, contents, people
+from tests.system.test_release import RELEASED, contents
 
 pytestmark = pytest.mark.system
 DEPLOY = "prefect --no-prompt deploy"

@@ -10,12 +10,10 @@ import subprocess
 import time
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
-from tests.support.configurations import quick, raw
+from tests.support.people import people
 from tests.system.conftest import EXAMPLES, CommandLine
 
 pytestmark = pytest.mark.system
@@ -28,22 +26,6 @@ STAGES = [
     "validate", "preprocess", "encode", "budget", "count records", "aggregate k=1", "aggregate k=2", "aggregate k=3",
     "collect", "normalize", "synthesize", "decode", "evaluate", "publish",
 ]  # fmt: skip
-
-
-def people(place: Path, rows: int = 400, **changes: object) -> Path:
-    """A configuration and its table in `place`; with fewer rows a length can be left without candidates, and cost less.
-
-    Records are of the usual method, but for a model that is fitted in no time.
-    """
-    generator = np.random.default_rng(5)
-    lines = ["sex,region,age,grade"]
-    for _ in range(rows):
-        sex, region = generator.choice(["f", "m"]), generator.choice(["north", "south", "west"])
-        lines.append(f"{sex},{region},{generator.integers(0, 100)},{generator.integers(1, 8)}")
-    (place / "people.csv").write_text("\n".join(lines) + "\n")
-    path = place / "people.yaml"
-    path.write_text(yaml.safe_dump(quick(raw(**changes)), sort_keys=False))
-    return path
 
 
 def opened(cli: CommandLine, epsilon: float = 1.0) -> CommandLine:
@@ -236,9 +218,9 @@ def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) 
         assert "run nothing does not exist" in missing.stderr
 
 
-def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(alone: CommandLine, tmp_path: Path) -> None:
+def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(settled: CommandLine, tmp_path: Path) -> None:
     """kill -9 before the first draw and between draws: the server dies too, one charge, and the run is finished."""
-    cli, path = opened(alone), people(tmp_path)
+    cli, path = opened(settled), people(tmp_path)
     for stage in ("encode", "count records"):
         cli.kill_after(path, "killed", stage)
         deadline = time.monotonic() + 10

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.people import people
 from tests.support.postgres import Server, postgres_server
 from tests.support.witness import heard, witness
 from tests.system.conftest import REPOSITORY, CommandLine
-from tests.system.test_release import only_run, opened, people
+from tests.system.test_release import only_run, opened
 
 pytestmark = pytest.mark.system
 PASSWORD = "hidden-word"

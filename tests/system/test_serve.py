@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.people import people
 from tests.support.production import until
 from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED, opened, people, processes_of
+from tests.system.test_release import RELEASED, opened, processes_of
 
 pytestmark = pytest.mark.system
 
@@ -26,10 +27,10 @@ def started(cli: CommandLine, path: Path, due: datetime.datetime) -> subprocess.
 
 
 @pytest.mark.long  # cron knows no seconds: up to two minutes of waiting
-def test_a_service_that_was_killed_goes_on_at_its_next_start(alone: CommandLine, tmp_path: Path) -> None:
+def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLine, tmp_path: Path) -> None:
     """SIGKILL takes server and release with it; the next start finishes the same run; SIGTERM ends that with code 0."""
     # With room for a draw that the kill may hit: then, too, the release is finished.
-    cli, path = opened(alone, 3.0), people(tmp_path, privacy__redraws=1)
+    cli, path = opened(settled, 3.0), people(tmp_path, privacy__redraws=1)
     zone = datetime.timezone(datetime.timedelta(hours=5, minutes=45))
     now = datetime.datetime.now(zone)
     due = (now + datetime.timedelta(seconds=90)).replace(second=0)  # a server takes its time

@@ -18,8 +18,9 @@ import pytest
 from rich.console import Console
 
 from marginweave.flows.cli import run as run_command
+from tests.support.people import people
 from tests.system.conftest import CommandLine
-from tests.system.test_release import opened, people
+from tests.system.test_release import opened
 
 pytestmark = pytest.mark.system
 ALIVE = {"RUNNING", "PENDING"}
