@@ -110,9 +110,8 @@ def _hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequ
     sizes = {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
     if sum(sizes.values()) > _MOST_CODES:
         return f"{sum(sizes.values())} values, more than {_MOST_CODES},"
-    if any(
-        total > MOST_SECONDS for total in itertools.accumulate(_seconds(aggregate, sizes))
-    ):  # there may be millions more
+    so_far = itertools.accumulate(_seconds(aggregate, sizes))
+    if any(seconds > MOST_SECONDS for seconds in so_far):  # there may be millions more
         return "so many columns and values"
     return None
 

@@ -11,10 +11,10 @@ from scipy.special import log_ndtr, ndtr
 Array = NDArray[np.float64]
 
 
-def expected_below(mean: Array, deviation: float, cut: float) -> Array:
+def expected_below(mean: Array, deviation: Array | float, cut: Array | float) -> Array:
     """E[Y | Y < cut] for Y ~ N(mean, deviation^2): mean - deviation phi(t) / Phi(t), t = (cut - mean) / deviation.
 
-    Below `cut`, however large `mean` is. Any shape. DP: arithmetic on released numbers.
+    Below `cut`, however large `mean` is. Any shape, all the same or scalar. DP: arithmetic on released numbers.
     """
     t = (cut - mean) / deviation
     expected = mean - deviation * np.exp(_log_density(t) - log_ndtr(t))

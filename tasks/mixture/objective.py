@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.measurements import Mask, Measurement
-from marginweave.tasks.mixture.model import fold
+from marginweave.tasks.mixture.cells import Cells
 from marginweave.tasks.mixture.targets import F32, Floats, Layout, Target, target_of
 
 Array = NDArray[np.float64]
@@ -54,7 +54,8 @@ class Objective:
         side = [t for t in plain if len(t.features) == 1 or (dense and len(t.features) == 2)]
         self._one = _Single(layout, [t for t in side if len(t.features) == 1])
         self._two = _Pairs(layout, pairs) if dense and pairs else None
-        self._parts = _in_parts([t for t in targets if not any(t is other for other in side)], components)
+        parts = _in_parts([t for t in targets if not any(t is other for other in side)], components)
+        self._parts = [list(_cells(layout, part)) for part in parts]
         self._told = np.tile(np.where(self.expected > 0, math.inf, 0.0), (len(self._parts), 1))  # not seen yet
         self._turn = 0
 
@@ -85,43 +86,21 @@ class Objective:
             return np.zeros_like(self.expected)
         turn, self._turn = self._turn, (self._turn + 1) % len(self._parts)
         scale = F32(len(self._parts))
-        self._told[turn] = 0.0
-        for target in self._parts[turn]:
-            chi = self._add(target, scale, columns, weights, by_columns, by_weights)
-            self._told[turn, len(target.features)] += chi
-        told: Array = self._told.sum(axis=0)
-        return told
+        told = np.zeros_like(self.expected)
+        across = np.ascontiguousarray(columns.T)
+        by_across = np.zeros_like(across)
+        for cells in self._parts[turn]:
+            told[cells.features] += cells.add(scale, self.total * weights, across, by_across, by_weights)
+        by_columns += by_across.T
+        self._told[turn] = told
+        seen: Array = self._told.sum(axis=0)
+        return seen
 
-    def _add(
-        self,
-        target: Target,
-        scale: np.float32,
-        columns: Floats,
-        weights: Floats,
-        by_columns: Floats,
-        by_weights: Floats,
-    ) -> float:
-        """Add what one target says, feature by feature, but for the factor n w of the components; its chi^2."""
-        where = [self.layout.features[f].columns for f in target.features]
-        factors = [columns[:, place] for place in where]
-        *first, last = factors
-        folded = fold(first) if first else np.ones((len(columns), 1), F32)
-        predicted: Floats = np.multiply((folded * weights[:, None]).T @ last, self.total)
-        residuals = predicted - target.counts.reshape(predicted.shape)
-        slope = residuals * target.weight.reshape(predicted.shape)
-        chi = float((slope * residuals).sum(dtype=np.float64))
-        if target.hidden is not None:
-            near, surplus = target.hidden.residuals(predicted)
-            more = surplus * F32(target.hidden.deviation**-2)
-            slope.ravel()[near] += more
-            chi += float(more @ surplus)
-        slope *= scale
-        by_columns[:, where[-1]] += (by_last := folded @ slope)
-        by_weights += (by_last * last).sum(axis=1)
-        by_folded: Floats = (last @ slope.T).reshape([len(columns), *(factor.shape[1] for factor in first)])
-        for axis, place in enumerate(where[:-1]):
-            by_columns[:, place] += _folded_out(by_folded, first, axis)
-        return chi
+
+def _cells(layout: Layout, targets: Sequence[Target]) -> Iterator[Cells]:
+    """Targets of as many features together."""
+    for features in sorted({len(target.features) for target in targets}):
+        yield Cells(layout, [target for target in targets if len(target.features) == features])
 
 
 def _in_parts(targets: Sequence[Target], components: int) -> list[list[Target]]:
@@ -130,17 +109,6 @@ def _in_parts(targets: Sequence[Target], components: int) -> list[list[Target]]:
     parts = min(len(targets), -(-work // _WORK))
     largest_first = sorted(targets, key=lambda target: -target.counts.size)
     return [largest_first[part::parts] for part in range(parts)]
-
-
-def _folded_out(values: Floats, factors: Sequence[Floats], axis: int) -> Floats:
-    """Sums of `values`, one axis for each factor, times all factors but the one at `axis`."""
-    for other in reversed(range(len(factors))):
-        if other != axis:
-            shape = [len(values), *(-1 if i == other else 1 for i in range(values.ndim - 1))]
-            values = (values * factors[other].reshape(shape)).sum(axis=other + 1)
-            factors = [f for i, f in enumerate(factors) if i != other]
-            axis -= other < axis
-    return values
 
 
 class _Single:

@@ -16,7 +16,7 @@ from marginweave.tasks.mixture.censored import expected_below
 Floats = NDArray[np.float32]
 F32 = np.float32
 
-_UNSURPRISING = 5.0
+UNSURPRISING = 5.0
 """A count this many deviations below the cut is there with such certainty that it tells nothing."""
 
 
@@ -49,7 +49,7 @@ class Hidden:
 
         For Y ~ N(m, deviation^2): m - E[Y | Y < cut], the slope of -deviation^2 log P(Y < cut), which vanishes below the cut.
         """
-        near = np.flatnonzero(self.cells.ravel() & (predicted.ravel() > self.cut - _UNSURPRISING * self.deviation))
+        near = np.flatnonzero(self.cells.ravel() & (predicted.ravel() > self.cut - UNSURPRISING * self.deviation))
         means = predicted.ravel()[near].astype(np.float64)
         return near, (means - expected_below(means, self.deviation, self.cut)).astype(F32)
 

@@ -87,6 +87,7 @@ def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judges]:
     made.close()
 
 
+@pytest.mark.long  # these checks are tests of the suite, and pass there
 def test_without_a_fault_every_check_passes(judges: Judges) -> None:
     """In the same process and under the same settings as with one."""
     tests = sorted({test for fault in FAULTS.values() for test in fault.killed_by})
