@@ -59,6 +59,8 @@ def _check_cliques(configuration: Configuration, settings: MarginalSettings, nam
     chosen = settings.cliques
     if isinstance(chosen, AdaptiveCliques) and settings.noise == "laplace":
         raise ValueError("aggregate.noise (laplace) must be gaussian with adaptive cliques")
+    if chosen != "selected" and settings.merge_cells != "none" and settings.preset == "default":
+        raise ValueError(f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges")
     if isinstance(chosen, AllCliques) and chosen.all > len(names):
         raise ValueError(
             f"aggregate.cliques.all ({chosen.all}) must be at most the number of attributes ({len(names)})"

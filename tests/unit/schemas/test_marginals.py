@@ -143,6 +143,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {**MARGINALS, "aggregate__merge_cells": 10**12},
         r"^aggregate\.merge_cells \(1000000000000\) must be .* at most 67108864",
     ),
+    (
+        {**MARGINALS, "aggregate__cliques": "adaptive", "aggregate__merge_cells": 40},
+        r"^aggregate\.merge_cells \(40\) needs aggregate\.cliques: selected, whose pairs it merges$",
+    ),
     ({**MARGINALS, "synthesize__records": "exhaust"}, r"^synthesize\.records \(exhaust\) must be count or a whole"),
     ({**GUM, "synthesize__rounds": -1}, r"^synthesize\.rounds \(-1\) must lie in"),
     ({**GUM, "synthesize__tolerance": -1}, r"^synthesize\.tolerance \(-1\) must not be negative"),
