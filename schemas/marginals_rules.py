@@ -60,7 +60,9 @@ def _check_cliques(configuration: Configuration, settings: MarginalSettings, nam
     if isinstance(chosen, AdaptiveCliques) and settings.noise == "laplace":
         raise ValueError("aggregate.noise (laplace) must be gaussian with adaptive cliques")
     if chosen != "selected" and settings.merge_cells != "none" and settings.preset == "default":
-        raise ValueError(f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges")
+        raise ValueError(
+            f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges"
+        )
     if isinstance(chosen, AllCliques) and chosen.all > len(names):
         raise ValueError(
             f"aggregate.cliques.all ({chosen.all}) must be at most the number of attributes ({len(names)})"

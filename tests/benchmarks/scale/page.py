@@ -8,7 +8,7 @@ from tests.benchmarks.accuracy.environments import pinned
 from tests.benchmarks.scale.figures import Figure
 from tests.benchmarks.scale.machine import machine
 from tests.benchmarks.scale.tables import PERTURBED
-from tests.benchmarks.scale.targets import TARGETS, far, growth, ratio, release_wall
+from tests.benchmarks.scale.targets import TARGETS, far, growth, of_full_blocks, ratio, release_wall
 
 NOT_YET = "not yet measured"
 HEAD = """# Benchmarks: speed and memory as tables grow
@@ -45,8 +45,9 @@ LINES = """
 ## As rows grow
 
 Least squares of the relative distance, value = fixed + slope x rows, over the releases of `adult` at R = 3
-({span}without the server's start). The residuals are what each measured value exceeds the line by. The extrapolation to 100
-million rows supposes that the line goes on; no run of that size was made. Its range is the largest residual either way.
+({span}without the server's start); that of memory from a million rows on, where blocks are full. The residuals are what each
+measured value exceeds the line by. The extrapolation to 100 million rows supposes that the line goes on; no run of that size
+was made. Its range is the largest residual either way.
 """
 RATIO = """
 ## Beside pac-synth
@@ -114,7 +115,10 @@ def growth_lines(figures: Sequence[Figure]) -> Iterator[str]:
         "CPU": (lambda f: float(f["cpu"]), "s"),
         "peak beyond imports": (lambda f: f.beyond, "MB"),
     }
-    fitted = {name: (growth(figures, key), unit) for name, (key, unit) in quantities.items()}
+    fitted = {
+        name: (growth(of_full_blocks(figures) if unit == "MB" else figures, key), unit)
+        for name, (key, unit) in quantities.items()
+    }
     if not all(line for line, _ in fitted.values()):
         return
     yield from header("quantity|fixed|a million rows|residuals|at 100M rows")

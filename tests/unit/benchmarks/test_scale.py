@@ -113,7 +113,7 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
     empty = render([], "all of it")
     assert empty.count(NOT_YET) == 10
     figures = [
-        *(run("adult", n, wall=20 + n / 2e4) for n in (10_000, 1_000_000, 20_000_000)),
+        *(run("adult", n, wall=20 + n / 2e4) for n in (10_000, 1_000_000, 5_000_000, 20_000_000)),
         run("wide", 1_000_000, ended="exit code 1: no room"),
         figure("pac-synth", 10_000, 14, 3, ours=taken(1.0, 50), theirs=taken(31.0, 240)),
     ]
@@ -124,7 +124,8 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
         "| 1M x 14, R = 3, end to end | 60 s, 2 GB | 70 s (62 s without the server's start), 0.20 GB | **no** |" in page
     )
     assert "| 1M x 60, R = 2 | 2 GB | exit code 1: no room | **no** |" in page
-    assert "| wall | 12.0 s | 50.00 s | +0%, +0%, +0% | 5,012 ± 0 s |" in page
+    assert "| wall | 12.0 s | 50.00 s | +0%, +0%, +0%, +0% | 5,012 ± 0 s |" in page
+    assert "| peak beyond imports | 200.0 MB | 0.00 MB | +0%, +0%, +0% | 200 ± 0 MB |" in page  # of full blocks
 
 
 def run(name: str, rows: int, **changes: Any) -> Figure:
