@@ -113,7 +113,8 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
     empty = render([], "all of it")
     assert empty.count(NOT_YET) == 10
     figures = [
-        *(run("adult", n, wall=20 + n / 2e4) for n in (10_000, 1_000_000, 5_000_000, 20_000_000)),
+        run("adult", 10_000, wall=20.5, peak=450.0),
+        *(run("adult", n, wall=20 + n / 2e4, peak=600 + n / 1e6) for n in (1_000_000, 5_000_000, 20_000_000)),
         run("wide", 1_000_000, ended="exit code 1: no room"),
         figure("pac-synth", 10_000, 14, 3, ours=taken(1.0, 50), theirs=taken(31.0, 240)),
     ]
@@ -125,7 +126,7 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
     )
     assert "| 1M x 60, R = 2 | 2 GB | exit code 1: no room | **no** |" in page
     assert "| wall | 12.0 s | 50.00 s | +0%, +0%, +0%, +0% | 5,012 ± 0 s |" in page
-    assert "| peak beyond imports | 200.0 MB | 0.00 MB | +0%, +0%, +0% | 200 ± 0 MB |" in page  # of full blocks
+    assert "| peak beyond imports | 200.0 MB | 1.00 MB | +0%, +0%, +0% | 300 ± 0 MB |" in page  # of full blocks
 
 
 def run(name: str, rows: int, **changes: Any) -> Figure:
