@@ -24,7 +24,7 @@ from tests.mutations.verdicts import Verdicts
 
 LIBRARIES = (
     "_pytest.assertion.rewrite", "cloudpickle", "dp_accounting.pld.privacy_loss_distribution", "jinja2", "mpmath", "numba",
-    "numpy", "opendp.prelude", "pandas", "pandera.pyarrow", "pandera.pandas", "prefect", "prefect.artifacts",
+    "numpy", "opendp.measurements", "pandas", "pandera.pyarrow", "pandera.pandas", "prefect", "prefect.artifacts",
     "prefect.states", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet", "pydantic", "scipy.stats", "scipy.optimize",
     "sqlalchemy", "alembic.command", "yaml",
 )  # fmt: skip
