@@ -1,8 +1,8 @@
-"""What the configuration leaves to us, by the benchmark: `synthesize.method: auto` and `aggregate.sigma: auto`.
+"""What the configuration leaves to us: `synthesize.method: auto` and `aggregate.sigma: auto`.
 
-By the benchmark (`tests/benchmarks/accuracy`, results in deployments/accuracy.md) the mixture is the nearest to the table of
-nearly all methods at every epsilon. So neither epsilon nor size decides; what does is whether a mixture can be fitted, in time
-and memory, by what is public of the domain.
+As far as measured (`tests/benchmarks/accuracy`, results in deployments/accuracy.md) the mixture is mostly the nearest to the
+table. So neither epsilon nor size decides; what does is whether a mixture can be fitted, in time and memory, by what is public
+of the domain.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def automatic_method(
     """
     hindrance = _hindrance(aggregate, attributes)
     if hindrance is None:
-        return AutomaticMethod(method="mixture", reason="mostly the nearest to the table by the benchmark")
+        return AutomaticMethod(method="mixture", reason="mostly the nearest to the table, as far as measured")
     return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
 
 
