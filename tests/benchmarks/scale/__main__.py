@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -41,7 +41,16 @@ def _measure(options: argparse.Namespace, folder: Path) -> None:
         append(kept, figure)
         _print(figure)
         if options.write:
-            PAGE.write_text(render(read(kept), options.command), encoding="utf-8")
+            figures = read(kept)
+            PAGE.write_text(render(figures, _covered(figures, options.rows)), encoding="utf-8")
+
+
+def _covered(figures: Sequence[Figure], rows: Sequence[int] | None) -> str:
+    """What of the command made these figures, which may be of several runs with one folder."""
+    names = tuple(name for name in NAMES if any(figure.name == name for figure in figures))
+    said = [f"--rows {','.join(map(str, rows))}"] if rows else []
+    said += [f"--only {','.join(names)}"] if names != NAMES else []
+    return "with `" + " ".join(said) + "`" if said else "all of it"
 
 
 def _print(figure: Figure) -> None:
@@ -59,11 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="write deployments/benchmarks.md")
     text = "keeps tables, environment and figures for the next time; a temporary one, removed at the end, if not given"
     parser.add_argument("--folder", type=lambda text: Path(text).resolve(), help=text)
-    options = parser.parse_args()
-    said = [f"--rows {','.join(map(str, options.rows))}"] if options.rows else []
-    said += [f"--only {','.join(options.only)}"] if options.only != NAMES else []
-    options.command = "with `" + " ".join(said) + "`" if said else "all of it"
-    return options
+    return parser.parse_args()
 
 
 def _numbers(text: str) -> tuple[int, ...]:
