@@ -321,7 +321,7 @@ def test_laplace_noise_is_charged_to_the_purse(marginweave: CommandLine) -> None
     assert command[:4] == ["marginweave", "ledger", "open", "people-2"]
     assert cli(*command[1:]).returncode == 0
     # so many that pairs are worth their noise: where none is chosen, their part of the purse goes back
-    config = people(cli.home, 60_000, dataset="people-2", **settings)
+    config = people(cli.home, 20_000, dataset="people-2", **settings)
     plan = cli("plan", config)
     assert plan.returncode == 0, plan.stderr
     assert all(words in plan.stdout for words in ("Laplace, sd", "charged to the second purse", "it fits")), plan.stdout
