@@ -9,9 +9,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.tasks.mixture.censored import expected_below
-from marginweave.tasks.mixture.targets import F32, UNSURPRISING, Floats, Hidden, Layout, Target
+from marginweave.tasks.mixture.targets import F32, Floats, Hidden, Layout, Target
 
 Places = NDArray[np.int32]
+
+_UNSURPRISING = 5.0
+"""A count this many deviations below the cut is there with such certainty that it tells nothing."""
 
 
 class Cells:
@@ -22,10 +25,9 @@ class Cells:
         self._places = np.concatenate([_places(layout, target) for target in targets])
         self._counts = np.concatenate([target.counts.ravel() for target in targets])
         self._weight = np.concatenate([target.weight.ravel() for target in targets])
-        ends = np.cumsum([0, *(target.counts.size for target in targets)])
-        told = [
-            (start, target.hidden) for start, target in zip(ends, targets, strict=False) if target.hidden is not None
-        ]
+        starts = np.cumsum([0, *(target.counts.size for target in targets[:-1])])
+        pairs = zip(starts, targets, strict=True)
+        told = [(start, target.hidden) for start, target in pairs if target.hidden is not None]
         self._hidden = _Hidden(told) if told else None
 
     def add(self, scale: np.float32, weights: Floats, columns: Floats, by_columns: Floats, by_weights: Floats) -> float:
@@ -54,9 +56,12 @@ class _Hidden:
         self._deviation = np.repeat([hidden.deviation for _, hidden in told], numbers)
 
     def add(self, predicted: Floats, slope: Floats) -> float:
-        """Add to the slope what the model has too much where a count was hidden; its chi^2."""
+        """Add to the slope what the model has too much where a hidden count is surprisingly small; its chi^2.
+
+        For Y ~ N(m, deviation^2): m - E[Y | Y < cut], the slope of -deviation^2 log P(Y < cut), which vanishes below the cut.
+        """
         means = predicted[self._places].astype(np.float64)
-        near = np.flatnonzero(means > self._cut - UNSURPRISING * self._deviation)
+        near = np.flatnonzero(means > self._cut - _UNSURPRISING * self._deviation)
         deviation = self._deviation[near]
         surplus = means[near] - expected_below(means[near], deviation, self._cut[near])
         more = surplus / deviation**2

@@ -16,9 +16,6 @@ from marginweave.tasks.mixture.censored import expected_below
 Floats = NDArray[np.float32]
 F32 = np.float32
 
-UNSURPRISING = 5.0
-"""A count this many deviations below the cut is there with such certainty that it tells nothing."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Feature:
@@ -43,15 +40,6 @@ class Hidden:
     cells: NDArray[np.bool_]
     cut: float
     deviation: float
-
-    def residuals(self, predicted: Floats) -> tuple[NDArray[np.intp], Floats]:
-        """Where a hidden count is surprisingly small, and what the model has too much there.
-
-        For Y ~ N(m, deviation^2): m - E[Y | Y < cut], the slope of -deviation^2 log P(Y < cut), which vanishes below the cut.
-        """
-        near = np.flatnonzero(self.cells.ravel() & (predicted.ravel() > self.cut - UNSURPRISING * self.deviation))
-        means = predicted.ravel()[near].astype(np.float64)
-        return near, (means - expected_below(means, self.deviation, self.cut)).astype(F32)
 
     @property
     def expected(self) -> float:
