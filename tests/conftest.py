@@ -30,4 +30,4 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=206, help="how many runs are killed in tests/system/test_kills.py")
+    parser.addoption("--kills", type=int, default=212, help="how many runs are killed in tests/system/test_kills.py")

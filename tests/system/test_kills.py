@@ -25,7 +25,7 @@ from tests.system.test_release import RELEASED
 
 pytestmark = pytest.mark.system
 PARENTS = 2
-COMMAND_LINE_KILLS = 6
+COMMAND_LINE_KILLS = 12
 MARGINALS: dict[str, object] = {
     "aggregate__method": "marginals",
     "columns__region": {"type": "category", "domain": "private"},
