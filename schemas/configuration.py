@@ -273,6 +273,11 @@ class Configuration(Execution):
         return self.tuples.reporting_length or min(3, len(self.attributes))
 
     @cached_property
+    def longest(self) -> int:
+        """The most attributes of a released combination: the files have columns for so many, whatever was drawn."""
+        return self.reporting_length if self.marginals is None else self.marginals.longest(len(self.attributes))
+
+    @cached_property
     def percentile(self) -> float | None:
         """The percentile of the contribution bound of k-tuples, or None where it is its public cap."""
         declared = self.tuples.percentile

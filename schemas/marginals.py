@@ -158,6 +158,14 @@ class MarginalSettings(BaseModel):
         """Whether marginals are chosen by what was drawn; one attribute alone leaves nothing to choose."""
         return (self.cliques == "selected" or self.adaptive is not None) and attributes > 1
 
+    def longest(self, attributes: int) -> int:
+        """The most attributes of a marginal, whatever is drawn; with `merge_cells` what was chosen may have more."""
+        if isinstance(self.cliques, tuple):
+            return max(map(len, self.cliques))
+        if isinstance(self.cliques, AllCliques):
+            return min(self.cliques.all, attributes)
+        return min(2 if self.adaptive is None else self.adaptive.adaptive, attributes)
+
     def has_larger(self, attributes: int) -> bool:
         """Whether anything but single attributes is measured."""
         return attributes > 1 and not (isinstance(self.cliques, AllCliques) and self.cliques.all == 1)

@@ -55,7 +55,7 @@ def worst_marginals_figure(rows: Sequence[Mapping[str, Any]], name: str) -> str:
     """Distance of each of the worst marginals as a bar, and the part that noise alone implies as a line across it."""
     with drawing(name):
         lines = max((len(r["attributes"]) for r in rows), default=1)
-        figure = new_figure(0.75 + (0.4 + 0.68 * max(lines, 2)) * _LINE * len(rows))
+        figure = new_figure(0.75 + (0.4 + 0.68 * max(lines, 2)) * _LINE * len(rows), legend=True)
         axes = figure.subplots()
         places = np.arange(len(rows))
         axes.barh(places, [r["tvd"] for r in rows], height=0.6, color=SKY, label="distance (TVD)")

@@ -27,15 +27,15 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
 
     `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
     `low` and `high` the ends of `count_interval`. Cells stand in C order over `merged_values`. A missing value is null; values
-    that were measured together stand as one text, with ` | ` between them (privacy.json lists them). Positions beyond the
-    attributes of a marginal are null. DP: post-processing.
+    that were measured together stand as one text, with ` | ` between them (privacy.json lists them). There are as many
+    positions as a marginal may have attributes, whatever was chosen; those beyond its own are null. DP: post-processing.
     """
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
     single = _labels(marginals.domain)
     merged = [
         _together(labels, groups) for labels, groups in zip(single, _groups(marginals, configuration), strict=True)
     ]
-    longest = max(len(m.attributes) for m in drawn)
+    longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
     parts = []
     for i, m in enumerate(drawn):
         labels = single if i < len(marginals.one_way) else merged

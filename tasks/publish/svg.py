@@ -42,11 +42,14 @@ def drawing(name: str) -> Iterator[None]:
         yield
 
 
-def new_figure(height: float, width: float = WIDTH) -> Figure:
-    """An empty figure, in inches; without pyplot, which keeps figures and looks for a screen."""
+def new_figure(height: float, width: float = WIDTH, *, legend: bool = False) -> Figure:
+    """An empty figure, in inches; without pyplot, which keeps figures and looks for a screen.
+
+    With `legend` there is room for one outside the axes, and laying it out takes twice the time.
+    """
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained" if legend else "tight")
 
 
 def shown_label(label: str, most: int = 22) -> str:

@@ -21,17 +21,18 @@ PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zs
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
-def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals]) -> pa.Table:
-    """Released combinations, one a row: `length`, `count`, `deviation`, `low`, `high`, then `column_i`, `value_i`, i = 1 … R.
+def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals], longest: int) -> pa.Table:
+    """Released combinations, one a row: `length`, `count`, `deviation`, `low`, `high`, then pairs `column_i`, `value_i`.
 
     The row of length 0 is the empty combination: its count is the protected number of records. `deviation` is the standard
     deviation of the noise that was added, before the counts were made consistent; from marginals, of the cell that a
     combination was measured in. `low` and `high` are the ends of `intervals`, one for each length, aligned with its counts.
-    Positions beyond the length are null.
+    There are `longest` positions, or R if that is more; those beyond the length are null.
     """
+    positions = max(longest, aggregates.reporting_length)
     names = pa.array(aggregates.domain.names, pa.string())
     parts = [
-        pa.table(_rows(aggregates, names, level, count_deviations(aggregates, level, noise), inside))
+        pa.table(_rows(aggregates, names, level, count_deviations(aggregates, level, noise), inside, positions))
         for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True)
     ]
     nothing = Level(
@@ -42,7 +43,7 @@ def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals]) -> pa.T
     )
     deviation = aggregates.record_deviation
     inside = count_interval(nothing.counts, deviation)
-    head = pa.table(_rows(aggregates, names, nothing, np.array([deviation]), inside))
+    head = pa.table(_rows(aggregates, names, nothing, np.array([deviation]), inside, positions))
     return pa.concat_tables([head, *parts]).combine_chunks()
 
 
@@ -106,7 +107,12 @@ def count_deviations(aggregates: Aggregates, level: Level, noise: LevelNoise) ->
 
 
 def _rows(
-    aggregates: Aggregates, names: pa.Array, level: Level, deviations: NDArray[np.float64], intervals: Intervals
+    aggregates: Aggregates,
+    names: pa.Array,
+    level: Level,
+    deviations: NDArray[np.float64],
+    intervals: Intervals,
+    positions: int,
 ) -> dict[str, pa.Array]:
     rows = {
         "length": pa.array(np.full(len(level), level.length), pa.int16()),
@@ -115,7 +121,7 @@ def _rows(
         "low": pa.array(intervals.low, pa.int64()),
         "high": pa.array(intervals.high, pa.int64()),
     }
-    for i in range(aggregates.reporting_length):
+    for i in range(positions):
         if i < level.length:
             rows[f"column_{i + 1}"] = names.take(pa.array(level.columns[:, i]))
             rows[f"value_{i + 1}"] = _labels(aggregates.domain, level, i)

@@ -42,7 +42,7 @@ def publish(
     aggregates = released_counts(reference, parts["normalize"])
     evaluation = reference.load(parts["evaluate"])
     intervals = count_intervals(reference, aggregates, parts["collect"], parts["normalize"])
-    counts = counts_table(aggregates, intervals)
+    counts = counts_table(aggregates, intervals, configuration.longest)
     measured, facts = _measured(reference, parts["normalize"])
     statement = privacy_statement(configuration, plan, aggregates, account, release, reference.released_bounds) | facts
     statement |= confidence_facts(reference.resolved, plan, aggregates)

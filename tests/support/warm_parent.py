@@ -178,7 +178,11 @@ def recompute(home: Path, run: str) -> bool:
     synthesized = flow_module.synthesize.fn(public, normalized, fitted)
     decoded = flow_module.decode.fn(public, synthesized, normalized, None)
     aggregates = released_counts(public, normalized)
-    counts = csv_bytes(counts_table(aggregates, count_intervals(public, aggregates, collected, normalized)))
+    counts = csv_bytes(
+        counts_table(
+            aggregates, count_intervals(public, aggregates, collected, normalized), reference.configuration.longest
+        )
+    )
     records = csv_bytes(pa.concat_tables(map(unpack_table, public.load_blocks(decoded))))
     return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))
 

@@ -180,10 +180,10 @@ def test_the_published_table_has_every_interval_and_is_read_back() -> None:
     """Of the record count, too; the same bytes every time."""
     told = normalize(drawn())
     intervals = release_intervals(told, drawn(), PEOPLE)
-    table = counts_table(told, intervals)
+    table = counts_table(told, intervals, 2)
     assert table.column_names[:6] == ["length", "count", "deviation", "low", "high", "column_1"]
     assert (table.column("low")[0].as_py(), table.column("high")[0].as_py()) == (122, 138)
     assert [ends(i) for i in read_intervals(table, 2)] == [ends(i) for i in intervals]
     again = read_counts(table, told.domain, told.noise)
     assert [level.counts.tolist() for level in again.levels] == [level.counts.tolist() for level in told.levels]
-    assert csv_bytes(table) == csv_bytes(counts_table(again, read_intervals(table, 2)))
+    assert csv_bytes(table) == csv_bytes(counts_table(again, read_intervals(table, 2), 2))

@@ -98,7 +98,7 @@ def test_a_pair_inside_a_marginal_has_the_noise_of_the_cells_it_sums() -> None:
     assert found.measured is not None
     assert found.measured[1, 2] == pytest.approx(4.0 * np.sqrt(8))
     assert found.measured[0, 1] == found.measured[2,] == 4.0
-    table = counts_table(found, marginal_intervals(found, drawn, settings)).to_pandas()
+    table = counts_table(found, marginal_intervals(found, drawn, settings), settings.longest).to_pandas()
     pair = table[(table["length"] == 2) & (table["column_1"] == "region") & (table["column_2"] == "age")]
     assert set(pair["deviation"]) == {4.0 * np.sqrt(8)}
 
@@ -204,3 +204,35 @@ def test_values_are_discovered_where_they_reach_the_threshold() -> None:
     sd = deviation(1.5, 1, configuration().stability)
     assert discover_labels(count_values([table], [0]), table.labels, sd, 30) == {0: ("common",)}
     assert discover_labels(count_values([table], [0]), table.labels, sd, -30) == {0: ("common", "rare")}
+
+
+def test_files_have_columns_for_the_longest_marginal_that_may_be_chosen() -> None:
+    """In rounds of up to 3 attributes the files are as wide when only pairs were chosen, and no one triple."""
+    widths = set()
+    for chosen in (CLIQUES, CLIQUES[:1], ()):
+        settings = configuration(
+            aggregate__method="marginals", aggregate__cliques={"adaptive": 3}, aggregate__compress="none"
+        )
+        drawn = marginals(settings)
+        drawn = replace(drawn, larger=tuple(m for m in drawn.larger if m.attributes in chosen))
+        normalized = normalize_marginals(drawn, settings)
+        found = marginal_counts(normalized, settings)
+        counts = counts_table(found, marginal_intervals(found, normalized, settings), settings.longest)
+        widths.add((tuple(counts.column_names), tuple(measurements_table(drawn, settings).column_names)))
+    assert len(widths) == 1
+    assert {names[-1] for names in widths.pop()} == {"value_3"}
+
+
+@pytest.mark.parametrize(
+    ("cliques", "expected"),
+    [
+        ("selected", 2),
+        ({"adaptive": 4}, 4),
+        ({"all": 1}, 1),
+        ({"all": 3}, 3),
+        ([["sex", "region"], ["sex", "age", "grade"]], 3),
+    ],
+)
+def test_how_long_a_marginal_may_be_is_declared(cliques: Any, expected: int) -> None:
+    assert configuration(aggregate__method="marginals", aggregate__cliques=cliques).longest == expected
+    assert configuration(aggregate__reporting_length=1).longest == 1

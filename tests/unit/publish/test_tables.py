@@ -46,6 +46,8 @@ def test_counts_that_are_not_whole_are_not_written() -> None:
     release, _ = published()
     first = release.aggregates.levels[0]
     weighted = replace(first, counts=first.counts + 0.25)
-    assert counts_table(release.aggregates, release.intervals).schema.field("count").type == pa.int64()
+    assert counts_table(release.aggregates, release.intervals, 2).schema.field("count").type == pa.int64()
     with pytest.raises(pa.ArrowInvalid, match="truncated"):
-        counts_table(replace(release.aggregates, levels=(weighted, *release.aggregates.levels[1:])), release.intervals)
+        counts_table(
+            replace(release.aggregates, levels=(weighted, *release.aggregates.levels[1:])), release.intervals, 2
+        )
