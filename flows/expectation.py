@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from marginweave.flows.sizes import marginal_noise, public_sizes
 from marginweave.schemas.attributes import most_combinations
-from marginweave.schemas.automatic import automatic_method
+from marginweave.schemas.automatic import automatic_method, counts_words, pair_noise, resolve_aggregate
 from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.cliques import declared_cliques
@@ -21,11 +21,23 @@ MEAN_NOISE = {"rounded-gaussian": math.sqrt(2 / math.pi), "discrete-laplace": ma
 
 
 def method_forecast(configuration: Configuration) -> list[str]:
-    """What makes the records, and what `auto` stands for, in words."""
+    """What is counted, what makes the records, and what `auto` stands for, in words."""
+    return [_counts(configuration), _records(configuration)]
+
+
+def _counts(configuration: Configuration) -> str:
+    noise = pair_noise(configuration.privacy, len(configuration.attributes))
+    usual = counts_words(resolve_aggregate(configuration.privacy, configuration.attributes))
+    counted = counts_words(configuration.aggregate.model_dump())
+    told = "as auto has it" if counted == usual else f"auto would be {usual}"
+    return f"Counted: {counted} ({told}; all pairs together would have noise r = {noise:.3g})"
+
+
+def _records(configuration: Configuration) -> str:
     method = configuration.synthesize.method
     automatic = automatic_method(configuration.aggregate, configuration.attributes)
     told = "as auto has it" if automatic.method == method else f"auto would be {automatic.method}"
-    return [f"Records by: {method} ({told}: {automatic.reason})"]
+    return f"Records by: {method} ({told}: {automatic.reason})"
 
 
 def error_forecast(configuration: Configuration, rows: int | None) -> list[str]:

@@ -1,8 +1,8 @@
-"""What the configuration leaves to us: `synthesize.method: auto` and `aggregate.sigma: auto`.
+"""What the configuration leaves to us: `aggregate.method: auto`, `aggregate.sigma: auto` and `synthesize.method: auto`.
 
-As far as measured (`tests/benchmarks/accuracy`, results in deployments/accuracy.md) the mixture is mostly the nearest to the
-table. So neither epsilon nor size decides; what does is whether a mixture can be fitted, in time and memory, by what is public
-of the domain.
+What is counted is decided by the noise that pairs would have if all were counted. What makes the records is not: as far as
+measured (`tests/benchmarks/accuracy`, results in deployments/accuracy.md) the mixture is mostly the nearest to the table, and
+what decides is whether one can be fitted, in time and memory, by what is public of the domain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from marginweave.schemas.numbers import MAX_CELLS, MAX_TABLE
 from marginweave.schemas.privacy import PrivacySettings
 from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 
-# Noise of pairs, as `resolve_sigma` has it, beyond which single columns need more of the budget, and nearly all.
+# Noise of pairs (`pair_noise`) beyond which only some of them are measured; beyond which single columns need more of the
+# budget of k-tuples; and beyond which they need most of it.
+_ALL = 4.0
 _SHORT, _SINGLES = 16.0, 40.0
 
 Method = Literal["aggregate-seeded", "gum", "mixture"]
@@ -33,6 +35,13 @@ _OWN = {
     for key in model.model_fields
     if not all(key in other.model_fields for other in _MODELS)
 }
+
+# Marginals that `auto` stands for: pairs that are worth their noise, and, where few are, those that a model gets most wrong.
+_SELECTED: Mapping[str, Any] = {"method": "marginals"}
+_ROUNDS: Mapping[str, Any] = {"method": "marginals", "cliques": {"adaptive": 2}, "one_way_share": 0.7}
+
+NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
+"""The counts that a synthesis needs which works on one kind only."""
 
 # What makes records where no mixture can be fitted: both work on what was released, value by value or row by row.
 _INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "gum"}
@@ -62,6 +71,52 @@ def automatic_method(
     return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
 
 
+def is_automatic(section: Any) -> bool:
+    """Whether the section `aggregate` leaves all to us: no key but `method: auto`."""
+    return isinstance(section, dict) and section in ({}, {"method": "auto"})
+
+
+def resolve_aggregate(privacy: PrivacySettings, attributes: Sequence[Attribute]) -> dict[str, Any]:
+    """The section `aggregate` that `auto` stands for: k-tuples, selected pairs, or pairs that are chosen in rounds.
+
+        Where the noise of pairs r (`pair_noise`) is small, all combinations have counts that say something, and these are what is
+        released. Beyond, the budget goes to some pairs, as does most of it to single columns where r is above 40. Measured, mean
+        TVD of three columns of the mixture's records, of one to three releases each:
+
+        | table | epsilon | r | k-tuples | selected | rounds | independent |
+        | --- | --- | --- | --- | --- | --- | --- |
+    TABLE
+
+        K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked.
+
+        DP: a function of public facts alone, of epsilon and of the declared domains.
+    """
+    noise = pair_noise(privacy, len(attributes))
+    section = _SELECTED if noise <= _SINGLES else _ROUNDS
+    settings = MarginalSettings.model_validate(section)
+    unfit = privacy.accountant == "sds" or not privacy.delta or any(a.of_set for a in attributes)
+    if noise <= _ALL or unfit or _hindrance(settings, attributes) or _takes_long(settings, attributes):
+        return {"method": "k-tuples"}
+    return dict(section)
+
+
+def counts_words(section: Mapping[str, Any]) -> str:
+    """What a section `aggregate` counts, for a reader."""
+    if section["method"] == "k-tuples":
+        return "k-tuples"
+    cliques = section.get("cliques", "selected")
+    if cliques == "selected":
+        return "marginals, selected pairs"
+    if isinstance(cliques, Mapping) and "adaptive" in cliques:
+        return "marginals, chosen in rounds"
+    return "marginals, as declared"
+
+
+def pair_noise(privacy: PrivacySettings, columns: int) -> float:
+    """About the noise of pairs in records, where all are counted: r = sqrt(columns (columns - 1) / 2) / epsilon."""
+    return math.sqrt(math.comb(columns, 2)) / privacy.epsilon
+
+
 def resolve_sigma(given: Mapping[str, Any], privacy: PrivacySettings, columns: int) -> dict[str, Any]:
     """The section `aggregate` of k-tuples with the proportions that `sigma: auto` stands for; SDS's formulas keep its own.
 
@@ -81,7 +136,7 @@ def resolve_sigma(given: Mapping[str, Any], privacy: PrivacySettings, columns: i
         return dict(given)
     if "sds" in (privacy.accountant, given.get("split")):
         return {**given, "sigma": "long"}
-    pairs = math.sqrt(math.comb(columns, 2)) / privacy.epsilon
+    pairs = pair_noise(privacy, columns)
     if pairs <= _SHORT:
         return {**given, "sigma": "balanced"}
     return {**given, "sigma": "short" if pairs <= _SINGLES else "singles"}
@@ -99,6 +154,16 @@ def resolve_method(
         if key in _OWN:
             raise ValueError(f"has {key}, which not every method has; name the method, such as {_OWN[key]}")
     return {**given, "method": automatic_method(aggregate, attributes).method}
+
+
+def _takes_long(settings: MarginalSettings, attributes: Sequence[Attribute]) -> bool:
+    """Whether looking at each pair in each round takes longer than all fits may."""
+    rounds = settings.adaptive
+    if rounds is None:
+        return False
+    sizes = {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
+    looks = (rounds.rounds * looking_seconds(cells) for cells in _products(sizes, 2, rounds.max_cells))
+    return any(seconds > MOST_SECONDS for seconds in itertools.accumulate(looks))
 
 
 def _hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]) -> str | None:

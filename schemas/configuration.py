@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_val
 
 from marginweave.schemas.aggregation import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.attributes import Attribute, most_combinations
-from marginweave.schemas.automatic import resolve_method, resolve_sigma
+from marginweave.schemas.automatic import NEEDED, is_automatic, resolve_aggregate, resolve_method, resolve_sigma
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.columns import (
     Category,
@@ -96,14 +96,26 @@ class Configuration(Execution):
                 raise ValueError(f"has a column named {name!r}; a name must not be empty or begin or end with a space")
         return columns
 
+    @model_validator(mode="before")
+    @classmethod
+    def _needed(cls, data: Any) -> Any:
+        """What is counted for a synthesis that works on one kind of counts only, whatever `auto` would have."""
+        if not isinstance(data, dict) or not is_automatic(data.get("aggregate", {})):
+            return data
+        needed = NEEDED.get(method_of(data.get("synthesize"), "auto"))
+        return data if needed is None else {**data, "aggregate": {"method": needed}}
+
     @field_validator("aggregate", mode="before")
     @classmethod
-    def _proportions(cls, section: Any, info: ValidationInfo) -> Any:
-        """The proportions that `auto` stands for; as with `_method`."""
+    def _counts(cls, section: Any, info: ValidationInfo) -> Any:
+        """What `auto` stands for: what is counted, and in what proportions; as with `_method`."""
+        if not {"columns", "privacy"} <= info.data.keys():
+            return {} if is_automatic(section) else section  # they are refused
+        if is_automatic(section):
+            before = cls.model_construct(**info.data, aggregate=AggregateSettings())
+            section = resolve_aggregate(before.privacy, before.attributes)
         if not isinstance(section, dict) or method_of(section, "k-tuples") != "k-tuples":
             return section
-        if not {"columns", "privacy"} <= info.data.keys():
-            return section  # they are refused
         return resolve_sigma(section, info.data["privacy"], len(info.data["columns"]))
 
     @field_validator("synthesize", mode="before")

@@ -28,7 +28,7 @@ def _known(default: str, *others: str, resolved: tuple[str, ...] = ()) -> Discri
 
 Aggregation = Annotated[
     Annotated[AggregateSettings, Tag("k-tuples")] | Annotated[MarginalSettings, Tag("marginals")],
-    _known("k-tuples", "marginals"),
+    _known("k-tuples", "marginals", resolved=("auto",)),
 ]
 Synthesis = Annotated[
     Annotated[SynthesisSettings, Tag("aggregate-seeded")]

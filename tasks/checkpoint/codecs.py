@@ -86,10 +86,16 @@ class CodeBlocks:
 
 def pack_table(table: pa.Table) -> bytes:
     """An Arrow table as an IPC stream, one record batch a chunk after the chunks are combined."""
-    sink = pa.BufferOutputStream()
+    whole, size = table.combine_chunks(), pa.MockOutputStream()
+    _write_stream(whole, size)
+    packed = bytearray(size.size())  # a sink that grows would take twice the room and leave holes in the heap
+    _write_stream(whole, pa.FixedSizeBufferWriter(pa.py_buffer(packed)))
+    return bytes(packed)
+
+
+def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return bytes(sink.getvalue())
+        writer.write_table(table)
 
 
 def unpack_table(data: bytes) -> pa.Table:

@@ -64,7 +64,9 @@ def postgres_server() -> Iterator[Server]:
     try:
         started = Server(make_url(server.get_uri()))
         # No machine stops during a test, and stopping a server with many small databases would write for a minute.
-        started.run(started.text(), "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        # Vacuuming would go through all of them once a minute, as long as other tests run.
+        off = [f"ALTER SYSTEM SET {setting} = off" for setting in ("fsync", "autovacuum")]
+        started.run(started.text(), *off, "SELECT pg_reload_conf()")
         yield started
     finally:
         server.cleanup()
@@ -80,7 +82,7 @@ def installed_postgres() -> Iterator[Server]:
     data = folder / "data"
     initialize = [binaries / "initdb", "-D", data, "-A", "trust", "-U", "postgres", "-N"]
     subprocess.run(initialize, user=user, cwd=folder, capture_output=True, check=True)
-    options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=300"]
+    options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "autovacuum=off", "-c", "max_connections=300"]
     command = [binaries / "postgres", "-D", data, "-k", folder, *options]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, user=user, cwd=folder, stdout=log, stderr=log)

@@ -75,7 +75,13 @@ def test_the_rows_of_a_resized_table_are_public() -> None:
 
 
 def test_the_method_and_what_auto_would_be_are_said() -> None:
-    assert method_forecast(configuration())[0].startswith("Records by: mixture (as auto has it: ")
-    assert method_forecast(configuration(synthesize__method="gum"))[0].startswith(
-        "Records by: gum (auto would be mixture: "
+    counted, records = method_forecast(configuration())
+    assert counted.startswith("Counted: k-tuples (as auto has it; ")
+    assert records.startswith("Records by: mixture (as auto has it: ")
+    counted, records = method_forecast(configuration(synthesize__method="gum", aggregate__method="marginals"))
+    assert counted.startswith("Counted: marginals, selected pairs (auto would be k-tuples; ")
+    assert records.startswith("Records by: gum (auto would be mixture: ")
+    lists = {"privacy__epsilon": 0.05, "aggregate": {"method": "marginals", "cliques": [["sex", "region"]]}}
+    assert method_forecast(configuration(**lists))[0].startswith(
+        "Counted: marginals, as declared (auto would be marginals, chosen in rounds; "
     )

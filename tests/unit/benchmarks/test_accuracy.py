@@ -206,12 +206,15 @@ def test_cells_are_all_tables_before_the_next_repetition(capsys: pytest.CaptureF
     options = Namespace(
         tables=("affairs",), methods=("independent", "refused", DEFAULT, "dpmm-mst"), epsilons=(1.0, 3.0), seeds=2
     )
-    usual = methods.default_method("affairs", 1.0)
+    usual = {epsilon: methods.default_method("affairs", epsilon) for epsilon in (1.0, 3.0)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(OURS, "refused", {"synthesize": {"method": "guess"}})
         cells = program.possible(options, NoPeers())
     assert [(c.seed, c.epsilon, c.method) for c in cells] == [
-        (seed, epsilon, method) for seed in (0, 1) for epsilon in (1.0, 3.0) for method in ("independent", usual)
+        (seed, epsilon, method)
+        for seed in (0, 1)
+        for epsilon in (1.0, 3.0)
+        for method in ("independent", usual[epsilon])
     ]
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("refused is left out: synthesize")

@@ -13,6 +13,7 @@ from marginweave.schemas.synthesis import MixtureSynthesis
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
+TUPLES = {"aggregate__method": "k-tuples"}
 PRIVATE = {"columns__sex": {"type": "category", "domain": "private"}}
 SETS = {"columns__signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2}}
 
@@ -33,7 +34,8 @@ CHOSEN: list[tuple[str, dict[str, Any], str]] = [
     ("marginals of private domains", {**MARGINALS, **PRIVATE}, "gum"),
     ("triples of 20 columns", columns(20, 2), "mixture"),
     ("triples of 31 columns", columns(31, 4), "mixture"),
-    ("triples of more columns than pairs fit", columns(135, 10), "aggregate-seeded"),
+    ("triples of more columns than pairs fit", {**columns(135, 10), **TUPLES}, "aggregate-seeded"),
+    ("pairs that are chosen in rounds where all do not fit", columns(135, 10), "mixture"),
     ("quadruples of 60 columns", {**columns(60, 2), "aggregate__reporting_length": 4}, "aggregate-seeded"),
     ("pairs of 200 columns", {**columns(200, 2), "aggregate__reporting_length": 2}, "mixture"),
     ("too many pairs to look at", {**columns(1600, 2), "aggregate__reporting_length": 2}, "aggregate-seeded"),
@@ -95,9 +97,39 @@ def test_what_auto_stands_for_is_in_the_digest_as_if_it_had_been_written() -> No
 )
 def test_the_proportions_follow_from_epsilon_and_the_columns(changes: dict[str, Any], sigma: str) -> None:
     """They are in the digest as if they had been written. The four columns of the usual configuration have six pairs."""
-    made = configuration(**changes)
+    made = configuration(**TUPLES | changes)
     assert made.tuples.sigma == sigma
     assert made.digest == configuration(**{**changes, "aggregate__sigma": sigma}).digest
+
+
+COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("pairs with little noise", {"privacy__epsilon": 0.62}, TUPLES),  # sqrt(6) / 0.62 < 4
+    ("pairs with more", {"privacy__epsilon": 0.61}, MARGINALS),
+    ("many columns", columns(40, 2), MARGINALS),  # sqrt(780) < 40
+    (
+        "pairs that drown",
+        {"privacy__epsilon": 0.06},
+        {**MARGINALS, "aggregate__cliques": {"adaptive": 2}, "aggregate__one_way_share": 0.7},
+    ),
+    ("records made of k-tuples", {"privacy__epsilon": 0.06, "synthesize__method": "aggregate-seeded"}, TUPLES),
+    ("records made of marginals", {"synthesize__method": "pgm"}, MARGINALS),
+    ("a key of k-tuples", {"privacy__epsilon": 0.06, "aggregate__reporting_length": 2}, TUPLES),
+    ("SDS's accounting", {"privacy__epsilon": 0.06, "privacy__accountant": "sds"}, TUPLES),
+    ("sets", {"privacy__epsilon": 0.06, **SETS}, TUPLES),
+    ("private domains", {"privacy__epsilon": 0.06, **PRIVATE}, TUPLES),
+    ("pairs too large to be fitted", columns(30, 200), TUPLES),
+    ("too many pairs to look at in each round", columns(310, 2), TUPLES),
+]
+
+
+@pytest.mark.parametrize(("changes", "named"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
+def test_what_is_counted_follows_from_epsilon_and_the_columns(changes: dict[str, Any], named: dict[str, Any]) -> None:
+    """Left out, empty, `auto` and named it is the same release; bounds that are released leave it alone."""
+    same = (
+        [{}, {"aggregate": {}}, {"aggregate__method": "auto"}] if "aggregate__reporting_length" not in changes else [{}]
+    )
+    found = {configuration(**{**changes, **said}).digest for said in [*same, named]}
+    assert len(found) == 1
 
 
 def test_bounds_that_are_released_leave_the_method_alone() -> None:

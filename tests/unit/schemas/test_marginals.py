@@ -82,7 +82,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         r"^synthesize\.method \(gum\) cannot make records of column 'sex'",
     ),
     ({**MARGINALS, "synthesize__method": "aggregate-seeded"}, r"^synthesize\.method \(aggregate-seeded\) must be gum"),
-    ({"aggregate__method": "views"}, r"must have method k-tuples or marginals$"),
+    ({"aggregate__method": "views"}, r"must have method auto, k-tuples or marginals$"),
     ({"synthesize__method": "magic"}, r"must have method auto, aggregate-seeded, gum, mixture or pgm$"),
     ({**MARGINALS, "privacy__accountant": "sds"}, r"^privacy\.accountant \(sds\) must be gdp or zcdp"),
     (
