@@ -43,7 +43,7 @@ from tests.system.test_release import contents
 from tests.system.test_units import visits
 
 pytestmark = pytest.mark.system
-LEFT = DOORS[: DOORS.index("normalize_counts")]
+LEFT = (*DOORS[: DOORS.index("normalize_counts")], "rounds_left")
 ARTIFACTS = ("create_table_artifact", "create_markdown_artifact", "create_link_artifact")
 SETTINGS: dict[str, Any] = {
     "privacy__epsilon": 8.0,
@@ -57,6 +57,7 @@ METHODS = {
     "k-tuples": {},
     "gum": {"synthesize": {"method": "gum"}},
     "marginals": {"aggregate__method": "marginals"},
+    "rounds": {"aggregate__method": "marginals", "aggregate__cliques": {"rounds": 2, "batch": 2}},
     "mixture": {"aggregate__method": "marginals", "synthesize": {"method": "mixture", "fits": 2, "iterations": 50}},
 }
 
@@ -373,6 +374,7 @@ SIGNS = {"type": "set", "max_values": 2}
 MARKED_METHODS = {
     "k-tuples": {"columns__signs": {**SIGNS, "domain": "private"}},
     "marginals": {**METHODS["marginals"], "columns__signs": {**SIGNS, "values": ["ache", "cough", "rash"]}},
+    "rounds": METHODS["rounds"],
 }
 
 
