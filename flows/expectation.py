@@ -7,10 +7,12 @@ import statistics
 from collections.abc import Iterator
 
 from marginweave.flows.sizes import marginal_noise, public_sizes
+from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.attributes import most_combinations
-from marginweave.schemas.automatic import automatic_method, counts_words, pair_noise, resolve_aggregate
+from marginweave.schemas.automatic import automatic_aggregate, automatic_method, counts_words, pair_noise
 from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.marginals import MarginalSettings
 from marginweave.tasks.aggregate.cliques import declared_cliques
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.budget.mechanisms import deviation
@@ -20,16 +22,33 @@ MEAN_NOISE = {"rounded-gaussian": math.sqrt(2 / math.pi), "discrete-laplace": ma
 """The mean of |x| at standard deviation 1, by mechanism."""
 
 
+MEASURED = {
+    "k-tuples": (0.005, 0.024),
+    "marginals, selected pairs": (0.008, 0.068),
+    "marginals, chosen in rounds": (0.025, 0.077),
+}
+"""Mean TVD of two columns where nothing was declared, by what was counted: least and most of deployments/accuracy.md."""
+
+
 def method_forecast(configuration: Configuration) -> list[str]:
-    """What is counted, what makes the records, and what `auto` stands for, in words."""
-    return [_counts(configuration), _records(configuration)]
+    """What is counted, what makes the records, what `auto` stands for, and how near such records were, in words."""
+    usual = automatic_aggregate(configuration.privacy, configuration.attributes, len(configuration.columns))
+    lines = [_counts(configuration, usual), _records(configuration)]
+    if configuration.aggregate == usual and configuration.synthesize.method == "mixture":
+        least, most = MEASURED[counts_words(usual)]
+        lines.append(
+            "Measured of what auto has at such noise, on public tables of 6,366 to 48,842 rows: mean TVD of two columns "
+            f"{least:.3f} to {most:.3f}"
+        )
+    return lines
 
 
-def _counts(configuration: Configuration) -> str:
+def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
+    counted, other = counts_words(configuration.aggregate), counts_words(usual)
     noise = pair_noise(configuration.privacy, len(configuration.attributes))
-    usual = counts_words(resolve_aggregate(configuration.privacy, configuration.attributes))
-    counted = counts_words(configuration.aggregate.model_dump())
-    told = "as auto has it" if counted == usual else f"auto would be {usual}"
+    told = f"auto would be {other}" if counted != other else "auto has other settings"
+    if configuration.aggregate == usual:
+        told = "as auto has it"
     return f"Counted: {counted} ({told}; all pairs together would have noise r = {noise:.3g})"
 
 

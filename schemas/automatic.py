@@ -108,16 +108,23 @@ def resolve_aggregate(privacy: PrivacySettings, attributes: Sequence[Attribute])
     return dict(section)
 
 
-def counts_words(section: Mapping[str, Any]) -> str:
-    """What a section `aggregate` counts, for a reader."""
-    if section["method"] == "k-tuples":
+def automatic_aggregate(
+    privacy: PrivacySettings, attributes: Sequence[Attribute], columns: int
+) -> AggregateSettings | MarginalSettings:
+    """The settings that `aggregate: {method: auto}` stands for, of so many declared columns."""
+    section = resolve_aggregate(privacy, attributes)
+    if section["method"] == "marginals":
+        return MarginalSettings.model_validate(section)
+    return AggregateSettings.model_validate(resolve_sigma(section, privacy, columns))
+
+
+def counts_words(aggregate: AggregateSettings | MarginalSettings) -> str:
+    """What the settings count, for a reader."""
+    if isinstance(aggregate, AggregateSettings):
         return "k-tuples"
-    cliques = section.get("cliques", "selected")
-    if cliques == "selected":
-        return "marginals, selected pairs"
-    if isinstance(cliques, Mapping) and "adaptive" in cliques:
+    if aggregate.adaptive is not None:
         return "marginals, chosen in rounds"
-    return "marginals, as declared"
+    return "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as declared"
 
 
 def pair_noise(privacy: PrivacySettings, columns: int) -> float:

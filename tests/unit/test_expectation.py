@@ -75,13 +75,17 @@ def test_the_rows_of_a_resized_table_are_public() -> None:
 
 
 def test_the_method_and_what_auto_would_be_are_said() -> None:
-    counted, records = method_forecast(configuration())
+    counted, records, measured = method_forecast(configuration())
     assert counted.startswith("Counted: k-tuples (as auto has it; ")
     assert records.startswith("Records by: mixture (as auto has it: ")
+    assert measured.startswith("Measured of what auto has at such noise, ")
     counted, records = method_forecast(configuration(synthesize__method="gum", aggregate__method="marginals"))
     assert counted.startswith("Counted: marginals, selected pairs (auto would be k-tuples; ")
     assert records.startswith("Records by: gum (auto would be mixture: ")
-    lists = {"privacy__epsilon": 0.05, "aggregate": {"method": "marginals", "cliques": [["sex", "region"]]}}
-    assert method_forecast(configuration(**lists))[0].startswith(
-        "Counted: marginals, as declared (auto would be marginals, chosen in rounds; "
-    )
+    drowned = {"privacy__epsilon": 0.05, "aggregate__method": "marginals"}
+    for cliques, said in (
+        ([["sex", "region"]], "marginals, as declared (auto would be marginals, chosen in rounds; "),
+        ({"adaptive": 3}, "marginals, chosen in rounds (auto has other settings; "),
+    ):
+        counted, _ = method_forecast(configuration(**drowned, aggregate__cliques=cliques))
+        assert counted.startswith(f"Counted: {said}")

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.flows.expectation import MEASURED
+from marginweave.schemas.automatic import counts_words
 from marginweave.schemas.load import parse_configuration
 from tests.benchmarks.accuracy import __main__ as program
 from tests.benchmarks.accuracy import methods
@@ -24,7 +26,7 @@ from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, rea
 from tests.benchmarks.accuracy.measures import ALL, mean_l1, measure
 from tests.benchmarks.accuracy.methods import DEFAULT, OURS, PEERS, configuration, refusal, settings
 from tests.benchmarks.accuracy.page import render
-from tests.benchmarks.accuracy.summaries import Spread, verdict
+from tests.benchmarks.accuracy.summaries import Spread, summarize, verdict
 from tests.benchmarks.accuracy.tables import Table, fair, table
 from tests.benchmarks.scale.page import NOT_YET
 
@@ -284,3 +286,16 @@ def test_the_page_is_made_of_the_figures() -> None:
     """
     kept = current(read(program.FIGURES), settings)
     assert program.PAGE.read_text(encoding="utf-8") == render(kept.values(), methods.default_method)
+
+
+def test_plan_says_how_near_the_measured_records_were() -> None:
+    """Least and most of the default's means of two columns, by what it counts, as the figures have them."""
+    found: dict[str, list[float]] = {}
+    for (name, epsilon), summaries in summarize(current(read(program.FIGURES), settings).values()).items():
+        usual = methods.default_method(name, epsilon)
+        made = parse_configuration(
+            configuration(Cell(table=name, epsilon=epsilon, method=DEFAULT, seed=0), "table.csv")
+        )
+        means = [summary.of("tvd2").mean for summary in summaries if summary.method == usual]
+        found.setdefault(counts_words(made.aggregate), []).extend(means)
+    assert {words: (round(min(means), 3), round(max(means), 3)) for words, means in found.items()} == MEASURED
