@@ -109,7 +109,8 @@ def counted(codes: Codes, config: Configuration, length: int) -> Counter[tuple[t
 
 def published(codes: Codes | None = None, drop: int = 5, **changes: Any) -> tuple[PublishedRelease, Codes]:
     """A release of the counts of `codes`, every `drop`-th of a length above 1 left out, and the codes."""
-    config = configuration(columns=changes.pop("columns", COLUMNS), **changes)
+    tuples = {"aggregate__method": "k-tuples"}
+    config = configuration(columns=changes.pop("columns", COLUMNS), **tuples | changes)
     codes = made_records(config) if codes is None else codes
     levels = []
     for k in range(1, config.reporting_length + 1):
