@@ -84,12 +84,12 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
     sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
     length = settings.cliques.all if isinstance(settings.cliques, AllCliques) else 2
     number = len(settings.cliques) if isinstance(settings.cliques, tuple) else math.comb(len(sizes), length)
-    if number > _MAX_MARGINALS:
+    adaptive = rounds_of(configuration)  # its candidates have a limit of their own
+    if number > _MAX_MARGINALS and adaptive is None:
         raise InputError(
             f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or fewer marginals"
         )
     selects = settings.selects(len(sizes))
-    adaptive = rounds_of(configuration)
     cliques: tuple[Clique, ...] = ()
     if adaptive is not None:
         together = _batch_cells(adaptive, sizes)

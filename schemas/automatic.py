@@ -11,15 +11,17 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.attributes import Attribute
 from marginweave.schemas.fitting import MOST_SECONDS, fitting_seconds, looking_seconds
 from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.numbers import MAX_CELLS, MAX_TABLE
-from marginweave.schemas.privacy import PrivacySettings
 from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+
+if TYPE_CHECKING:
+    from marginweave.schemas.configuration import Configuration
 
 # Noise of pairs (`pair_noise`) beyond which only some of them are measured; beyond which single columns need more of the
 # budget of k-tuples; and beyond which they need most of it.
@@ -39,6 +41,8 @@ _OWN = {
 # Marginals that `auto` stands for: pairs that are worth their noise, and, where few are, those that a model gets most wrong.
 _SELECTED: Mapping[str, Any] = {"method": "marginals"}
 _ROUNDS: Mapping[str, Any] = {"method": "marginals", "cliques": {"adaptive": 2}, "one_way_share": 0.7}
+
+_SHARES = ("one_way_share", "selection_share")
 
 NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
 """The counts that a synthesis needs which works on one kind only."""
@@ -76,7 +80,14 @@ def is_automatic(section: Any) -> bool:
     return isinstance(section, dict) and section in ({}, {"method": "auto"})
 
 
-def resolve_aggregate(privacy: PrivacySettings, attributes: Sequence[Attribute]) -> dict[str, Any]:
+def check_automatic(section: Any) -> None:
+    """Refuse keys beside `method: auto`; raises ValueError."""
+    if isinstance(section, dict) and section.get("method") == "auto" and len(section) > 1:
+        other = next(key for key in section if key != "method")
+        raise ValueError(f"has {other}, which method auto has not; name the method, k-tuples or marginals")
+
+
+def resolve_aggregate(configuration: Configuration) -> dict[str, Any]:
     """The section `aggregate` that `auto` stands for: k-tuples, selected pairs, or pairs that are chosen in rounds.
 
     Where the noise of pairs r (`pair_noise`) is small, all combinations have counts that say something, and these are what
@@ -95,27 +106,37 @@ def resolve_aggregate(privacy: PrivacySettings, attributes: Sequence[Attribute])
     | ma2019_cat | 0.3 | 44 | .169 | .149 | .149 | .168 |
     | drug_deaths_cat | 0.3 | 72 | .063 | .052 | .044 | .059 |
 
-    K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked.
+    K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked. Of the
+    shares of marginals there is as much as bounds and a bought comparison leave.
 
-    DP: a function of public facts alone, of epsilon and of the declared domains.
+    DP: a function of public facts alone.
+
+    Args:
+        configuration: all but the sections that are to be resolved, with whatever settings of k-tuples.
     """
-    noise = pair_noise(privacy, len(attributes))
+    attributes, noise = configuration.attributes, pair_noise(configuration)
     section = _SELECTED if noise <= _SINGLES else _ROUNDS
     settings = MarginalSettings.model_validate(section)
-    unfit = privacy.accountant == "sds" or not privacy.delta or any(a.of_set for a in attributes)
-    if noise <= _ALL or unfit or _hindrance(settings, attributes) or _takes_long(settings, attributes):
+    if (
+        noise <= _ALL
+        or _cannot_be_measured(configuration)
+        or _hindrance(settings, attributes)
+        or _takes_long(settings, attributes)
+    ):
         return {"method": "k-tuples"}
-    return dict(section)
+    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
+    left = 1 - configuration.evaluate.paid_share - bounds
+    scaled = {key: round(left * getattr(settings, key), 9) for key in _SHARES} if left < 1 else {}
+    return {**section, **scaled}
 
 
-def automatic_aggregate(
-    privacy: PrivacySettings, attributes: Sequence[Attribute], columns: int
-) -> AggregateSettings | MarginalSettings:
-    """The settings that `aggregate: {method: auto}` stands for, of so many declared columns."""
-    section = resolve_aggregate(privacy, attributes)
+def automatic_aggregate(configuration: Configuration) -> AggregateSettings | MarginalSettings:
+    """The settings that `aggregate: {method: auto}` stands for, beside the method that makes the records."""
+    needed = NEEDED.get(configuration.synthesize.method)
+    section = resolve_aggregate(configuration) if needed is None else {"method": needed}
     if section["method"] == "marginals":
         return MarginalSettings.model_validate(section)
-    return AggregateSettings.model_validate(resolve_sigma(section, privacy, columns))
+    return AggregateSettings.model_validate(resolve_sigma(section, configuration))
 
 
 def counts_words(aggregate: AggregateSettings | MarginalSettings) -> str:
@@ -127,15 +148,32 @@ def counts_words(aggregate: AggregateSettings | MarginalSettings) -> str:
     return "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as declared"
 
 
-def pair_noise(privacy: PrivacySettings, columns: int) -> float:
-    """About the noise of pairs in records, where all are counted: r = sqrt(columns (columns - 1) / 2) / epsilon."""
-    return math.sqrt(math.comb(columns, 2)) / privacy.epsilon
+def pair_noise(configuration: Configuration) -> float:
+    """About the noise of pairs in records, where all are counted: r = s sqrt(m (m - 1) / 2) / epsilon.
+
+    A unit moves the counts of a set of attributes by s in L2: theta, or sqrt(2) theta where records are replaced.
+    """
+    stability, pairs = configuration.stability, math.comb(len(configuration.attributes), 2)
+    moved = stability.records * (math.sqrt(2) if stability.neighbors == "replace-one" else 1)
+    return moved * math.sqrt(pairs) / configuration.privacy.epsilon
 
 
-def resolve_sigma(given: Mapping[str, Any], privacy: PrivacySettings, columns: int) -> dict[str, Any]:
+def _cannot_be_measured(configuration: Configuration) -> bool:
+    """Whether marginals are refused: of sets with SDS's accounting or pure epsilon, or with too large a structural zero."""
+    sizes = [len(attribute.labels) + attribute.optional for attribute in configuration.attributes]
+    zeros = (math.prod(sizes[place] for place, _ in combination) for combination in configuration.forbidden)
+    return (
+        configuration.privacy.accountant == "sds"
+        or not configuration.privacy.delta
+        or any(attribute.of_set for attribute in configuration.attributes)
+        or any(cells > MAX_CELLS for cells in zeros)
+    )
+
+
+def resolve_sigma(given: Mapping[str, Any], configuration: Configuration) -> dict[str, Any]:
     """The section `aggregate` of k-tuples with the proportions that `sigma: auto` stands for; SDS's formulas keep its own.
 
-    What decides is how large the noise of pairs is, about r = sqrt(columns (columns - 1) / 2) / epsilon: where pairs drown in
+    What decides is how large the noise of pairs is, r of `pair_noise`: where pairs drown in
     it, records come no nearer to the table than single columns do, and these need the budget. Measured, mean TVD of two
     columns, R = 3, by the mixture, of two to six releases each, beside single columns that have the whole budget:
 
@@ -149,9 +187,9 @@ def resolve_sigma(given: Mapping[str, Any], privacy: PrivacySettings, columns: i
     """
     if given.get("sigma", "auto") != "auto":
         return dict(given)
-    if "sds" in (privacy.accountant, given.get("split")):
+    if "sds" in (configuration.privacy.accountant, given.get("split")):
         return {**given, "sigma": "long"}
-    pairs = pair_noise(privacy, columns)
+    pairs = pair_noise(configuration)
     if pairs <= _SHORT:
         return {**given, "sigma": "balanced"}
     return {**given, "sigma": "short" if pairs <= _SINGLES else "singles"}

@@ -14,7 +14,14 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_val
 
 from marginweave.schemas.aggregation import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.attributes import Attribute, most_combinations
-from marginweave.schemas.automatic import NEEDED, is_automatic, resolve_aggregate, resolve_method, resolve_sigma
+from marginweave.schemas.automatic import (
+    NEEDED,
+    check_automatic,
+    is_automatic,
+    resolve_aggregate,
+    resolve_method,
+    resolve_sigma,
+)
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.columns import (
     Category,
@@ -82,10 +89,10 @@ class Configuration(Execution):
     columns: Annotated[dict[str, Column], Field(min_length=1)]
     structure: Structure | None = None
     resize: ResizeSettings | None = None
+    evaluate: EvaluationSettings = EvaluationSettings()
     aggregate: Annotated[Aggregation, Field(validate_default=True, default_factory=dict)]
     synthesize: Annotated[Synthesis, Field(validate_default=True, default_factory=dict)]
     expectations: ExpectationSettings = ExpectationSettings()
-    evaluate: EvaluationSettings = EvaluationSettings()
     publish: PublishSettings = PublishSettings()
 
     @field_validator("columns")
@@ -109,14 +116,15 @@ class Configuration(Execution):
     @classmethod
     def _counts(cls, section: Any, info: ValidationInfo) -> Any:
         """What `auto` stands for: what is counted, and in what proportions; as with `_method`."""
+        check_automatic(section)
         if not {"columns", "privacy"} <= info.data.keys():
             return {} if is_automatic(section) else section  # they are refused
+        before = cls.model_construct(**info.data, aggregate=AggregateSettings())
         if is_automatic(section):
-            before = cls.model_construct(**info.data, aggregate=AggregateSettings())
-            section = resolve_aggregate(before.privacy, before.attributes)
+            section = resolve_aggregate(before)
         if not isinstance(section, dict) or method_of(section, "k-tuples") != "k-tuples":
             return section
-        return resolve_sigma(section, info.data["privacy"], len(info.data["columns"]))
+        return resolve_sigma(section, before)
 
     @field_validator("synthesize", mode="before")
     @classmethod

@@ -22,6 +22,7 @@ _TYPES = {
     "model": "a mapping",
     "tuple": "a list",
     "list": "a list",
+    "byte_size": "a size, such as 80MB",
 }
 
 

@@ -166,9 +166,12 @@ def _whole(configuration: Configuration, shares: Mapping[str, float], budget: Ma
     if adaptive is None or budget.pricing.name != "gdp":
         return whole
     number, share = adaptive.rounds * adaptive.batch, shares["selection"]
+    bounds, bounds_share = 2 * len(configuration.private_bounds), shares.get("bounds", 0.0)
 
     def parts(whole: float) -> tuple[float, list[float]]:
-        return (1 - share) * whole, [budget.pricing.selection_epsilon(share * whole / number)] * number
+        chosen = [budget.pricing.selection_epsilon(share * whole / number)] * number
+        bought = [budget.pricing.selection_epsilon(bounds_share * whole / bounds)] * bounds if bounds else []
+        return (1 - share - bounds_share) * whole, chosen + bought
 
     return mixed_budget(whole, parts, budget.epsilon, budget.delta)
 

@@ -211,7 +211,8 @@ def _server(port: int, database: str, environment: dict[str, str], home: Path) -
         yield
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # it waits for its clients, and nobody needs what it would still write
+            # it would wait for its clients, and nobody needs what it would still write
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(20)
 
 

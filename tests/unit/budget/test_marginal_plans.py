@@ -19,6 +19,7 @@ from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations
 from marginweave.tasks.budget.accountants import accountant as accountant_of
 from marginweave.tasks.budget.composition import composed_epsilon
 from marginweave.tasks.budget.ledger.checks import check_plan
+from marginweave.tasks.budget.mixed import release_epsilon
 from marginweave.tasks.budget.split import plan_budget
 from tests.support.configurations import configuration
 
@@ -93,6 +94,35 @@ def test_rounds_have_equal_shares_and_spend_the_whole(accountant: str, private: 
         assert plan.spent_epsilon > 1 - 1e-6
         assert composed_epsilon(plan.cost, Decimal("1e-6"))[0] > 1
     check_plan(plan)
+
+
+@pytest.mark.parametrize("accountant", ["gdp", "zcdp", "joint"])
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 8.0])
+@pytest.mark.parametrize("bought", [1, 2])
+def test_rounds_with_private_bounds_spend_the_whole(accountant: str, epsilon: float, bought: int) -> None:
+    """Choices of bounds beside those of rounds, by the same exact curves: never more than epsilon, nearly all of it."""
+    number = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
+    config = configuration(
+        aggregate={"method": "marginals", "cliques": {"adaptive": 2, "rounds": 4, "batch": 3}, "bounds_share": 0.2},
+        privacy={"epsilon": epsilon, "delta": 1e-6, "unit": "row", "accountant": accountant},
+        **{f"columns__number{i}": number for i in range(bought)},
+    )
+    plan = plan_budget(config)
+    assert sum(draw.mechanism == "exponential" for draw in plan.draws) == 12 + 2 * bought
+    spent = min(composed_epsilon(plan.cost, Decimal("1e-6"))[0], release_epsilon(plan.draws, 1e-6, epsilon))
+    assert 0.8 * epsilon < plan.spent_epsilon <= epsilon
+    assert spent <= epsilon * (1 + 1e-9)
+    if accountant == "gdp":
+        assert plan.spent_epsilon > epsilon * (1 - 1e-6)
+    check_plan(plan)
+
+
+def test_candidates_of_rounds_have_a_limit_of_their_own() -> None:
+    """Of 210 columns there are 21,945 pairs: too many marginals to have them selected, few enough to choose from."""
+    columns = {f"c{i}": {"type": "category", "values": [1, 2]} for i in range(210)}
+    check_size(configuration(columns=columns, aggregate={"method": "marginals", "cliques": {"adaptive": 2}}))
+    with pytest.raises(InputError, match=r"aggregate\.cliques makes 21945 marginals, more than 20000"):
+        check_size(configuration(columns=columns, aggregate={"method": "marginals"}))
 
 
 def test_too_many_candidates_and_cells_of_rounds_are_refused() -> None:

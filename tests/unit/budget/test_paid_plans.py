@@ -30,7 +30,7 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "marginals": {"aggregate__method": "marginals"},
     "single marginals": {"aggregate__method": "marginals", "aggregate__cliques": {"all": 1}},
-    "resized": {"resize": {"records": 100, "proportion": 1.5}, **IMPUTED},
+    "resized": {"aggregate__method": "k-tuples", "resize": {"records": 100, "proportion": 1.5}, **IMPUTED},
 }
 
 

@@ -15,6 +15,7 @@ from tests.support.configurations import configuration
 MARGINALS = {"aggregate__method": "marginals"}
 TUPLES = {"aggregate__method": "k-tuples"}
 PRIVATE = {"columns__sex": {"type": "category", "domain": "private"}}
+ZERO = {"structure": {"forbidden": [{f"c{i}": "1" for i in range(4)}]}}
 SETS = {"columns__signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2}}
 
 
@@ -115,6 +116,23 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("records made of marginals", {"synthesize__method": "pgm"}, MARGINALS),
     ("a key of k-tuples", {"privacy__epsilon": 0.06, "aggregate__reporting_length": 2}, TUPLES),
     ("SDS's accounting", {"privacy__epsilon": 0.06, "privacy__accountant": "sds"}, TUPLES),
+    ("a unit of several rows", {"privacy__unit": {"column": "id", "max_records": 2}}, MARGINALS),  # 2 sqrt(6) > 4
+    ("one that is replaced", {"privacy__epsilon": 0.8, "privacy__neighbors": "replace-one"}, MARGINALS),
+    (
+        "a bought comparison and bounds",
+        {
+            "privacy__epsilon": 0.06,
+            "evaluate__paid": {"share": 0.25},
+            "columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5},
+        },
+        {
+            **MARGINALS,
+            "aggregate__cliques": {"adaptive": 2},
+            "aggregate__one_way_share": 0.49,
+            "aggregate__selection_share": 0.035,  # 0.7 (1 - 0.25 - 0.05)
+        },
+    ),
+    ("too large a structural zero", {"privacy__epsilon": 0.3, **columns(4, 100), **ZERO}, TUPLES),
     ("sets", {"privacy__epsilon": 0.06, **SETS}, TUPLES),
     ("private domains", {"privacy__epsilon": 0.06, **PRIVATE}, TUPLES),
     ("pairs too large to be fitted", columns(30, 200), TUPLES),
@@ -147,6 +165,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"synthesize__scale": 2}, r"^synthesize has scale, which not every method has; .* method: aggregate-seeded$"),
     ({"synthesize__rounds": 2}, r"^synthesize has rounds, which not every method has; .* method: gum$"),
     ({"synthesize__method": "auto", "synthesize__fits": 2}, r"^synthesize has fits, .* method: mixture$"),
+    (
+        {"aggregate__method": "auto", "aggregate__sigma": "short"},
+        r"^aggregate has sigma, which method auto has not; name ",
+    ),
     ({"synthesize__seet": 2}, r"^unknown key synthesize\.seet; did you mean seed\?$"),
     ({"synthesize__records": "exhaust"}, r"^synthesize\.records \(exhaust\) must be count or a whole number$"),
     ({"synthesize__method": "auto", "privacy": None}, r"^privacy is required$"),
