@@ -117,15 +117,16 @@ def resolve_aggregate(configuration: Configuration) -> dict[str, Any]:
     attributes, noise = configuration.attributes, pair_noise(configuration)
     section = _SELECTED if noise <= _SINGLES else _ROUNDS
     settings = MarginalSettings.model_validate(section)
+    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
+    left = 1 - configuration.evaluate.paid_share - bounds
     if (
         noise <= _ALL
+        or left <= 0  # refused elsewhere
         or _cannot_be_measured(configuration)
         or _hindrance(settings, attributes)
         or _takes_long(settings, attributes)
     ):
         return {"method": "k-tuples"}
-    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
-    left = 1 - configuration.evaluate.paid_share - bounds
     scaled = {key: round(left * getattr(settings, key), 9) for key in _SHARES} if left < 1 else {}
     return {**section, **scaled}
 
@@ -159,7 +160,7 @@ def pair_noise(configuration: Configuration) -> float:
 
 
 def _cannot_be_measured(configuration: Configuration) -> bool:
-    """Whether marginals are refused: of sets with SDS's accounting or pure epsilon, or with too large a structural zero."""
+    """Whether marginals are refused, with SDS's accounting, pure epsilon or too large a structural zero, or are of sets."""
     sizes = [len(attribute.labels) + attribute.optional for attribute in configuration.attributes]
     zeros = (math.prod(sizes[place] for place, _ in combination) for combination in configuration.forbidden)
     return (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from marginweave.schemas.aggregation import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.attributes import Attribute, most_combinations
@@ -39,11 +39,11 @@ from marginweave.schemas.marginals import MarginalSettings
 from marginweave.schemas.marginals_rules import check_marginals
 from marginweave.schemas.methods import Aggregation, Synthesis, method_of
 from marginweave.schemas.missing_rules import check_open_bins
-from marginweave.schemas.numbers import FROZEN
 from marginweave.schemas.preparation import ResizeSettings
 from marginweave.schemas.preparation_rules import check_preparation
 from marginweave.schemas.privacy import PrivacySettings
 from marginweave.schemas.privacy_rules import check_privacy
+from marginweave.schemas.publication import ExpectationSettings, PublishSettings
 from marginweave.schemas.source import Source
 from marginweave.schemas.structure import Forbidden, GroupedColumns, Structure, forbidden_labels, member_codes
 from marginweave.schemas.structure_rules import check_structure
@@ -58,25 +58,6 @@ def check_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ValueError(NAME_RULE)
     return text
-
-
-class ExpectationSettings(BaseModel):
-    """Great Expectations suites (files, relative to the configuration) for the raw input and the synthetic output."""
-
-    model_config = FROZEN
-    input: str | None = None
-    output: str | None = None
-
-
-class PublishSettings(BaseModel):
-    """`keep_private` keeps the sensitive checkpoints of a finished run instead of purging them.
-
-    Where `approval` is required, somebody has to approve the release before it is published.
-    """
-
-    model_config = FROZEN
-    keep_private: bool = False
-    approval: Literal["required"] | None = None
 
 
 class Configuration(Execution):

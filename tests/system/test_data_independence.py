@@ -58,10 +58,15 @@ METHODS: dict[str, dict[str, Any]] = {
     "marginals": {"aggregate": {"method": "marginals"}},
     "mixture": {**PUBLIC, "synthesize": {"method": "mixture", "fits": 2, "iterations": 50}},
 }
-# As many rounds whatever is drawn: by noisy counts annealing makes fewer of them, and merged values leave less to choose.
+# As many rounds and columns whatever is drawn: by noisy counts annealing makes fewer rounds, merged values leave less to choose,
+# and whether there is a marginal of three attributes is a choice, which is released.
 ROUNDS: dict[str, Any] = {
     **PUBLIC,
-    "aggregate": {"method": "marginals", "cliques": {"rounds": 2, "batch": 2, "annealing": False}, "compress": "none"},
+    "aggregate": {
+        "method": "marginals",
+        "cliques": {"adaptive": 2, "rounds": 2, "batch": 2, "annealing": False},
+        "compress": "none",
+    },
 }
 # What differs from run to run for reasons that no table has part in: names and moments.
 CHANGING = re.compile(

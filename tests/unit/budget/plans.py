@@ -40,6 +40,6 @@ def configuration(
                 "neighbors": neighbors,
             },
             "columns": columns,
-            "aggregate": aggregate,
+            "aggregate": {"method": "k-tuples", **aggregate},
         }
     )

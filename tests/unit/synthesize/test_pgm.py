@@ -83,7 +83,10 @@ def test_a_model_that_turns_out_too_large_is_refused_before_it_is_fitted(absent:
 
 def test_k_tuples_and_bad_settings_are_refused() -> None:
     for changes, message in (
-        ({"synthesize__method": "pgm"}, r"synthesize.method \(pgm\) needs aggregate.method: marginals"),
+        (
+            {"aggregate__method": "k-tuples", "synthesize__method": "pgm"},
+            r"synthesize.method \(pgm\) needs aggregate.method: marginals",
+        ),
         ({**PGM, "synthesize__model_size": "5GB"}, r"must lie in \(0, 4GB\]"),
         ({**PGM, "synthesize__model_size": 0}, r"must lie in \(0, 4GB\]"),
         ({**PGM, "synthesize__iterations": 10_001}, r"must lie in \[1, 10000\]"),
