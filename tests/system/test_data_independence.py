@@ -58,8 +58,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "marginals": {"aggregate": {"method": "marginals"}},
     "mixture": {**PUBLIC, "synthesize": {"method": "mixture", "fits": 2, "iterations": 50}},
 }
-# As many rounds and columns whatever is drawn: by noisy counts annealing makes fewer rounds, merged values leave less to choose,
-# and whether there is a marginal of three attributes is a choice, which is released.
+# As many rounds and lengths whatever is drawn: by noisy counts annealing makes fewer rounds, merged values leave less to
+# choose, and whether there is a marginal of three attributes is a choice, which is released.
 ROUNDS: dict[str, Any] = {
     **PUBLIC,
     "aggregate": {
