@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _META = "meta.json"
+# numpy parses an array's header as an expression. Of two threads that do so at once one may get a SystemError about the
+# parser's depth of recursion (CPython, gh-106905), as seen where the garbage collector has a callback.
+_PARSING = threading.Lock()
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Json]) -> bytes:
@@ -48,7 +52,7 @@ def unpack_arrays(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
         head = json.loads(archive.read(_META))
         arrays: dict[str, NDArray[Any]] = {}
         for index, name in enumerate(head["names"]):
-            with archive.open(f"{index}.npy") as member:
+            with archive.open(f"{index}.npy") as member, _PARSING:
                 arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
     return arrays, head["meta"]
 

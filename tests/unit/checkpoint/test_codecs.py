@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -80,3 +82,18 @@ def test_tables_come_back_and_bytes_do_not_depend_on_chunks(rows: list, cut: int
     packed = pack_table(whole)
     assert unpack_table(packed).equals(whole, check_metadata=True)
     assert pack_table(pa.concat_tables(halves)) == packed
+
+
+def test_threads_read_at_once_while_garbage_is_collected() -> None:
+    """Without a lock Python 3.11.7 fails in the first of these reads: the collector's callback lets other threads parse."""
+    packed = pack_arrays({name: np.arange(5) for name in "abc"}, {})
+    threshold, callback = gc.get_threshold(), lambda *_: sum(range(300))
+    gc.callbacks.append(callback)
+    gc.set_threshold(5)
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(lambda _: unpack_arrays(packed)[0]["b"].sum(), range(600)))
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(callback)
+    assert found == [10] * 600
