@@ -161,7 +161,7 @@ def pair_noise(configuration: Configuration) -> float:
 
 def _cannot_be_measured(configuration: Configuration) -> bool:
     """Whether marginals are refused, with SDS's accounting, pure epsilon or too large a structural zero, or are of sets."""
-    sizes = [len(attribute.labels) + attribute.optional for attribute in configuration.attributes]
+    sizes = [*_sizes(configuration.attributes).values()]
     zeros = (math.prod(sizes[place] for place, _ in combination) for combination in configuration.forbidden)
     return (
         configuration.privacy.accountant == "sds"
@@ -210,12 +210,17 @@ def resolve_method(
     return {**given, "method": automatic_method(aggregate, attributes).method}
 
 
+def _sizes(attributes: Sequence[Attribute]) -> dict[str, int]:
+    """Codes of each attribute, missing included, as far as they are public."""
+    return {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
+
+
 def _takes_long(settings: MarginalSettings, attributes: Sequence[Attribute]) -> bool:
     """Whether looking at each pair in each round takes longer than all fits may."""
     rounds = settings.adaptive
     if rounds is None:
         return False
-    sizes = {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
+    sizes = _sizes(attributes)
     looks = (rounds.rounds * looking_seconds(cells) for cells in _products(sizes, 2, rounds.max_cells))
     return any(seconds > MOST_SECONDS for seconds in itertools.accumulate(looks))
 
@@ -226,7 +231,7 @@ def _hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequ
         return "columns of sets"
     if any(attribute.private for attribute in attributes):
         return "private domains, whose sizes are not public,"
-    sizes = {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
+    sizes = _sizes(attributes)
     if sum(sizes.values()) > _MOST_CODES:
         return f"{sum(sizes.values())} values, more than {_MOST_CODES},"
     so_far = itertools.accumulate(_seconds(aggregate, sizes))

@@ -28,7 +28,7 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
     `low` and `high` the ends of `count_interval`. Cells stand in C order over `merged_values`. A missing value is null; values
     that were measured together stand as one text, with ` | ` between them (privacy.json lists them). There are as many
-    positions as a marginal may have attributes, whatever was chosen; those beyond its own are null. DP: post-processing.
+    positions as `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP: post-processing.
     """
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
     single = _labels(marginals.domain)

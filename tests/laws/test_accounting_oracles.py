@@ -74,6 +74,7 @@ PLANS: dict[str, tuple[dict[str, Any], float]] = {
     "large percentile share": ({"percentile_share": 0.4}, 0.9),
     "private domain": ({"private": True}, 0.98),
     "printed split": ({"split": "sds"}, 0.99),
+    "rounds of pairs": ({"method": "marginals", "cliques": {"adaptive": 2}, "one_way_share": 0.7}, 0.98),
 }
 
 

@@ -51,8 +51,8 @@ class Browser:
     def requests(self) -> list[str]:
         """Addresses that were asked for since the last time, but for those of the browser's own first page."""
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-        return [address for address in asked if not address.startswith("chrome://")]
+        asked = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return [a["request"]["url"] for a in asked if not a["documentURL"].startswith("chrome://")]
 
 
 @contextmanager

@@ -373,6 +373,7 @@ def numbers_of(evaluation: Any) -> set[str]:
 SIGNS = {"type": "set", "max_values": 2}
 MARKED_METHODS = {
     "k-tuples": {"columns__signs": {**SIGNS, "domain": "private"}},
+    "marginals": {**METHODS["marginals"], "columns__signs": {**SIGNS, "values": ["ache", "cough", "rash"]}},
     "marginals in rounds": {**METHODS["rounds"], "columns__signs": {**SIGNS, "values": ["ache", "cough", "rash"]}},
 }
 

@@ -85,7 +85,7 @@ def test_tables_come_back_and_bytes_do_not_depend_on_chunks(rows: list, cut: int
 
 
 def test_threads_read_at_once_while_garbage_is_collected() -> None:
-    """Without a lock Python 3.11.7 fails in the first of these reads: the collector's callback lets other threads parse."""
+    """Python 3.11.7 was seen to fail here without the lock: the collector's callback lets other threads parse meanwhile."""
     packed = pack_arrays({name: np.arange(5) for name in "abc"}, {})
     threshold, callback = gc.get_threshold(), lambda *_: sum(range(300))
     gc.callbacks.append(callback)

@@ -142,7 +142,7 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("changes", "named"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
 def test_what_is_counted_follows_from_epsilon_and_the_columns(changes: dict[str, Any], named: dict[str, Any]) -> None:
-    """Left out, empty, `auto` and named it is the same release; bounds that are released leave it alone."""
+    """Left out, empty, `auto` and named it is the same release."""
     same = (
         [{}, {"aggregate": {}}, {"aggregate__method": "auto"}] if "aggregate__reporting_length" not in changes else [{}]
     )
@@ -154,6 +154,8 @@ def test_bounds_that_are_released_leave_the_method_alone() -> None:
     age = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
     named = configuration(columns__age=age, synthesize__method="gum")
     assert named.with_bounds({"age": (0.0, 99.0)}).synthesize == named.synthesize
+    left = configuration(columns__age=age, privacy__epsilon=0.06)
+    assert left.with_bounds({"age": (0.0, 99.0)}).aggregate == left.aggregate
 
 
 def test_every_method_has_the_keys_that_go_with_auto() -> None:
