@@ -12,7 +12,6 @@ from marginweave.schemas.table import check_contract, output_schema
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.validate.expectations import Suite
@@ -27,7 +26,7 @@ def decode(
 ) -> StageResult:
     """The synthetic table, held against its contract and the suite for synthetic output. DP: post-processing.
 
-    The blocks are those of `synthesized`, few of them in memory at once, unless there is a suite.
+    The blocks are those of `synthesized`, one of them in memory at once, unless there is a suite.
 
     Raises:
         StageError: the table breaks its contract or the suite; what was charged stays committed, and `resume` goes on
@@ -39,12 +38,9 @@ def decode(
         domain = released_counts(reference, normalized).domain
         contract, tables = output_schema(configuration), []
 
-        def table_of(block: int) -> pa.Table:
-            return decode_table(
-                unpack_codes(blocks[block]), domain, configuration, configuration.synthesize.seed, block
-            )
-
-        for table in LocalEngine().map(table_of, range(len(blocks))):
+        seed = configuration.synthesize.seed
+        for block, codes in enumerate(map(unpack_codes, blocks)):  # one at a time: text takes room, and threads gain nothing
+            table = decode_table(codes, domain, configuration, seed, block)
             check_contract(contract, table.to_pandas(), "decode")
             yield pack_table(table)
             if suite is not None:

@@ -16,7 +16,8 @@ HEAD = """# Benchmarks: speed and memory as tables grow
 Written by `python -m tests.benchmarks.scale --write` ({command}); do not edit by hand. `make bench` runs a short form and
 writes nothing. The numbers are of one machine{dates}; ratios between two columns of one line carry over to others better than
 seconds do. All tables are made from the public Adult census extract (`adult_cat.csv`) or from formulas, with a seed; all
-releases are at epsilon 4, delta = 1 / (n ln n), with every other setting as it comes.
+releases are at epsilon 4, delta = 1 / (n ln n), with every other setting as it comes but for the methods: k-tuples and
+aggregate-seeded, as pac-synth has them, where the name of a table does not say otherwise.
 """
 RUNS = """
 ## Whole releases
@@ -33,7 +34,8 @@ server of its own.
   and wall times are too long.
 
 `adult`: 14 columns, rows drawn with replacement, {perturbed:.0%} of the values exchanged. `wide`: 60 columns, copies of adult's
-whose rows agree half of the time. `values`: 10 columns of 5,000 public values each, by Zipf's law.
+whose rows agree half of the time. `adult-mixture`: adult's k-tuples with records by `mixture`, `adult-marginals`: its `marginals`
+(R is the longest that is counted) with the same. `values`: 10 columns of 5,000 public values each, by Zipf's law.
 """
 STAGES = """
 ## Where the time goes

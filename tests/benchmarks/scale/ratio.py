@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.benchmarks.accuracy.environments import environment
 from tests.benchmarks.scale.figures import Figure, figure
-from tests.benchmarks.scale.tables import adult
+from tests.benchmarks.scale.tables import adult, seeded
 
 NAME = "pac-synth"
 ROWS, MOST = (10_000, 50_000), 50_000  # its memory grows with the rows: 1.7 GB at 50,000
@@ -34,7 +34,7 @@ def compared(rows: tuple[int, ...] | None, folder: Path) -> Iterator[Figure]:
         source = folder / f"bootstrap-{number}.csv"
         configuration = source.with_suffix(".yaml")
         table.write_csv(source, number)
-        configuration.write_text(json.dumps(table.configuration(source, number, 3)), encoding="utf-8")
+        configuration.write_text(json.dumps(table.configuration(source, number, seeded(3))), encoding="utf-8")
         delta = 1 / (number * math.log(number))
         ours = _run([sys.executable, "-m", "tests.benchmarks.scale.ours", source, configuration])
         theirs = _run([python, PEER, source, repr(delta)])

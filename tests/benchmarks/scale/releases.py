@@ -6,15 +6,16 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from tests.benchmarks.scale.figures import Figure, figure
-from tests.benchmarks.scale.tables import Table, adult, valued, wide
+from tests.benchmarks.scale.tables import Table, adult, seeded, valued, wide
 from tests.benchmarks.scale.watch import watch
 from tests.system.conftest import CommandLine
 
@@ -35,13 +36,17 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A table, released at several numbers of rows; no more than `most`, whatever the command line asks for."""
+    """A table, released at several numbers of rows; no more than `most`, whatever the command line asks for.
+
+    `sections` of the configuration are those of `seeded` where none are given.
+    """
 
     table: Callable[[], Table]
     length: int
     rows: tuple[int, ...]
     most: int
     is_csv: bool = False
+    sections: Mapping[str, Any] = field(default_factory=dict)
 
     def source(self, folder: Path, rows: int) -> Path:
         """The table in `folder`, written if it is not there."""
@@ -60,6 +65,20 @@ CASES = {
     ),
     "adult-4": Case(table=adult, length=4, rows=(50_000, MILLION), most=MILLION),
     "adult-csv": Case(table=adult, length=3, rows=(MILLION,), most=20 * MILLION, is_csv=True),
+    "adult-mixture": Case(
+        table=adult,
+        length=3,
+        rows=(MILLION,),
+        most=20 * MILLION,
+        sections={"aggregate": {"method": "k-tuples"}, "synthesize": {"method": "mixture"}},
+    ),
+    "adult-marginals": Case(
+        table=adult,
+        length=2,
+        rows=(MILLION,),
+        most=20 * MILLION,
+        sections={"aggregate": {"method": "marginals"}, "synthesize": {"method": "mixture"}},
+    ),
     "wide": Case(table=wide, length=2, rows=(MILLION,), most=MILLION),
     "values": Case(table=valued, length=2, rows=(MILLION,), most=MILLION),
 }
@@ -76,7 +95,8 @@ def release(name: str, case: Case, rows: int, folder: Path) -> Figure:
         if opened.returncode != 0:
             raise SystemExit(opened.stderr)
         path = home / "scale.yaml"  # JSON is YAML, too
-        path.write_text(json.dumps(table.configuration(case.source(folder, rows), rows, case.length)), "utf-8")
+        made = table.configuration(case.source(folder, rows), rows, case.sections or seeded(case.length))
+        path.write_text(json.dumps(made), "utf-8")
         seen = watch(cli.command("run", path, "--run", "scale"), cli.variables, home)
         numbers = {"imports": imports(), **released(home / "runs" / "scale" / "release")}
         return figure(name, rows, len(table.labels), case.length, **seen.facts(), **numbers)

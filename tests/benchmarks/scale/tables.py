@@ -30,6 +30,14 @@ VALUED, VALUES, EXPONENT = 10, 5000, 1.1
 Codes = list[NDArray[Any]]
 
 
+def seeded(length: int) -> dict[str, Any]:
+    """Sections of a configuration: counts of up to `length` columns, and records as peers make them."""
+    return {
+        "aggregate": {"method": "k-tuples", "reporting_length": length},
+        "synthesize": {"method": "aggregate-seeded"},
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """The values of each column, "" being a missing one, and how rows of their codes are drawn."""
@@ -66,16 +74,15 @@ class Table:
                 writer.write(block)
         return path
 
-    def configuration(self, source: Path, rows: int, length: int) -> dict[str, Any]:
-        """A release of the table: epsilon 4, delta 1 / (n ln n), everything else as it comes; all domains are public."""
+    def configuration(self, source: Path, rows: int, sections: Mapping[str, Any]) -> dict[str, Any]:
+        """A release of the table: epsilon 4, delta 1 / (n ln n), all domains public, the rest by `sections` or as it comes."""
         columns = {n: {"type": "category", "values": [v for v in values if v]} for n, values in self.labels.items()}
         return {
             "dataset": "scale",
             "source": str(source),
             "privacy": {"epsilon": 4.0, "delta": 1 / (rows * math.log(rows)), "unit": "row"},
             "columns": columns,
-            "aggregate": {"reporting_length": length},
-            "synthesize": {"method": "aggregate-seeded"},  # as peers have it
+            **sections,
         }
 
 

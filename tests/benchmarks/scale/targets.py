@@ -94,6 +94,16 @@ TARGETS = (
     Target(what="1M x 14, R = 4, end to end", asked="180 s, 2 GB", measure=run_target("adult-4", 1_000_000, 180)),
     Target(what="20M x 14 from Parquet, R = 3", asked="600 s, 2 GB", measure=run_target("adult", 20_000_000, 600)),
     Target(what="100M x 14, R = 3, extrapolated", asked="memory flat", measure=extrapolated),
+    Target(
+        what="1M x 14, R = 3, records by a mixture",
+        asked="300 s, 4 GB",
+        measure=run_target("adult-mixture", 1_000_000, 300, 4000),
+    ),
+    Target(
+        what="1M x 14, selected marginals, records by a mixture",
+        asked="300 s, 4 GB",
+        measure=run_target("adult-marginals", 1_000_000, 300, 4000),
+    ),
     Target(what="1M x 60, R = 2", asked="2 GB", measure=run_target("wide", 1_000_000, math.inf)),
     Target(what="1M x 10 of 5,000 values, R = 2", asked="2 GB", measure=run_target("values", 1_000_000, math.inf)),
 )
