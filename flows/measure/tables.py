@@ -6,6 +6,7 @@ import itertools
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,21 @@ def table_of(columns: Sequence[Integers], sizes: Sequence[int]) -> EncodedTable:
     return EncodedTable(codes=codes, labels=tuple(tuple(map(str, range(size))) for size in sizes))
 
 
+class _Unpacked(EncodedBlocks):
+    """One block, unpacked once: an audit passes over it thousands of times."""
+
+    @cached_property
+    def _tables(self) -> list[EncodedTable]:
+        return list(map(super().table, range(len(self))))
+
+    def table(self, block: int) -> EncodedTable:
+        """The records of the block."""
+        return self._tables[block]
+
+
 def one_block(table: EncodedTable) -> EncodedBlocks:
     """The table as a stage gets it."""
-    return EncodedBlocks(list(pack_blocks([table])))
+    return _Unpacked(list(pack_blocks([table])))
 
 
 @dataclass(frozen=True, kw_only=True)

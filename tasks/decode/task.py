@@ -39,7 +39,8 @@ def decode(
         contract, tables = output_schema(configuration), []
 
         seed = configuration.synthesize.seed
-        for block, codes in enumerate(map(unpack_codes, blocks)):  # one at a time: text takes room, and threads gain nothing
+        # one block at a time: its texts take room, and threads would gain nothing
+        for block, codes in enumerate(map(unpack_codes, blocks)):
             table = decode_table(codes, domain, configuration, seed, block)
             check_contract(contract, table.to_pandas(), "decode")
             yield pack_table(table)

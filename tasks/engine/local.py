@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+_BATCHES = 8  # of many parts, for each core: so many that all end at about the same time
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -41,8 +42,18 @@ class LocalEngine:
 
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
         """See `Engine`; at most one part a core is under way or waits to be taken, so that few results are in memory."""
+        if min(self.cores, len(parts)) == 1:  # a thread would be started and waited for, and nothing else
+            yield from map(function, parts)
+            return
         with ThreadPoolExecutor(self.cores) as pool:
             yield from in_order(lambda part: pool.submit(function, part).result, parts, self.cores)
+
+    def map_many(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
+        """The same for many parts of little work: threads are given some of them at a time, not each by itself."""
+        batch = -(-len(parts) // (_BATCHES * self.cores)) or 1
+        batches = [parts[first : first + batch] for first in range(0, len(parts), batch)]
+        for results in self.map(lambda some: [function(part) for part in some], batches):
+            yield from results
 
 
 def in_order(submit: Callable[[T], Callable[[], R]], parts: Sequence[T], ahead: int) -> Iterator[R]:

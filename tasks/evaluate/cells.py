@@ -119,7 +119,7 @@ class Comparison:
         found: list[T] = []
         for group in grouped(numberings, lambda n: sum(side.needs(n) for side in sides), self.synthetic.room):
             jobs = list(zip(group, *(side.tallies(group) for side in sides), strict=True))
-            found += LocalEngine().map(lambda job: measure(self._cells(*job)), jobs)
+            found += LocalEngine().map_many(lambda job: measure(self._cells(*job)), jobs)
         return found
 
     def _cells(self, numbering: Numbering, reference: Pending, synthetic: Pending) -> Cells:

@@ -192,7 +192,7 @@ class Records:
     def each(self, numberings: Sequence[Numbering]) -> Iterator[Tally]:
         """The tally of each set of attributes, in their order."""
         for group in grouped(numberings, self.needs, self.room):
-            yield from LocalEngine().map(lambda pending: pending(), self.tallies(group))
+            yield from LocalEngine().map_many(lambda pending: pending(), self.tallies(group))
 
     def tallies(self, numberings: Sequence[Numbering]) -> list[Pending]:
         """See `Side`: in one pass over the records. A record is counted once for every choice of one slot an attribute.
@@ -201,13 +201,14 @@ class Records:
         """
         counters = {n: self._counter(n) for n in numberings if self.known.get(n) is None}
         counting = list(counters.values())
+        parts = min(_PARTS, len(counting))
         for codes in self._parts() if counting else ():
 
             def add(part: int, codes: NDArray[np.unsignedinteger] = codes) -> None:
-                for counter in counting[part::_PARTS]:
+                for counter in counting[part::parts]:
                     counter.add(codes)
 
-            for _ in LocalEngine().map(add, range(_PARTS)):
+            for _ in LocalEngine().map(add, range(parts)):
                 pass
         return [self._pending(numbering, counters.get(numbering)) for numbering in numberings]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marginweave.tasks.publish.distributions import Distribution
 from marginweave.tasks.publish.svg import (
@@ -18,7 +19,11 @@ from marginweave.tasks.publish.svg import (
     shown_label,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.path import Path
+
 _LINE = 0.21  # inches a value
+_COLOURS = 10  # of a heat map
 _SAID_IN_CELLS = 10  # a heat map of more attributes has no room for its numbers
 
 
@@ -80,17 +85,27 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     cells = np.array([[np.nan if x is None else x for x in row] for row in matrix], float).reshape(size, size)
     with drawing(name):
         from matplotlib import colormaps
+        from matplotlib.cm import ScalarMappable
+        from matplotlib.colors import Normalize
+        from matplotlib.patches import PathPatch
 
         figure = new_figure(4.6)
         axes = figure.subplots()
         axes.set_facecolor("#f0f0f0")
         axes.patch.set_hatch("////")
         axes.patch.set_edgecolor("#c0c0c0")
-        colours = colormaps["cividis_r"].resampled(10)
-        mesh = axes.pcolormesh(
-            np.ma.masked_invalid(cells), cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=0.3
-        )
-        figure.colorbar(mesh, ax=axes, shrink=0.8, aspect=25, ticks=[0, 0.2, 0.4, 0.6, 0.8, 1])
+        colours = ScalarMappable(Normalize(0, 1), colormaps["cividis_r"].resampled(_COLOURS))
+        which = np.clip(np.nan_to_num(cells, nan=-1) * _COLOURS, -1, _COLOURS - 1).astype(int)
+        for colour in np.unique(
+            which[which >= 0]
+        ):  # one path each: one for each cell of 200 columns would be most of the page
+            fill = colours.to_rgba((colour + 0.5) / _COLOURS)
+            axes.add_patch(
+                PathPatch(_squares(which == colour), facecolor=fill, edgecolor="white", linewidth=min(0.3, 6 / size))
+            )
+        axes.set_xlim(0, size)
+        axes.set_ylim(size, 0)
+        figure.colorbar(colours, ax=axes, shrink=0.8, aspect=25, ticks=[0, 0.2, 0.4, 0.6, 0.8, 1])
         font = min(8.5, 230 / max(size, 1))
         middle = np.arange(size) + 0.5
         labels = [shown_label(label, 18) for label in names]
@@ -98,7 +113,6 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
         axes.set_yticks(middle, labels, fontsize=font)
         axes.tick_params(length=0)
         axes.set_aspect("equal")
-        axes.invert_yaxis()
         if size <= _SAID_IN_CELLS:
             for row, column in np.argwhere(~np.isnan(cells)):
                 dark = cells[row, column] > 0.5
@@ -107,6 +121,17 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
                     color="white" if dark else "#1b1b1b",
                 )  # fmt: skip
         return inline_svg(figure, name, title, _strongest_pairs(names, cells))
+
+
+def _squares(chosen: NDArray[np.bool_]) -> Path:
+    """The unit squares of the cells that are chosen, by row and column, as one path."""
+    from matplotlib.path import Path
+
+    rows, columns = np.nonzero(chosen)
+    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]])
+    vertices = (np.stack([columns, rows], axis=1)[:, None] + corners).reshape(-1, 2)
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+    return Path(vertices, np.tile(np.array(codes, Path.code_type), len(rows)))
 
 
 def error_figure(buckets: Sequence[Mapping[str, Any]], name: str) -> str:

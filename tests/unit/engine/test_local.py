@@ -13,7 +13,9 @@ from marginweave.tasks.engine.local import LocalEngine, in_order
 
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 5))
 def test_results_come_once_and_in_order(parts: list[int], cores: int) -> None:
-    assert list(LocalEngine(cores).map(lambda part: part + 1, parts)) == [part + 1 for part in parts]
+    engine, expected = LocalEngine(cores), [part + 1 for part in parts]
+    assert list(engine.map(lambda part: part + 1, parts)) == expected
+    assert list(engine.map_many(lambda part: part + 1, parts)) == expected
 
 
 @given(st.integers(0, 30), st.integers(1, 6))
@@ -34,6 +36,22 @@ def test_as_many_parts_as_cores_are_worked_on_at_once() -> None:
     """Two parts that wait for each other end."""
     meeting = threading.Barrier(2, timeout=20)
     assert len(list(LocalEngine(2).map(lambda _: meeting.wait(), [0, 1]))) == 2
+    assert len(list(LocalEngine(2).map_many(lambda _: meeting.wait(), [0, 1]))) == 2
+
+
+def test_batches_are_few_and_end_at_about_the_same_time() -> None:
+    """A thousand parts of two cores are 16 batches of 63 at most, each worked on by one thread at a stretch."""
+    seen: list[tuple[int, int]] = []
+    list(LocalEngine(2).map_many(lambda part: seen.append((part, threading.get_ident())), range(1000)))
+    by_batch = {batch: {thread for part, thread in seen if part // 63 == batch} for batch in range(16)}
+    assert sorted(part for part, _ in seen) == list(range(1000))
+    assert all(len(threads) == 1 for threads in by_batch.values())
+
+
+@pytest.mark.parametrize(("cores", "parts"), [(1, [1, 2, 3]), (4, [1])])
+def test_what_nothing_else_runs_beside_needs_no_thread(cores: int, parts: list[int]) -> None:
+    threads = set(LocalEngine(cores).map(lambda _: threading.get_ident(), parts))
+    assert threads == {threading.get_ident()}
 
 
 def test_an_exception_of_a_part_is_raised() -> None:
