@@ -131,7 +131,10 @@ def lines_run(work: Callable[[], Any]) -> int:
 
 
 def marginals_work(sizes: tuple[int, ...]) -> Callable[[], Any]:
-    """Counting, noise, consistency and records of two pairs over attributes of these sizes."""
+    """Counting, noise, consistency and records of two pairs over attributes of these sizes.
+
+    Of few records: the first ones are drawn group by group, of which there may be as many as records.
+    """
     rng = np.random.default_rng(1)
     codes = [rng.integers(0, size, 300) for size in sizes]
     pairs = [(0, 1), (1, 2)]
@@ -139,7 +142,7 @@ def marginals_work(sizes: tuple[int, ...]) -> Callable[[], Any]:
     def work() -> None:
         exact = count_marginals([codes], sizes, pairs)
         noisy = list(measure_marginals(exact, pairs, [Fraction(3)] * 2))
-        synthesize_gum(list(make_consistent(noisy, rounds=1)), sizes, 200, GumSettings(rounds=1))
+        synthesize_gum(list(make_consistent(noisy, rounds=1)), sizes, 6, GumSettings(rounds=1))
 
     return work
 
