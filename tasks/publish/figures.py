@@ -96,9 +96,8 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
         axes.patch.set_edgecolor("#c0c0c0")
         colours = ScalarMappable(Normalize(0, 1), colormaps["cividis_r"].resampled(_COLOURS))
         which = np.clip(np.nan_to_num(cells, nan=-1) * _COLOURS, -1, _COLOURS - 1).astype(int)
-        for colour in np.unique(
-            which[which >= 0]
-        ):  # one path each: one for each cell of 200 columns would be most of the page
+        # one path for a colour: one for each cell of 200 columns would be most of the page
+        for colour in np.unique(which[which >= 0]):
             fill = colours.to_rgba((colour + 0.5) / _COLOURS)
             axes.add_patch(
                 PathPatch(_squares(which == colour), facecolor=fill, edgecolor="white", linewidth=min(0.3, 6 / size))
