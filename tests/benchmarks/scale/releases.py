@@ -59,26 +59,22 @@ class Case:
 
 MILLION = 1_000_000
 _FEW = 1000
+
+
+def _by_mixture(counted: str, length: int) -> Case:
+    """The adult table counted by a method of `aggregate`, in combinations of up to `length`; records by `mixture`."""
+    sections = {"aggregate": {"method": counted}, "synthesize": {"method": "mixture"}}
+    return Case(table=adult, length=length, rows=(MILLION,), most=20 * MILLION, sections=sections)
+
+
 CASES = {
     "adult": Case(
         table=adult, length=3, rows=(10_000, 50_000, 200_000, MILLION, 5 * MILLION, 20 * MILLION), most=10**9
     ),
     "adult-4": Case(table=adult, length=4, rows=(50_000, MILLION), most=MILLION),
     "adult-csv": Case(table=adult, length=3, rows=(MILLION,), most=20 * MILLION, is_csv=True),
-    "adult-mixture": Case(
-        table=adult,
-        length=3,
-        rows=(MILLION,),
-        most=20 * MILLION,
-        sections={"aggregate": {"method": "k-tuples"}, "synthesize": {"method": "mixture"}},
-    ),
-    "adult-marginals": Case(
-        table=adult,
-        length=2,
-        rows=(MILLION,),
-        most=20 * MILLION,
-        sections={"aggregate": {"method": "marginals"}, "synthesize": {"method": "mixture"}},
-    ),
+    "adult-mixture": _by_mixture("k-tuples", 3),
+    "adult-marginals": _by_mixture("marginals", 2),
     "wide": Case(table=wide, length=2, rows=(MILLION,), most=MILLION),
     "values": Case(table=valued, length=2, rows=(MILLION,), most=MILLION),
 }
