@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=212, help="how many runs are killed in tests/system/test_kills.py")
+
+
+@pytest.hookimpl(trylast=True)  # once nothing is captured any more
+def pytest_internalerror(excrepr: object) -> None:
+    """An error of pytest itself, in a worker: its end first, for the main process tells of it from its beginning."""
+    sys.stderr.write("\n".join(["", *str(excrepr).splitlines()[-12:], ""]))
