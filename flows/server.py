@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 from marginweave.schemas.errors import MarginweaveError, StageError
@@ -46,7 +47,6 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
     with _alone_at_start(place):
         server, url = _started(place, log, port)
     try:
-        os.environ["PREFECT_API_URL"] = url
         yield url
     except MarginweaveError:
         raise
@@ -54,8 +54,7 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
         _check_room(place)
         raise
     finally:
-        os.environ.pop("PREFECT_API_URL", None)
-        _stop(server)
+        _end(server)
 
 
 @contextmanager
@@ -71,15 +70,17 @@ def _alone_at_start(place: Path) -> Iterator[None]:
 
 
 def _started(place: Path, log: Path, named: int | None) -> tuple[subprocess.Popen[bytes], str]:
-    """A server that answers, and its URL."""
+    """A server that answers, and its URL, which stands in the environment until it ends."""
     port = named or _free_port()
     url = f"http://127.0.0.1:{port}/api"
     with at_place(log, "written"), log.open("ab") as output:
         server = _start(port, output.fileno(), pages=named is not None)
     try:
+        os.environ["PREFECT_API_URL"] = url
+        import_module("prefect")  # meanwhile: it takes half as long, and reads its settings from the environment
         _wait(server, f"{url}/health")
     except BaseException as error:
-        _stop(server)
+        _end(server)
         if isinstance(error, StageError):
             _check_room(place)
         raise
@@ -124,10 +125,8 @@ def _pages_at(port: int) -> dict[str, str]:
 
 
 def _start(port: int, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
     return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
-        command,
+        [sys.executable, "-m", "marginweave.flows.server_process", str(port)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -148,7 +147,8 @@ def _wait(server: subprocess.Popen[bytes], health: str) -> None:
     raise StageError(f"the Prefect server did not answer within {_START_SECONDS:.0f} s")
 
 
-def _stop(server: subprocess.Popen[bytes]) -> None:
+def _end(server: subprocess.Popen[bytes]) -> None:
+    os.environ.pop("PREFECT_API_URL", None)
     server.terminate()
     try:
         server.wait(timeout=10)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out
+from marginweave.flows.imports import importing
 
 if TYPE_CHECKING:
     from marginweave.flows.request import Request
@@ -39,8 +41,9 @@ def run(
     from marginweave.schemas.load import load_configuration
 
     load_configuration(config)  # refuse a broken file before anything heavy is imported
-    from marginweave.flows.environment import home_directory
-    from marginweave.flows.request import read_request
+    with importing():
+        from marginweave.flows.environment import home_directory
+        from marginweave.flows.request import read_request
 
     place = home_directory(home, os.environ)
     execute(read_request(config, run=run_name, source=source, home=place, supersedes=supersedes), config, source, place)
@@ -52,8 +55,9 @@ def resume(run_name: RunName, home: Home = None) -> None:
 
     Example: `marginweave resume affairs-1a2b3c4d`
     """
-    from marginweave.flows.environment import home_directory
-    from marginweave.flows.request import begun_with, read_request
+    with importing():
+        from marginweave.flows.environment import home_directory
+        from marginweave.flows.request import begun_with, read_request
 
     place = home_directory(home, os.environ)
     config, source = begun_with(place, run_name)
@@ -62,10 +66,11 @@ def resume(run_name: RunName, home: Home = None) -> None:
 
 def execute(request: Request, config: Path, source: str | None, home: Path) -> None:
     """Run the flow unless its release is finished, and say where everything is."""
-    from marginweave.flows.bookkeeping import run_lock
-    from marginweave.flows.preparation import check_request, internal_evaluation_due, prepare_run
-    from marginweave.flows.progress import reporting
-    from marginweave.schemas.manifest import RunState
+    with importing():
+        from marginweave.flows.bookkeeping import run_lock
+        from marginweave.flows.preparation import check_request, internal_evaluation_due, prepare_run
+        from marginweave.flows.progress import reporting
+        from marginweave.schemas.manifest import RunState
 
     check_request(request)
     with run_lock(request.folder):
@@ -87,13 +92,15 @@ def execute(request: Request, config: Path, source: str | None, home: Path) -> N
 
 
 def _release(request: Request, reference: RunReference, config: Path, source: str | None, home: Path) -> None:
-    from marginweave.flows.session import prefect_session
+    with ExitStack() as session:
+        with importing():
+            from marginweave.flows.session import prefect_session
 
-    with prefect_session(home, request.folder.internal):
-        from prefect import tags
+            session.enter_context(prefect_session(home, request.folder.internal))
+            from prefect import tags
 
-        from marginweave.flows import release
-        from marginweave.flows.reconcile import release_tag
+            from marginweave.flows import release
+            from marginweave.flows.reconcile import release_tag
 
         with tags(release_tag(reference.manifest.release)):  # from its first moment on, should it be killed at once
             release(str(config), request.folder.run, source, str(home), supersedes=request.supersedes)
