@@ -15,7 +15,7 @@ from marginweave.schemas.ledger import State
 from tests.support.kills import Victim, WarmParent
 from tests.support.people import people
 from tests.support.warm_parent import FAULTS, LEASE
-from tests.system.conftest import CommandLine
+from tests.system.conftest import CommandLine, settle
 from tests.system.test_kills import new_victim, parent, parents  # noqa: F401 - fixtures
 from tests.system.test_release import opened
 
@@ -132,8 +132,11 @@ def small(tmp_path: Path) -> Iterator[CommandLine]:
         subprocess.run(["umount", "--lazy", str(home)], check=True)
 
 
-def test_a_home_that_fills_in_mid_run_is_told_as_that(small: CommandLine, tmp_path: Path) -> None:
+def test_a_home_that_fills_in_mid_run_is_told_as_that(
+    small: CommandLine, unused_database: Path, tmp_path: Path
+) -> None:
     """Logs and Prefect's database can be written no more either: one line with the reason, and later the run goes on."""
+    settle(small.home, unused_database)
     path = people(tmp_path)
     process = subprocess.Popen(
         small.command("run", path, "--run", "r"),
