@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -61,14 +62,17 @@ def quiet(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let no exception pass whose text depends on the data: Prefect stores and logs it.
 
     What a library raised becomes a StageError that names its type and place; a broken rule of the input becomes an
-    OperatorError, whose reason only the operator is shown.
+    OperatorError, whose reason only the operator is shown. What a library warns of is not shown at all: its text may quote a
+    value or a count, and standard error stands in the logs of schedulers and of Prefect's workers.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                return function(*args, **kwargs)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    return function(*args, **kwargs)
             except InputError as error:
                 replacement: MarginweaveError = OperatorError(str(error))
             except MarginweaveError:

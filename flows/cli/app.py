@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import warnings
 from contextlib import suppress
 
 import typer
@@ -43,12 +44,14 @@ app.add_typer(ledger.app, name="ledger")
 
 
 def main() -> None:
-    """Entry point of `marginweave`, in a process that leaves no core dump and no file for others to write.
+    """Entry point of `marginweave`, in a process that leaves no core dump, no file for others to write, and no warning of a
+    library's on standard error: it may quote a value.
 
     The process ends without the finalizers of the C++ libraries that it has loaded: once in a while one of them aborts, and a
     scheduler would take a refusal (3) for a crash.
     """
     protect_process()
+    warnings.simplefilter("ignore")
     code = _invoke()
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them and stop there
     for stream in (sys.stdout, sys.stderr):

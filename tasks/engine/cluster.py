@@ -168,8 +168,12 @@ def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
         fault = f"engine: the scheduler at {address} cannot be reached ({type(error).__name__})"
     if fault:
         raise StageError(fault)
-    with client:
+    try:
         yield DaskEngine(client, max(1, _cores(client)))
+    finally:
+        # where the scheduler is lost this may fail too: what it has done is taken, and the rest has an error of its own
+        with suppress(Exception):
+            client.close()
 
 
 def _cores(client: Client) -> int:

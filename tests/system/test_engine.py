@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -340,6 +341,13 @@ def test_a_cluster_that_all_workers_have_left_ends_the_stage(
             scheduler.kill()
             with pytest.raises(MachineError, match="scheduler is lost"):
                 list(waiting)
+            monkeypatch.setattr(engine.client, "close", partial(closed_too_late, engine.client.close))
+
+
+def closed_too_late(close: Callable[[], None]) -> None:
+    """What closing a client whose scheduler is lost may end with: nothing comes of it."""
+    close()
+    raise TimeoutError
 
 
 @pytest.mark.long  # it waits for the minute that a cluster may be without a worker

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
+import warnings
 
 import cloudpickle
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
 from marginweave.tasks.door import quiet, stage_task
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.preprocess.clean import clean_table
 from tests.support.configurations import configuration
 
@@ -35,6 +37,21 @@ def test_a_fault_is_named_by_type_and_place_alone() -> None:
         quiet("encode")(quote)()
     assert str(quoted.value).startswith("encode failed: ValueError at tasks/door.py:")
     assert MARKER not in "".join(traceback.format_exception(quoted.value)).replace(f'f"cannot parse {MARKER}"', "")
+
+
+def test_what_a_library_warns_of_is_not_shown() -> None:
+    """Neither from the stage nor from its threads, whatever filters stand; and they stand again afterwards."""
+
+    def warn() -> None:
+        warnings.warn(f"the least populated class is {MARKER}", stacklevel=1)
+        list(LocalEngine().map(lambda _: warnings.warn(MARKER, stacklevel=1), [1, 2]))
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        quiet("evaluate")(warn)()
+        assert shown == []
+        warn()
+        assert len(shown) == 3
 
 
 def test_a_broken_rule_of_the_input_is_for_the_operator_only() -> None:
