@@ -44,8 +44,9 @@ app.add_typer(ledger.app, name="ledger")
 
 
 def main() -> None:
-    """Entry point of `marginweave`, in a process that leaves no core dump, no file for others to write, and no warning of a
-    library's on standard error: it may quote a value.
+    """Entry point of `marginweave`, in a process that leaves no core dump and no file for others to write.
+
+    What libraries warn of is not shown: it may quote a value.
 
     The process ends without the finalizers of the C++ libraries that it has loaded: once in a while one of them aborts, and a
     scheduler would take a refusal (3) for a crash.
