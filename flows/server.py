@@ -24,6 +24,7 @@ _PR_SET_PDEATHSIG = 1
 _START_SECONDS = 120.0
 _DATABASE_ROOM = 8 << 20  # bytes; a new database of Prefect takes 5 MB with its write-ahead log
 
+SERVER = "marginweave.flows.server_process"  # run as a program
 _NO_PAGES = {"PREFECT_SERVER_UI_ENABLED": "false"}
 
 
@@ -126,7 +127,7 @@ def _pages_at(port: int) -> dict[str, str]:
 
 def _start(port: int, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
-        [sys.executable, "-m", "marginweave.flows.server_process", str(port)],
+        [sys.executable, "-m", SERVER, str(port)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,

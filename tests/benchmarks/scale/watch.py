@@ -20,10 +20,10 @@ from typing import Any
 
 import psutil
 
+from marginweave.flows.server import SERVER
 from tests.benchmarks.scale.peer import memory
 
 SAMPLE, LOOK = 0.05, 0.4  # seconds between samples of memory, and between looks for new processes
-SERVER = "prefect.server.api.server:create_app"
 
 
 @dataclass(frozen=True, kw_only=True)
