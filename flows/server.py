@@ -127,11 +127,12 @@ def _pages_at(port: int) -> dict[str, str]:
 
 def _start(port: int, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
-        [sys.executable, "-m", SERVER, str(port)],
+        [sys.executable, "-P", "-m", SERVER, str(port)],  # -P: a file in the working directory is no module of ours
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         preexec_fn=end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
+        process_group=0,  # Ctrl-C in a terminal is for us: the server is needed until we have ended
         env={**os.environ, **(_pages_at(port) if pages else _NO_PAGES)},
     )
 

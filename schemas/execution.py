@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize
@@ -9,12 +10,20 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize
 from marginweave.schemas.engine import Engine, EngineSettings
 from marginweave.schemas.numbers import FROZEN, to_whole
 
+_SIZE = re.compile(r"[\d.]+\s*[A-Za-z]*")
 _LEAST_MEMORY = 256_000_000
 _MOST_PARTITIONS = 4096
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
 _BYTES_A_CELL = 64
 _SHARE = 8
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
+
+
+def _nothing_else(value: object) -> object:
+    """Refuse what stands behind a size, which pydantic does not look at."""
+    if isinstance(value, str) and not _SIZE.fullmatch(value.strip()):
+        raise ValueError("must be a size such as 2GB")
+    return value
 
 
 def _enough(value: ByteSize) -> ByteSize:
@@ -29,7 +38,7 @@ def _some(value: int) -> int:
     return value
 
 
-Memory = Annotated[ByteSize, AfterValidator(_enough)]
+Memory = Annotated[ByteSize, BeforeValidator(_nothing_else), AfterValidator(_enough)]
 Partitions = Annotated[int, BeforeValidator(to_whole), AfterValidator(_some)]
 
 

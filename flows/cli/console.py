@@ -40,7 +40,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         except MarginweaveError as error:
             fail(str(error), error.exit_code)
         except KeyboardInterrupt:
-            fail("stopped; `marginweave resume` goes on where it was", 130)
+            fail("stopped; the same command goes on where it was", 130)
         except typer.Exit:
             raise
         except Exception as error:

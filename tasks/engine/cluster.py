@@ -101,6 +101,7 @@ def dask_engine(settings: EngineSettings, certificates: Sequence[Path], private:
 
     Raises:
         StageError: there is no scheduler, or no worker.
+        MachineError: those of this machine do not start.
     """
     assert settings.dask is not None
     _silence()
@@ -141,7 +142,19 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
         scratch_folder(private) as scratch,
         # the scheduler has no argument for its folder
         dask.config.set({**_SILENT, "temporary-directory": str(scratch)}),
-        LocalCluster(
+        _started(scratch) as cluster,
+    ):
+        yield cluster
+
+
+def _started(scratch: Path) -> LocalCluster:
+    """The processes, which may be killed, or find no memory, while they start.
+
+    Raises:
+        MachineError: they do not start.
+    """
+    try:
+        return LocalCluster(
             n_workers=available_cores(),
             threads_per_worker=1,
             processes=True,
@@ -154,9 +167,10 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
             memory_limit=0,
             local_directory=str(scratch),
             silence_logs=logging.CRITICAL,
-        ) as cluster,
-    ):
-        yield cluster
+        )
+    except Exception as error:
+        fault = f"engine: the workers of this machine do not start ({type(error).__name__})"
+    raise MachineError(fault)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 import stat
 import subprocess
 import time
@@ -235,6 +236,29 @@ def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(settled: Comma
         assert {p.name for p in (cli.home / "runs" / "killed" / "release").iterdir()} == RELEASED
     shown = cli("ledger", "show", "people").stdout
     assert shown.count("level-1") == 1
+
+
+def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
+    settled: CommandLine, tmp_path: Path
+) -> None:
+    """Ctrl-C reaches all of a terminal's processes, the server with them; modules in the working directory are not ours."""
+    cli, path = opened(settled), people(tmp_path)
+    (cli.home / "uvicorn.py").write_text("raise SystemExit(3)")
+    process = subprocess.Popen(
+        cli.command("run", path, "--run", "r"),
+        cwd=cli.home,
+        env=cli.variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert any(json.loads(line)["stage"] == "validate" for line in process.stdout)
+    os.killpg(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (130, "marginweave: stopped; the same command goes on where it was\n")
+    assert cli("run", path, "--run", "r").returncode == 0
 
 
 def test_two_at_once_make_one_release(marginweave: CommandLine, tmp_path: Path) -> None:

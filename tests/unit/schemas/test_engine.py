@@ -84,3 +84,9 @@ engine: {dask: "tls://10.0.0.7:8786", ca: ca.pem, cert: client.pem, key: client-
         (tmp_path / file).write_text("")
     request = read_request(tmp_path / "people.yaml", run=None, source=None, home=tmp_path)
     assert request.certificates == tuple(tmp_path / file for file in FILES.values())
+
+
+@pytest.mark.parametrize("memory", ["2GB extra", "2GB, 3GB", "300MBxyz", "much", "-1GB", "255MB", ""])
+def test_memory_is_a_size_and_nothing_else(memory: str) -> None:
+    with pytest.raises(InputError, match="memory"):
+        configuration(memory=memory)
