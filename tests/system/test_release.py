@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -252,6 +253,8 @@ def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # where these tests run in the background it is ignored
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - it takes no lock
     )
     assert process.stdout is not None
     assert any(json.loads(line)["stage"] == "validate" for line in process.stdout)
