@@ -23,9 +23,8 @@ from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSyn
 if TYPE_CHECKING:
     from marginweave.schemas.configuration import Configuration
 
-# Noise of pairs (`pair_noise`) beyond which only some of them are measured; beyond which single columns need more of the
-# budget of k-tuples; and beyond which they need most of it.
-_ALL = 4.0
+# Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples;
+# and beyond which they need most of it.
 _SHORT, _SINGLES = 16.0, 40.0
 
 Method = Literal["aggregate-seeded", "gum", "mixture"]
@@ -38,7 +37,8 @@ _OWN = {
     if not all(key in other.model_fields for other in _MODELS)
 }
 
-# Marginals that `auto` stands for: pairs that are worth their noise, and, where few are, those that a model gets most wrong.
+# Marginals that `auto` stands for where not all triples are measured (`_triples`): pairs that are worth their noise, and, where
+# few are, those that a model gets most wrong.
 _SELECTED: Mapping[str, Any] = {"method": "marginals"}
 _ROUNDS: Mapping[str, Any] = {"method": "marginals", "cliques": {"adaptive": 2}, "one_way_share": 0.7}
 
@@ -46,6 +46,10 @@ _SHARES = ("one_way_share", "selection_share")
 
 NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
 """The counts that a synthesis needs which works on one kind only."""
+
+# Most seconds (`fitting_seconds`) that triples may take, about four times what they were seen to take; and most columns.
+_TRIPLES_SECONDS = 250.0
+_TRIPLES_COLUMNS = 40
 
 # What makes records where no mixture can be fitted: both work on what was released, value by value or row by row.
 _INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "gum"}
@@ -88,24 +92,13 @@ def check_automatic(section: Any) -> None:
 
 
 def resolve_aggregate(configuration: Configuration) -> dict[str, Any]:
-    """The section `aggregate` that `auto` stands for: k-tuples, selected pairs, or pairs that are chosen in rounds.
+    """The section `aggregate` that `auto` stands for: all triples, selected pairs, or pairs that are chosen in rounds.
 
-    Where the noise of pairs r (`pair_noise`) is small, all combinations have counts that say something, and these are what
-    is released. Beyond, the budget goes to some pairs, and to single columns most of it where r is above 40. Measured, mean
-    TVD of three columns of records made by the mixture, of one or two releases each:
+    Where the noise of pairs r (`pair_noise`) is small, all triples are measured that do not take too long to be fitted.
+    Beyond, the budget goes to some pairs, and to single columns most of it where r is above 40. Measured, mean
+    TVD of three columns of records made by the mixture, of one to four releases each:
 
-    | table | epsilon | r | k-tuples | selected | rounds | independent |
-    | --- | --- | --- | --- | --- | --- | --- |
-    | affairs | 3 | 2 | .059 | .061 | | |
-    | adult_cat | 3 | 3.2 | .029 | .032 | | |
-    | ma2019_cat | 3 | 4.4 | .061 | .050 | | |
-    | affairs | 1 | 6 | .097 | .085 | | |
-    | drug_deaths_cat | 3 | 7.2 | .031 | .017 | | |
-    | affairs | 0.3 | 20 | .158 | .130 | | |
-    | drug_deaths_cat | 1 | 22 | .042 | .028 | | |
-    | ma2019_cat | 0.3 | 44 | .169 | .149 | .149 | .168 |
-    | drug_deaths_cat | 0.3 | 72 | .063 | .052 | .044 | .059 |
-
+    TABLE
     K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked. Of the
     shares of marginals there is as much as bounds and a bought comparison leave.
 
@@ -115,20 +108,18 @@ def resolve_aggregate(configuration: Configuration) -> dict[str, Any]:
         configuration: all but the sections that are to be resolved, with whatever settings of k-tuples.
     """
     attributes, noise = configuration.attributes, pair_noise(configuration)
-    section = _SELECTED if noise <= _SINGLES else _ROUNDS
-    settings = MarginalSettings.model_validate(section)
     bounds = configuration.bounds_share if configuration.private_bounds else 0.0
     left = 1 - configuration.evaluate.paid_share - bounds
-    if (
-        noise <= _ALL
-        or left <= 0  # refused elsewhere
-        or _cannot_be_measured(configuration)
-        or _hindrance(settings, attributes)
-        or _takes_long(settings, attributes)
-    ):
+    if left <= 0 or _cannot_be_measured(configuration):  # what leaves nothing is refused elsewhere
         return {"method": "k-tuples"}
-    scaled = {key: round(left * getattr(settings, key), 9) for key in _SHARES} if left < 1 else {}
-    return {**section, **scaled}
+    usual = _SELECTED if noise <= _SINGLES else _ROUNDS
+    for section in (*(_triples(attributes) if noise <= _SHORT else ()), usual):
+        settings = MarginalSettings.model_validate(section)
+        if not (_hindrance(settings, attributes) or _takes_long(settings, attributes)):
+            shares = _SHARES if settings.selects(len(attributes)) else _SHARES[:1]
+            scaled = {key: round(left * getattr(settings, key), 9) for key in shares} if left < 1 else {}
+            return {**section, **scaled}
+    return {"method": "k-tuples"}
 
 
 def automatic_aggregate(configuration: Configuration) -> AggregateSettings | MarginalSettings:
@@ -146,7 +137,23 @@ def counts_words(aggregate: AggregateSettings | MarginalSettings) -> str:
         return "k-tuples"
     if aggregate.adaptive is not None:
         return "marginals, chosen in rounds"
+    if isinstance(aggregate.cliques, AllCliques):
+        return f"marginals of {aggregate.cliques.all} columns"
     return "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as declared"
+
+
+def _triples(attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
+    """All triples, or those with few cells where all take too long to be fitted (pairs, of two columns); or nothing."""
+    sizes = tuple(_sizes(attributes).values())
+    length = min(3, len(sizes))
+    if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
+        return
+    found = sorted(map(math.prod, itertools.combinations(sizes, length)))
+    so_far = itertools.accumulate(map(fitting_seconds, found))
+    fitted = [cells for cells, seconds in zip(found, so_far, strict=True) if seconds <= _TRIPLES_SECONDS]
+    if fitted:
+        limit = {} if len(fitted) == len(found) else {"max_cells": fitted[-1]}
+        yield {"method": "marginals", "cliques": {"all": length, **limit}}
 
 
 def pair_noise(configuration: Configuration) -> float:
@@ -270,7 +277,8 @@ def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int]) -> Iterato
         return
     chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
     if chosen.all > 1:
-        yield from _products(sizes, chosen.all, chosen.max_cells or MAX_CELLS)
+        widths = tuple(sizes.values())
+        yield from (math.prod(widths[j] for j in places) for places in chosen.places(widths))
 
 
 def _products(sizes: Mapping[str, int], length: int, most: int) -> Iterator[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -15,11 +17,29 @@ _MOST_PICKS = 400
 
 
 class AllCliques(BaseModel):
-    """All marginals of `all` attributes that have at most `max_cells` cells."""
+    """All marginals of `all` attributes that have at most `max_cells` cells, and what is left of those that have more.
+
+    That is their subsets of two and more attributes with at most so many cells, as far as no other marginal contains them.
+    """
 
     model_config = FROZEN
     all: PositiveWhole
     max_cells: PositiveWhole | None = None
+
+    def places(self, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Places of the attributes of each marginal, of the most attributes first. DP: arithmetic on public sizes."""
+        contained: set[tuple[int, ...]] = set()
+        for length in range(self.all, min(self.all, 2) - 1, -1):
+            there = set(contained)
+            for places in itertools.combinations(range(len(sizes)), length):
+                if self.max_cells is None:
+                    yield places
+                elif places not in contained and math.prod(sizes[j] for j in places) <= self.max_cells:
+                    yield places
+                    there.add(places)
+            if self.max_cells is None:  # whatever is shorter is contained
+                return
+            contained = {part for places in there for part in itertools.combinations(places, length - 1)}
 
 
 def _within(low: int, high: int) -> Callable[[int], int]:

@@ -130,7 +130,7 @@ def discover_labels(
 def declared_cliques(settings: MarginalSettings, names: Sequence[str], sizes: Sequence[int]) -> tuple[Clique, ...]:
     """The larger marginals that the configuration names: all of one length, or a list. DP: arithmetic on released sizes."""
     if isinstance(settings.cliques, AllCliques):
-        return all_cliques(sizes, settings.cliques.all, settings.cliques.max_cells)
+        return tuple(settings.cliques.places(sizes))
     place = {name: j for j, name in enumerate(names)}
     return tuple(tuple(sorted(place[name] for name in clique)) for clique in settings.cliques)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,11 +89,9 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
     sizes = {a.name: len(a.labels) + a.optional for a in configuration.attributes}
     if isinstance(settings.cliques, tuple):
         return tuple(math.prod(sizes[name] for name in clique) for clique in settings.cliques)
-    length, limit = 1, None
-    if isinstance(settings.cliques, AllCliques):
-        length, limit = settings.cliques.all, settings.cliques.max_cells
-    found = map(math.prod, itertools.combinations(sizes.values(), length))
-    return tuple(cells for cells in found if limit is None or cells <= limit)
+    chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
+    widths = tuple(sizes.values())
+    return tuple(math.prod(widths[j] for j in places) for places in chosen.places(widths))
 
 
 def _laplace_is_better(

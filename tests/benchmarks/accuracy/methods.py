@@ -28,6 +28,7 @@ OURS: dict[str, Settings] = {
     "tuples-2": {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesize": _SEEDED},
     "tuples-3-gum": {"aggregate": {"method": "k-tuples", "reporting_length": 3}, "synthesize": _GUM},
     "marginals-mixture": {"aggregate": _MARGINALS, "synthesize": _MIXTURE},
+    "triples-mixture": {"aggregate": {**_MARGINALS, "cliques": {"all": 3}}, "synthesize": _MIXTURE},
     "tuples-3-mixture": {"aggregate": {"method": "k-tuples", "reporting_length": 3}, "synthesize": _MIXTURE},
     "adaptive-mixture": {"aggregate": {**_MARGINALS, "cliques": "adaptive"}, "synthesize": _MIXTURE},
     "marginals-pgm": {"aggregate": _MARGINALS, "synthesize": {"method": "pgm"}},
