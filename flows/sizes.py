@@ -114,7 +114,7 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
         _check_noise(name, max(deviations), "fewer marginals")
     for draw in plan.draws:  # what `split_deviations` falls back to, whichever marginals there will be
         if draw.mechanism == "rounded-gaussian" and draw.name in ("one-way", "marginals"):
-            shared = len(sizes) if draw.name == "one-way" else number
+            shared = len(sizes) if draw.name == "one-way" else max(number, len(cliques))
             widest = marginal_deviation(draw.parameter * math.sqrt(shared), configuration.stability)
             _check_noise(draw.name, widest, "fewer marginals")
 

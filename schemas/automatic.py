@@ -150,10 +150,11 @@ def _triples(attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
         return
     found = sorted(map(math.prod, itertools.combinations(sizes, length)))
     so_far = itertools.accumulate(map(fitting_seconds, found))
-    fitted = [cells for cells, seconds in zip(found, so_far, strict=True) if seconds <= _TRIPLES_SECONDS]
-    if fitted:
-        limit = {} if len(fitted) == len(found) else {"max_cells": fitted[-1]}
-        yield {"method": "marginals", "cliques": {"all": length, **limit}}
+    fitted = sum(seconds <= _TRIPLES_SECONDS for seconds in so_far)
+    if fitted == len(found):
+        yield {"method": "marginals", "cliques": {"all": length}}
+    elif found[0] < found[fitted]:  # as many cells as the first that is too much are too many
+        yield {"method": "marginals", "cliques": {"all": length, "max_cells": found[fitted] - 1}}
 
 
 def pair_noise(configuration: Configuration) -> float:

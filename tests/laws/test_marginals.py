@@ -16,6 +16,7 @@ from scipy import stats
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.marginals import AllCliques
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
     budget_shares,
@@ -193,6 +194,19 @@ def test_the_scores_carry_that_noise() -> None:
     noise = np.concatenate([measure_indif(scores, plan) for _ in range(40)])
     sd = float(plan.deviation) / plan.steps
     assert abs((noise**2).mean() / sd**2 - 1) < 5.1 * math.sqrt(2 / len(noise))
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(2, 4), st.integers(1, 800))
+def test_declared_marginals_hold_all_that_has_few_enough_cells(sizes: list[int], length: int, most: int) -> None:
+    """They are the sets of 2 to k attributes with at most so many cells that are part of no other such set."""
+    length = min(length, len(sizes))
+    found = [*AllCliques(all=length, max_cells=most).places(sizes)]
+    lengths = range(2, length + 1)
+    few = [set(c) for k in lengths for c in itertools.combinations(range(len(sizes)), k) if cells(c, sizes) <= most]
+    assert len(found) == len(set(found))
+    assert {frozenset(c) for c in found} == {frozenset(c) for c in few if not any(c < other for other in few)}
+    assert all(list(places) == sorted(places) for places in found)
+    assert [*AllCliques(all=length).places(sizes)] == [*all_cliques(sizes, length)]
 
 
 def test_all_cliques_within_a_cell_limit() -> None:

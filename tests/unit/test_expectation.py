@@ -75,12 +75,12 @@ def test_the_rows_of_a_resized_table_are_public() -> None:
 
 
 def test_the_method_and_what_auto_would_be_are_said() -> None:
-    counted, records, measured = method_forecast(configuration())
-    assert counted.startswith("Counted: k-tuples (as auto has it; ")
+    counted, records, measured = method_forecast(configuration(aggregate=None))
+    assert counted.startswith("Counted: marginals of 3 columns (as auto has it; ")
     assert records.startswith("Records by: mixture (as auto has it: ")
     assert measured.startswith("Measured of what auto has at such noise, ")
     counted, records = method_forecast(configuration(synthesize__method="gum", aggregate__method="marginals"))
-    assert counted.startswith("Counted: marginals, selected pairs (auto would be k-tuples; ")
+    assert counted.startswith("Counted: marginals, selected pairs (auto would be marginals of 3 columns; ")
     assert records.startswith("Records by: gum (auto would be mixture: ")
     drowned = {"privacy__epsilon": 0.05, "aggregate__method": "marginals"}
     for cliques, said in (

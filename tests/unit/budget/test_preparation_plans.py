@@ -54,7 +54,7 @@ def test_bounds_are_drawn_first_and_named_by_position() -> None:
 @pytest.mark.parametrize(("declared", "share"), [(None, 0.05), (0.3, 0.3)])
 def test_bounds_have_their_share_together(declared: float | None, share: float) -> None:
     """0.05 of mu^2 unless declared, over all columns, in equal parts; what is left of the budget goes to the counts."""
-    config = configuration(columns=TWO_PRIVATE, aggregate={"bounds_share": declared} if declared else {})
+    config = configuration(columns=TWO_PRIVATE, aggregate__bounds_share=declared)
     budget = mu2(config, "")
     assert 1.01 < budget / gdp_mu(1.0, 1e-6) ** 2 < 1.2  # selections are composed by their exact curves: `mixed`
     assert mu2(config, "bounds") == pytest.approx(share * budget, rel=1e-8)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from marginweave.schemas.automatic import automatic_method
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.fitting import fitting_seconds
+from marginweave.schemas.marginals import AllCliques
 from marginweave.schemas.synthesis import MixtureSynthesis
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
 TUPLES = {"aggregate__method": "k-tuples"}
+AUTO = {"aggregate": {"method": "auto"}}
+TRIPLES = {**MARGINALS, "aggregate__cliques": {"all": 3}}
 PRIVATE = {"columns__sex": {"type": "category", "domain": "private"}}
 ZERO = {"structure": {"forbidden": [{f"c{i}": "1" for i in range(4)}]}}
 SETS = {"columns__signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2}}
@@ -36,7 +45,7 @@ CHOSEN: list[tuple[str, dict[str, Any], str]] = [
     ("triples of 20 columns", columns(20, 2), "mixture"),
     ("triples of 31 columns", columns(31, 4), "mixture"),
     ("triples of more columns than pairs fit", {**columns(135, 10), **TUPLES}, "aggregate-seeded"),
-    ("pairs that are chosen in rounds where all do not fit", columns(135, 10), "mixture"),
+    ("pairs that are chosen in rounds where all do not fit", {**columns(135, 10), "aggregate": None}, "mixture"),
     ("quadruples of 60 columns", {**columns(60, 2), "aggregate__reporting_length": 4}, "aggregate-seeded"),
     ("pairs of 200 columns", {**columns(200, 2), "aggregate__reporting_length": 2}, "mixture"),
     ("too many pairs to look at", {**columns(1600, 2), "aggregate__reporting_length": 2}, "aggregate-seeded"),
@@ -104,9 +113,14 @@ def test_the_proportions_follow_from_epsilon_and_the_columns(changes: dict[str, 
 
 
 COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("pairs with little noise", {"privacy__epsilon": 0.62}, TUPLES),  # sqrt(6) / 0.62 < 4
-    ("pairs with more", {"privacy__epsilon": 0.61}, MARGINALS),
-    ("many columns", columns(40, 2), MARGINALS),  # sqrt(780) < 40
+    ("pairs with little noise", {"privacy__epsilon": 0.16}, TRIPLES),  # sqrt(6) / 0.16 < 16
+    ("pairs with more", {"privacy__epsilon": 0.15}, MARGINALS),
+    ("many columns", columns(40, 2), MARGINALS),  # 16 < sqrt(780) < 40
+    ("many columns with little noise", {"privacy__epsilon": 2.0, **columns(40, 2)}, TRIPLES),
+    ("columns with too many triples", {"privacy__epsilon": 9.0, **columns(41, 2)}, MARGINALS),
+    ("triples all too large", columns(4, 60), MARGINALS),  # two of 226,981 cells take 272 s
+    ("two columns", columns(2, 5), {**MARGINALS, "aggregate__cliques": {"all": 2}}),
+    ("one column", columns(1, 5), MARGINALS),
     (
         "pairs that drown",
         {"privacy__epsilon": 0.06},
@@ -114,10 +128,18 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("records made of k-tuples", {"privacy__epsilon": 0.06, "synthesize__method": "aggregate-seeded"}, TUPLES),
     ("records made of marginals", {"synthesize__method": "pgm"}, MARGINALS),
-    ("a key of k-tuples", {"privacy__epsilon": 0.06, "aggregate__reporting_length": 2}, TUPLES),
     ("SDS's accounting", {"privacy__epsilon": 0.06, "privacy__accountant": "sds"}, TUPLES),
-    ("a unit of several rows", {"privacy__unit": {"column": "id", "max_records": 2}}, MARGINALS),  # 2 sqrt(6) > 4
-    ("one that is replaced", {"privacy__epsilon": 0.8, "privacy__neighbors": "replace-one"}, MARGINALS),
+    (
+        "a unit of several rows",
+        {"privacy__epsilon": 0.16, "privacy__unit": {"column": "id", "max_records": 2}},
+        MARGINALS,
+    ),
+    ("one that is replaced", {"privacy__epsilon": 0.2, "privacy__neighbors": "replace-one"}, MARGINALS),
+    (
+        "triples beside a bought comparison",
+        {"evaluate__paid": {"share": 0.25}},
+        {**TRIPLES, "aggregate__one_way_share": 0.225},
+    ),
     (
         "a bought comparison and bounds",
         {
@@ -143,11 +165,30 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("changes", "named"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
 def test_what_is_counted_follows_from_epsilon_and_the_columns(changes: dict[str, Any], named: dict[str, Any]) -> None:
     """Left out, empty, `auto` and named it is the same release."""
-    same = (
-        [{}, {"aggregate": {}}, {"aggregate__method": "auto"}] if "aggregate__reporting_length" not in changes else [{}]
-    )
-    found = {configuration(**{**changes, **said}).digest for said in [*same, named]}
+    found = {configuration(**{**changes, **said}).digest for said in ({"aggregate": None}, {"aggregate": {}}, AUTO, named)}
     assert len(found) == 1
+
+
+def test_any_other_key_is_one_of_k_tuples() -> None:
+    short = {"reporting_length": 2}
+    left, named = (configuration(aggregate=section) for section in (short, {"method": "k-tuples", **short}))
+    assert left.digest == named.digest
+
+
+@given(st.lists(st.integers(1, 90), min_size=3, max_size=7))
+def test_triples_are_as_many_as_there_is_time_for(sizes: list[int]) -> None:
+    """Small ones first; of those with as many cells as one that is too much there is none, and pairs make up for the rest."""
+    made = {f"c{i}": {**columns(1, size)["columns"]["c0"]} for i, size in enumerate(sizes)}
+    cliques = configuration(privacy__epsilon=9.0, columns=made, aggregate=None).aggregate.cliques
+    cells = Counter(map(math.prod, itertools.combinations(sizes, 3)))
+    so_far, limit = 0.0, 0
+    for size in sorted(cells):
+        so_far += cells[size] * fitting_seconds(size)
+        if so_far > 250:
+            break
+        limit = size
+    measured = {size for size in cells if isinstance(cliques, AllCliques) and size <= (cliques.max_cells or size)}
+    assert measured == {size for size in cells if size <= limit}
 
 
 def test_bounds_that_are_released_leave_the_method_alone() -> None:
