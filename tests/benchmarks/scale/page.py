@@ -35,7 +35,8 @@ server of its own.
 
 `adult`: 14 columns, rows drawn with replacement, {perturbed:.0%} of the values exchanged. `wide`: 60 columns, copies of adult's
 whose rows agree half of the time. `values`: 10 columns of 5,000 public values each, by Zipf's law. `adult-mixture`: k-tuples of
-adult with records by `mixture`; `adult-marginals`: its `marginals` with the same, R being the longest that is counted.
+adult with records by `mixture`; `adult-marginals`: its `marginals` with the same, R being the longest that is counted;
+`adult-triples`: what `auto` counts of it, marginals of three columns.
 """
 STAGES = """
 ## Where the time goes

@@ -63,7 +63,7 @@ _FEW = 1000
 
 def _by_mixture(counted: str, length: int) -> Case:
     """The adult table counted by a method of `aggregate`, in combinations of up to `length`; records by `mixture`."""
-    sections = {"aggregate": {"method": counted}, "synthesize": {"method": "mixture"}}
+    sections: dict[str, Any] = {"aggregate": {"method": counted}, "synthesize": {"method": "mixture"}}
     return Case(table=adult, length=length, rows=(MILLION,), most=20 * MILLION, sections=sections)
 
 
@@ -75,6 +75,7 @@ CASES = {
     "adult-csv": Case(table=adult, length=3, rows=(MILLION,), most=20 * MILLION, is_csv=True),
     "adult-mixture": _by_mixture("k-tuples", 3),
     "adult-marginals": _by_mixture("marginals", 2),
+    "adult-triples": _by_mixture("auto", 3),
     "wide": Case(table=wide, length=2, rows=(MILLION,), most=MILLION),
     "values": Case(table=valued, length=2, rows=(MILLION,), most=MILLION),
 }

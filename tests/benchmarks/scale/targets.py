@@ -104,6 +104,11 @@ TARGETS = (
         asked="300 s, 4 GB",
         measure=run_target("adult-marginals", 1_000_000, 300, 4000),
     ),
+    Target(
+        what="1M x 14, marginals of three columns, records by a mixture",
+        asked="300 s, 4 GB",
+        measure=run_target("adult-triples", 1_000_000, 300, 4000),
+    ),
     Target(what="1M x 60, R = 2", asked="2 GB", measure=run_target("wide", 1_000_000, math.inf)),
     Target(what="1M x 10 of 5,000 values, R = 2", asked="2 GB", measure=run_target("values", 1_000_000, math.inf)),
 )

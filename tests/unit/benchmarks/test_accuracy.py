@@ -118,7 +118,8 @@ def test_the_default_is_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "OURS", {"independent": OURS["independent"], "bad": {"aggregate": {"method": "no"}}})
     assert methods.default_method("t", 1.0) == DEFAULT
     assert settings(Cell(table="t", epsilon=1.0, method=DEFAULT, seed=0)) == usual
-    monkeypatch.setitem(methods.OURS, "explicit", {n: {"method": s["method"]} for n, s in usual.items()})
+    named = {n: {key: s[key] for key in ("method", "cliques") if key in s} for n, s in usual.items()}
+    monkeypatch.setitem(methods.OURS, "explicit", named)
     assert methods.default_method("t", 1.0) == "explicit"
 
 

@@ -111,7 +111,7 @@ def test_figures_are_kept_and_the_last_one_counts(tmp_path: Path) -> None:
 def test_the_page_tells_wins_losses_and_gaps() -> None:
     """Nothing measured is said to be so; a slow run is a loss, a failed one says why, and every target stands there."""
     empty = render([], "all of it")
-    assert empty.count(NOT_YET) == 12
+    assert empty.count(NOT_YET) == 13
     figures = [
         run("adult", 10_000, wall=20.5, peak=450.0),
         *(run("adult", n, wall=20 + n / 2e4, peak=600 + n / 1e6) for n in (1_000_000, 5_000_000, 20_000_000)),

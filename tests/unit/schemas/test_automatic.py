@@ -165,7 +165,9 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("changes", "named"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
 def test_what_is_counted_follows_from_epsilon_and_the_columns(changes: dict[str, Any], named: dict[str, Any]) -> None:
     """Left out, empty, `auto` and named it is the same release."""
-    found = {configuration(**{**changes, **said}).digest for said in ({"aggregate": None}, {"aggregate": {}}, AUTO, named)}
+    found = {
+        configuration(**{**changes, **said}).digest for said in ({"aggregate": None}, {"aggregate": {}}, AUTO, named)
+    }
     assert len(found) == 1
 
 
