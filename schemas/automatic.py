@@ -301,8 +301,7 @@ def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int]) -> Iterato
         return
     chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
     if chosen.all > 1:
-        widths = tuple(sizes.values())
-        yield from (math.prod(widths[j] for j in places) for places in chosen.places(widths))
+        yield from chosen.cells(tuple(sizes.values()))
 
 
 def _products(sizes: Mapping[str, int], length: int, most: int) -> Iterator[int]:

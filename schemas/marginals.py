@@ -41,6 +41,10 @@ class AllCliques(BaseModel):
                 return
             contained = {part for places in there for part in itertools.combinations(places, length - 1)}
 
+    def cells(self, sizes: Sequence[int]) -> Iterator[int]:
+        """Cells of each marginal, in the order of `places`."""
+        return (math.prod(sizes[j] for j in places) for places in self.places(sizes))
+
 
 def _within(low: int, high: int) -> Callable[[int], int]:
     def check(value: int) -> int:

@@ -90,8 +90,7 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
     if isinstance(settings.cliques, tuple):
         return tuple(math.prod(sizes[name] for name in clique) for clique in settings.cliques)
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
-    widths = tuple(sizes.values())
-    return tuple(math.prod(widths[j] for j in places) for places in chosen.places(widths))
+    return tuple(chosen.cells(tuple(sizes.values())))
 
 
 def _laplace_is_better(

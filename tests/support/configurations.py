@@ -19,7 +19,7 @@ BASE: dict[str, Any] = {
         "age": {"type": "number", "bounds": [0, 100], "bins": [0, 18, 30, 50, 65, 100], "decimals": 0},
         "grade": {"type": "category", "values": [1, 2, 3, 4, 5, 6, 7]},
     },
-    "aggregate": {"method": "k-tuples"},
+    "aggregate": {"method": "k-tuples"},  # most tests are about these, whatever `auto` has
 }
 
 

@@ -63,7 +63,7 @@ _FEW = 1000
 
 def _by_mixture(counted: str, length: int) -> Case:
     """The adult table counted by a method of `aggregate`, in combinations of up to `length`; records by `mixture`."""
-    sections: dict[str, Any] = {"aggregate": {"method": counted}, "synthesize": {"method": "mixture"}}
+    sections = {"aggregate": {"method": counted}, "synthesize": {"method": "mixture"}}
     return Case(table=adult, length=length, rows=(MILLION,), most=20 * MILLION, sections=sections)
 
 
