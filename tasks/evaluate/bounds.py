@@ -19,6 +19,7 @@ from marginweave.tasks.evaluate.cells import Released
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.marginal_intervals import project
 from marginweave.tasks.evaluate.tallies import Numbering, Records, Tally, number_set
+from marginweave.tasks.normalize.holders import Holders
 from marginweave.tasks.normalize.marginals import cell_deviations, compression_of
 
 
@@ -84,11 +85,12 @@ def marginal_bounds(
     weight = total / max(len(records), 1)
     found = []
     chosen = sorted(cell_deviations(drawn), key=lambda c: (len(c), c))
+    larger = Holders([m.attributes for m in marginals.larger])
     numberings = [number_set(columns, marginals.domain.sizes, [records]) for columns in chosen]
     for columns, numbering, tally in zip(chosen, numberings, records.each(numberings), strict=True):
         alone = len(columns) == 1
         unmerged = all(compression.sizes[a] == len(compression.codes[a]) for a in columns)
-        holders = [m for m in marginals.larger if set(columns) <= set(m.attributes)] if not alone or unmerged else []
+        holders = [marginals.larger[i] for i in larger.of(columns)] if not alone or unmerged else []
         holders += [marginals.one_way[columns[0]]] if alone else []
         complete = [m for m in holders if m.complete and m.noise == "rounded-gaussian"]
         noisy, deviation = _combined(complete or holders, columns)

@@ -12,6 +12,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.aggregate.selection.compress import Compression
 from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, count_interval
+from marginweave.tasks.normalize.holders import Holders
 from marginweave.tasks.normalize.marginals import compression_of
 
 
@@ -24,25 +25,16 @@ def marginal_intervals(
     value that was measured together with others has at most the count of all of them, and 0 at least. DP: post-processing.
     """
     compression = compression_of(marginals, configuration)[1]
+    holders = Holders([m.attributes for m in marginals.larger])
     found = []
     for told in aggregates.levels:
         low, high = np.zeros(len(told), np.int64), np.zeros(len(told), np.int64)
         for columns, rows in told.by_columns():
-            inside = _cell_intervals(columns, told.values[rows], marginals, compression, level)
+            holder = _holder(columns, marginals, holders)
+            inside = _cell_intervals(columns, told.values[rows], holder, compression, level)
             low[rows], high[rows] = inside.low, inside.high
         found.append(Intervals(low=low, high=high))
     return tuple(found)
-
-
-def holder_of(columns: Clique, marginals: Marginals) -> Measurement:
-    """The measured marginal that tells a set of columns best: itself, or the one whose sums have the least noise.
-
-    DP: arithmetic on released deviations.
-    """
-    if len(columns) == 1:
-        return marginals.one_way[columns[0]]
-    holders = [m for m in marginals.larger if set(columns) <= set(m.attributes)]
-    return min(holders, key=lambda m: (m.attributes != columns, m.deviation**2 * _summed(m, columns)))
 
 
 def project(measurement: Measurement, columns: Clique) -> tuple[NDArray[np.int64], int]:
@@ -51,15 +43,22 @@ def project(measurement: Measurement, columns: Clique) -> tuple[NDArray[np.int64
     return measurement.counts.sum(axis=others).astype(np.int64), _summed(measurement, columns)
 
 
+def _holder(columns: Clique, marginals: Marginals, holders: Holders) -> Measurement:
+    """The measured marginal that tells a set of columns best: itself, or the one whose sums have the least noise."""
+    if len(columns) == 1:
+        return marginals.one_way[columns[0]]
+    larger = [marginals.larger[i] for i in holders.of(columns)]
+    return min(larger, key=lambda m: (m.attributes != columns, m.deviation**2 * _summed(m, columns)))
+
+
 def _summed(measurement: Measurement, columns: Clique) -> int:
     sizes = zip(measurement.attributes, measurement.counts.shape, strict=True)
     return math.prod(size for a, size in sizes if a not in columns)
 
 
 def _cell_intervals(
-    columns: Clique, values: IntArray, marginals: Marginals, compression: Compression, level: float
+    columns: Clique, values: IntArray, holder: Measurement, compression: Compression, level: float
 ) -> Intervals:
-    holder = holder_of(columns, marginals)
     table, summed = project(holder, columns)
     codes, alone = list(values.T), np.ones(len(values), np.bool_)
     if len(columns) > 1:

@@ -102,7 +102,8 @@ def _back(
 ) -> None:  # pragma: no cover - compiled
     """Add the derivatives of sum_i slope[i] prod_j factors[places[i, j], k] by the factors, and the products themselves.
 
-    Cells of a common beginning are added up before they go on to it: sums[j] is what has come to the first j factors.
+    Cells of a common beginning are added up before they go on to it: sums[j] is what has come to the first j factors. Rows
+    have names, as the compiler then sees that they are apart, and takes many of their entries at once.
     """
     last, components = places.shape[1] - 1, factors.shape[1]
     products = np.ones((last + 1, components), np.float32)
@@ -111,20 +112,24 @@ def _back(
         first = _shared(places, i) if i < len(places) else 0
         if i > 0:
             for j in range(last, first, -1):
-                place = places[i - 1, j - 1]
+                to, factor, before = by_factors[places[i - 1, j - 1]], factors[places[i - 1, j - 1]], products[j - 1]
+                here, there = sums[j], sums[j - 1]
                 for k in range(components):
-                    by_factors[place, k] += sums[j, k] * products[j - 1, k]
-                    sums[j - 1, k] += sums[j, k] * factors[place, k]
-                    sums[j, k] = 0.0
+                    to[k] += here[k] * before[k]
+                    there[k] += here[k] * factor[k]
+                    here[k] = 0.0
         if i == len(places):
             break
         for j in range(first, last):
+            before, after, factor = products[j], products[j + 1], factors[places[i, j]]
             for k in range(components):
-                products[j + 1, k] = products[j, k] * factors[places[i, j], k]
-        place, mine = places[i, last], slope[i]
+                after[k] = before[k] * factor[k]
+        mine, to, factor = slope[i], by_factors[places[i, last]], factors[places[i, last]]
+        before, here = products[last], sums[last]
         for k in range(components):
-            by_factors[place, k] += mine * products[last, k]
-            sums[last, k] += mine * factors[place, k]
+            to[k] += mine * before[k]
+        for k in range(components):
+            here[k] += mine * factor[k]
     by_weights += sums[0]
 
 

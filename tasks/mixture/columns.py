@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.measurements import CensoredMeasurement, Measurement
 from marginweave.tasks.mixture.model import Mixture
-from marginweave.tasks.mixture.tree import project_simplex
+from marginweave.tasks.mixture.simplex import project_simplex
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.measurements import CensoredMeasurement, Clique, Measurement
 from marginweave.tasks.mixture.blocks import Block
-from marginweave.tasks.mixture.tree import project_simplex, spanning_tree
+from marginweave.tasks.mixture.simplex import project_simplex
+from marginweave.tasks.mixture.tree import spanning_tree
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -12,21 +12,6 @@ from marginweave.schemas.measurements import Clique
 Array = NDArray[np.float64]
 
 
-def project_simplex(values: Array, total: float) -> Array:
-    """The nearest point with no negative entry and the sum `total` >= 0: max(values - t, 0), t found by sorting.
-
-    Held, Wolfe and Crowder 1974; O(c log c), exact. Any shape. DP: post-processing.
-    """
-    if values.size == 0 or total <= 0:
-        return np.zeros_like(values)
-    shifted = values - values.max()  # changes nothing but the rounding: the largest entry always stays positive
-    descending = np.sort(shifted, axis=None)[::-1]
-    excess = (np.cumsum(descending) - total) / np.arange(1, descending.size + 1)
-    positive = int(np.flatnonzero(descending > excess)[-1])
-    nearest: Array = np.maximum(shifted - excess[positive], 0.0)
-    return nearest
-
-
 def spanning_tree(attributes: int, pairs: Mapping[Clique, Array]) -> tuple[Clique, ...]:
     """The maximum spanning forest of the pairs by mutual information (Chow and Liu 1968; Kruskal).
 

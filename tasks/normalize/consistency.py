@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.marginals import estimate_total
-from marginweave.tasks.mixture.tree import project_simplex
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from marginweave.tasks.normalize.averaging import Shared, Tables
+from marginweave.tasks.normalize.holders import Holders, bits
 
 # What averaging may leave below zero, or apart, as a share of the record count: far below one record.
 TOLERANCE = 1e-8
@@ -53,124 +50,60 @@ def make_consistent(
     """
     total = estimate_total(measurements) if total is None else total
     _check_shapes(measurements, masks)
-    views = [_view(m, masks, total) for m in measurements]
-    shared = [_Shared.of(subset, views) for subset in _shared_sets([m.attributes for m in measurements])]
-    _spread_zeros(views, shared)
-    for view in views:
-        view.values[~view.allowed] = 0.0
-    groups = [subset.groups(views) for subset in shared]
-    masked = not all(view.allowed.all() for view in views)
+    cliques = [m.attributes for m in measurements]
+    tables = Tables.of(
+        [np.asarray(m.counts * m.scale(total), np.float64) for m in measurements],
+        [allowed_cells(m.attributes, m.counts.shape, masks) for m in measurements],
+        [m.deviation**-2 for m in measurements],
+    )
+    shared = list(_shared(cliques, tables))
+    masked = not tables.allowed.all()
+    if masked:
+        _spread_zeros(tables, shared)
     for _ in range(rounds):
-        for subset, sizes in zip(shared, groups, strict=True):
-            subset.average(views, sizes, total)
-        wrong = -min(float(view.values.min(initial=0.0)) for view in views)
+        for subset in shared:
+            subset.average(tables, total)
+        wrong = -float(tables.values.min(initial=0.0))
         if masked:  # without zeros every step keeps what the ones before it have made equal
-            wrong = max(wrong, *(subset.disagreement(views) for subset in shared))
-        for view in views:
-            view.values[view.allowed] = project_simplex(view.values[view.allowed], total)
+            wrong = max(wrong, *(subset.disagreement(tables) for subset in shared))
+        tables.project(total)
         if wrong <= TOLERANCE * total:
             break
-    return tuple(replace(m, counts=view.values, complete=True) for m, view in zip(measurements, views, strict=True))
+    return tuple(replace(m, counts=tables.table(i, m.counts.shape), complete=True) for i, m in enumerate(measurements))
 
 
-@dataclass(kw_only=True, eq=False)
-class _View:
-    """One marginal at work: `values` change, `precision` is 1/deviation^2."""
-
-    attributes: Clique
-    values: Array
-    allowed: Flags
-    precision: float
+def _shared(cliques: Sequence[Clique], tables: Tables) -> Iterator[Shared]:
+    """Every set that cliques share, with the tables that have it."""
+    holders = Holders(cliques)
+    for subset in _shared_sets([bits(clique) for clique in cliques]):
+        attributes = tuple(a for a in range(subset.bit_length()) if subset >> a & 1)
+        yield Shared.of(attributes, holders.of(attributes), cliques, tables)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Shared:
-    """A set of attributes and the views that have it; for each, the other axes and the shape that spreads back."""
-
-    size: int
-    members: tuple[int, ...]
-    others: tuple[tuple[int, ...], ...]
-    spread: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def of(cls, subset: Clique, views: Sequence[_View]) -> _Shared:
-        """The views that have every attribute of `subset`."""
-        members = tuple(i for i, view in enumerate(views) if set(subset) <= set(view.attributes))
-        others = tuple(tuple(axis for axis, a in enumerate(views[i].attributes) if a not in subset) for i in members)
-        spread = tuple(
-            tuple(1 if axis in out else n for axis, n in enumerate(views[i].values.shape))
-            for i, out in zip(members, others, strict=True)
-        )
-        return cls(size=len(subset), members=members, others=others, spread=spread)
-
-    def groups(self, views: Sequence[_View]) -> list[NDArray[np.int64]]:
-        """For each member, how many of its possible cells add up to each cell of this set; 0 where nothing is possible."""
-        return [np.asarray(views[i].allowed.sum(axis=out)) for i, out in zip(self.members, self.others, strict=True)]
-
-    def average(self, views: Sequence[_View], groups: Sequence[NDArray[np.int64]], total: float) -> None:
-        """Make the sums over this set equal: to the weighted mean, or to `total` for the empty set."""
-        sums = [np.asarray(views[i].values.sum(axis=out)) for i, out in zip(self.members, self.others, strict=True)]
-        sizes = [np.maximum(group, 1) for group in groups]
-        weights = [views[i].precision / size for i, size in zip(self.members, sizes, strict=True)]
-        mean = sum(w * s for w, s in zip(weights, sums, strict=True)) / sum(weights)
-        # zeros have spread: a cell is possible for all members or for none
-        target = np.where(groups[0] > 0, mean if self.size else total, 0.0)
-        for i, value, size, shape in zip(self.members, sums, sizes, self.spread, strict=True):
-            step = np.broadcast_to(((target - value) / size).reshape(shape), views[i].values.shape)
-            np.add(views[i].values, step, out=views[i].values, where=views[i].allowed)
-
-    def disagreement(self, views: Sequence[_View]) -> float:
-        """The largest difference between two members in a sum over this set, in records."""
-        sums = [np.asarray(views[i].values.sum(axis=out)) for i, out in zip(self.members, self.others, strict=True)]
-        return float((np.maximum.reduce(sums) - np.minimum.reduce(sums)).max())
-
-    def spread_zeros(self, views: Sequence[_View]) -> bool:
-        """Forbid in every member what any of them cannot have; whether something changed."""
-        possible = [
-            np.asarray(views[i].allowed.any(axis=out)) for i, out in zip(self.members, self.others, strict=True)
-        ]
-        common = np.logical_and.reduce(possible)
-        changed = False
-        for i, own, shape in zip(self.members, possible, self.spread, strict=True):
-            if (own & ~common).any():
-                views[i].allowed &= common.reshape(shape)
-                changed = True
-        return changed
-
-
-def _shared_sets(cliques: Sequence[Clique]) -> list[Clique]:
-    """All intersections of two and more of the cliques, and the empty set, from small to large."""
-    found = {clique for clique, times in Counter(cliques).items() if times > 1} | {()}
+def _shared_sets(cliques: Sequence[int]) -> list[int]:
+    """All intersections of two and more of the cliques, and the empty set, from small to large, as `bits`."""
+    found = {clique for clique, times in Counter(cliques).items() if times > 1} | {0}
     fresh = _intersections(set(cliques)) - found
     while fresh:
         found |= fresh
         fresh = _intersections(found) - found
-    return sorted(found, key=lambda subset: (len(subset), subset))
+    return sorted(found, key=lambda subset: (subset.bit_count(), subset))
 
 
-def _intersections(sets: set[Clique]) -> set[Clique]:
+def _intersections(sets: set[int]) -> set[int]:
     """What two of the sets share, where they share an attribute."""
-    holders: dict[int, list[Clique]] = {}
-    for members in sets:
-        for attribute in members:
-            holders.setdefault(attribute, []).append(members)
-    pairs = itertools.chain.from_iterable(itertools.combinations(held, 2) for held in holders.values())
-    return {tuple(sorted({*one} & {*other})) for one, other in pairs}
+    found: set[int] = set()
+    for attribute in range(max(sets).bit_length()):
+        holders = [members for members in sets if members >> attribute & 1]
+        found.update(one & other for one, other in itertools.combinations(holders, 2))
+    return found
 
 
-def _view(measurement: Measurement, masks: Sequence[Mask], total: float) -> _View:
-    allowed = allowed_cells(measurement.attributes, measurement.counts.shape, masks)
-    values = measurement.counts.astype(np.float64) * measurement.scale(total)
-    return _View(attributes=measurement.attributes, values=values, allowed=allowed, precision=measurement.deviation**-2)
-
-
-def _spread_zeros(views: Sequence[_View], shared: Sequence[_Shared]) -> None:
+def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
     """Structural zeros reach every marginal that shares the attributes, until nothing changes."""
-    if all(view.allowed.all() for view in views):
-        return
-    while sum(subset.spread_zeros(views) for subset in shared):
+    while sum(subset.spread_zeros(tables) for subset in shared):
         continue
-    if not all(view.allowed.any() for view in views):
+    if not np.logical_or.reduceat(tables.allowed, tables.starts[:-1]).all():
         raise InputError("masks must allow at least one record")
 
 

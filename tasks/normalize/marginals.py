@@ -17,6 +17,7 @@ from marginweave.tasks.aggregate.cliques import released_compression, structural
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.aggregate.selection.compress import Compression, compress_mask, compress_measurement
 from marginweave.tasks.normalize.consistency import make_consistent
+from marginweave.tasks.normalize.holders import Holders
 from marginweave.tasks.normalize.normalize import find_rows
 
 Array = NDArray[np.float64]
@@ -144,8 +145,9 @@ def _level(
     length: int, cliques: Sequence[Clique], consistent: Sequence[Measurement], spread: Spread, sizes: Sequence[int]
 ) -> Level:
     columns, values, counts = [], [], []
+    holders = Holders([m.attributes for m in consistent])
     for clique in cliques:
-        holder = min((m for m in consistent if set(clique) <= set(m.attributes)), key=lambda m: m.counts.size)
+        holder = min((consistent[i] for i in holders.of(clique)), key=lambda m: m.counts.size)
         others = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
         table = np.rint(spread.counts(clique, np.asarray(holder.counts.sum(axis=others), np.float64))).astype(np.int64)
         table = table[tuple(slice(sizes[a]) for a in clique)]

@@ -15,8 +15,10 @@ from scipy.optimize import minimize
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Mask, Measurement
 from marginweave.tasks.aggregate.marginals import estimate_total
-from marginweave.tasks.mixture.tree import project_simplex
+from marginweave.tasks.mixture.simplex import project_simplex
+from marginweave.tasks.normalize.averaging import Shared, Tables
 from marginweave.tasks.normalize.consistency import make_consistent
+from marginweave.tasks.normalize.holders import Holders
 
 SIZES = (2, 3, 5, 7)
 SETS = {
@@ -204,3 +206,47 @@ def test_what_does_not_fit_is_refused(measurements: list, masks: list, message: 
     measured = [Measurement(attributes=a, counts=np.ones(shape), deviation=1.0) for a, shape in measurements]
     with pytest.raises(InputError, match=message):
         make_consistent(measured, [Mask(attributes=a, allowed=np.array(allowed)) for a, allowed in masks])
+
+
+@settings(max_examples=100)
+@given(st.lists(st.frozensets(st.integers(0, 5), max_size=4).map(lambda s: tuple(sorted(s))), max_size=12), st.data())
+def test_holders_are_all_sets_with_these_attributes_in_order(
+    cliques: list[tuple[int, ...]], data: st.DataObject
+) -> None:
+    wanted = tuple(sorted(data.draw(st.frozensets(st.integers(0, 6), max_size=3))))
+    assert Holders(cliques).of(wanted) == [i for i, clique in enumerate(cliques) if set(wanted) <= set(clique)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.frozensets(st.integers(0, 3), max_size=3), st.booleans())
+def test_averaging_gives_every_cell_of_a_shared_sum_the_same_step(
+    seed: int, shared: frozenset[int], zeros: bool
+) -> None:
+    """By numpy's own sums: all members get the weighted mean (of no attributes: the total), in even steps."""
+    rng = np.random.default_rng(seed)
+    axes = itertools.chain.from_iterable(itertools.combinations(range(4), length) for length in (1, 2, 3, 4))
+    cliques = [c for c in axes if shared <= set(c)]
+    cliques = [cliques[i] for i in rng.permutation(len(cliques))]
+    values = [rng.normal(20, 30, [SIZES[a] for a in clique]) for clique in cliques]
+    possible = rng.random([SIZES[a] for a in sorted(shared)]) < (0.6 if zeros else 1.1)
+    order = {a: i for i, a in enumerate(sorted(shared))}
+    allowed = [_spread(possible, clique, order) for clique in cliques]
+    weights = rng.uniform(0.1, 9, len(cliques))
+    tables = Tables.of(values, allowed, list(weights))
+    Shared.of(tuple(sorted(shared)), range(len(cliques)), cliques, tables).average(tables, 700.0)
+    sums, groups = [], []
+    for value, clique in zip(values, cliques, strict=True):
+        others = tuple(axis for axis, a in enumerate(clique) if a not in shared)
+        sums.append(value.sum(axis=others))
+        groups.append(value.size / max(possible.size, 1))
+    mean = np.average(sums, axis=0, weights=weights / groups) if shared else np.array(700.0)
+    for i, clique in enumerate(cliques):
+        step = np.where(possible, (mean - sums[i]) / groups[i], 0.0)
+        wanted = (values[i] + _spread(step, clique, order)) * allowed[i]
+        assert np.allclose(tables.table(i, values[i].shape), wanted)
+
+
+def _spread(table: np.ndarray, clique: tuple[int, ...], order: dict[int, int]) -> np.ndarray:
+    """A table of the shared attributes over all axes of a clique."""
+    shape = [SIZES[a] if a in order else 1 for a in clique]
+    return np.broadcast_to(table.reshape(shape), [SIZES[a] for a in clique])

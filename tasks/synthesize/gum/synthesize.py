@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Mask, Measurement
 from marginweave.tasks.mixture.tree import spanning_tree
+from marginweave.tasks.normalize.holders import Holders
 from marginweave.tasks.synthesize.gum.graph import Graph, maximal, plan_graph
 from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update
 from marginweave.tasks.synthesize.gum.settings import GumSettings, update_rate
@@ -177,7 +178,7 @@ class _Marginals:
     """Counts of any clique inside a measurement; those of a measured clique itself without a search."""
 
     def __init__(self, measurements: Sequence[Measurement]) -> None:
-        self._all = measurements
+        self._all, self._holders = measurements, Holders([m.attributes for m in measurements])
         self._exact: dict[Clique, Measurement] = {}
         for m in sorted(measurements, key=lambda m: -m.deviation):
             self._exact[m.attributes] = m
@@ -186,7 +187,7 @@ class _Marginals:
         """The marginal of this clique, or the one around it that needs the fewest cells summed."""
         if clique in self._exact:
             return self._exact[clique]
-        holders = [m for m in self._all if set(clique) <= set(m.attributes)]
+        holders = (self._all[i] for i in self._holders.of(clique))
         return min(holders, key=lambda m: (m.counts.size, m.deviation))
 
     def counts(self, clique: Clique) -> Array:
