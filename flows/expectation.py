@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 
 from marginweave.flows.sizes import marginal_noise, public_sizes
@@ -12,7 +13,7 @@ from marginweave.schemas.attributes import most_combinations
 from marginweave.schemas.automatic import automatic_aggregate, automatic_method, counts_words, pair_noise
 from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.marginals import MarginalSettings
+from marginweave.schemas.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.synthesis import MixtureSynthesis
 from marginweave.tasks.aggregate.cliques import declared_cliques
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
@@ -43,7 +44,18 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
     told = f"auto would be {other}" if counted != other else "auto has other settings"
     if configuration.aggregate == usual:
         told = "as auto has it"
-    return f"Counted: {counted} ({told}; all pairs together would have noise r = {pair_noise(configuration):.3g})"
+    noise = f"all pairs together would have noise r = {pair_noise(configuration):.3g}"
+    return f"Counted: {counted}{_limited(configuration)} ({told}; {noise})"
+
+
+def _limited(configuration: Configuration) -> str:
+    """Which marginals there are, where those of many cells are left out."""
+    cliques = None if configuration.marginals is None else configuration.marginals.cliques
+    if not isinstance(cliques, AllCliques) or cliques.max_cells is None:
+        return ""
+    lengths = Counter(map(len, cliques.places(public_sizes(configuration))))
+    told = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
+    return f", of at most {cliques.max_cells:,} cells, and pairs: {told}"
 
 
 def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:

@@ -22,6 +22,7 @@ from marginweave.tasks.aggregate.marginals import marginal_deviation
 from marginweave.tasks.budget.accountants import selection_mu
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.budget.ledger import Ledger, opening_for
+from marginweave.tasks.budget.ledger.admission import unit_refusal
 from marginweave.tasks.budget.marginal_split import epsilon_shares, marginal_shares, public_cells, rounds_of
 from marginweave.tasks.budget.mechanisms import count_deviation, deviation, error_deviation, error_sensitivity
 from marginweave.tasks.budget.percentile import rank_error
@@ -287,6 +288,8 @@ def ledger_forecast(request: Request) -> list[str]:
     except BudgetError as refusal:
         return [f"Ledger: {refusal}"]
     verdict = "it fits" if fits else "it will be refused"
+    if (other := unit_refusal(plan.unit, plan.neighbors, total.account)) is not None:
+        verdict = f"it will be refused: {other.message}"
     spent = f"epsilon {total.epsilon:.4g} of {float(total.account.epsilon):g} at delta {float(total.account.delta):g}"
     spares = configuration.privacy.redraws
     room = f" (with room for {spares} lost draw(s), given back if not needed)" if spares else ""

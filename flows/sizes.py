@@ -82,12 +82,12 @@ def public_sizes(configuration: Configuration) -> tuple[int, ...]:
 
 def _check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
     sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
-    length = settings.cliques.all if isinstance(settings.cliques, AllCliques) else 2
-    number = len(settings.cliques) if isinstance(settings.cliques, tuple) else math.comb(len(sizes), length)
+    chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
+    number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.looked_at(len(sizes))
     adaptive = rounds_of(configuration)  # its candidates have a limit of their own
     if number > _MAX_MARGINALS and adaptive is None:
         raise InputError(
-            f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or fewer marginals"
+            f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or smaller marginals"
         )
     selects = settings.selects(len(sizes))
     cliques: tuple[Clique, ...] = ()

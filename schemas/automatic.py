@@ -7,6 +7,7 @@ what decides is whether one can be fitted, in time and memory, by what is public
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,8 +48,7 @@ _SHARES = ("one_way_share", "selection_share")
 NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
 """The counts that a synthesis needs which works on one kind only."""
 
-# Most seconds (`fitting_seconds`) that triples may take, of which a tenth (adult) to all (4,495 small tables) was seen to be
-# taken; and most columns.
+# Most seconds (`fitting_seconds`) that triples may take, of which a tenth to a third was seen to be taken; and most columns.
 _TRIPLES_SECONDS = 250.0
 _TRIPLES_COLUMNS = 40
 
@@ -57,6 +57,9 @@ _INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "
 
 # A model has a share of each code in each component: 2400 x 8 bytes, and half as much again in every fit that is under way.
 _MOST_CODES = 10_000
+
+# So many sets of columns are looked at in less than a second; far fewer can be measured.
+_MOST_SETS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,18 +169,25 @@ def counts_words(aggregate: AggregateSettings | MarginalSettings) -> str:
 
 
 def _triples(attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
-    """All triples, or those with few cells where all take too long to be fitted (pairs, of two columns); or nothing."""
+    """All triples, or those with few cells where all take too long to be fitted (pairs, of two columns); or nothing.
+
+    Pairs that have more cells than the triples are measured as well, and take their time.
+    """
     sizes = tuple(_sizes(attributes).values())
     length = min(3, len(sizes))
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
-    found = sorted(map(math.prod, itertools.combinations(sizes, length)))
-    so_far = itertools.accumulate(map(fitting_seconds, found))
-    fitted = sum(seconds <= _TRIPLES_SECONDS for seconds in so_far)
-    if fitted == len(found):
+    found, pairs = (sorted(map(math.prod, itertools.combinations(sizes, number))) for number in (length, 2))
+    so_far = list(itertools.accumulate(map(fitting_seconds, found)))
+    if so_far[-1] <= _TRIPLES_SECONDS:
         yield {"method": "marginals", "cliques": {"all": length}}
-    elif found[0] < found[fitted]:  # as many cells as the first that is too much are too many
-        yield {"method": "marginals", "cliques": {"all": length, "max_cells": found[fitted] - 1}}
+        return
+    for fitted in range(bisect.bisect_right(so_far, _TRIPLES_SECONDS), 0, -1):
+        most = found[fitted] - 1  # as many cells as the first that is too much are too many
+        wide = sum(map(fitting_seconds, pairs[bisect.bisect_right(pairs, most) :]))
+        if found[fitted - 1] <= most and so_far[fitted - 1] + wide <= _TRIPLES_SECONDS:
+            yield {"method": "marginals", "cliques": {"all": length, "max_cells": most}}
+            return
 
 
 def pair_noise(configuration: Configuration) -> float:
@@ -193,7 +203,11 @@ def pair_noise(configuration: Configuration) -> float:
 def _cannot_be_measured(configuration: Configuration) -> bool:
     """Whether marginals are refused, with SDS's accounting, pure epsilon or too large a structural zero, or are of sets."""
     sizes = [*_sizes(configuration.attributes).values()]
-    zeros = (math.prod(sizes[place] for place, _ in combination) for combination in configuration.forbidden)
+    try:
+        forbidden = configuration.forbidden
+    except (KeyError, ValueError):  # a column or value that is not there is refused elsewhere
+        forbidden = ()
+    zeros = (math.prod(sizes[place] for place, _ in combination) for combination in forbidden)
     return (
         configuration.privacy.accountant == "sds"
         or not configuration.privacy.delta
@@ -265,6 +279,9 @@ def _hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequ
     sizes = _sizes(attributes)
     if sum(sizes.values()) > _MOST_CODES:
         return f"{sum(sizes.values())} values, more than {_MOST_CODES},"
+    cliques = aggregate.cliques if isinstance(aggregate, MarginalSettings) else None
+    if isinstance(cliques, AllCliques) and cliques.looked_at(len(sizes)) > _MOST_SETS:
+        return "so many sets of columns"
     so_far = itertools.accumulate(_seconds(aggregate, sizes))
     if any(seconds > MOST_SECONDS for seconds in so_far):  # there may be millions more
         return "so many columns and values"

@@ -19,7 +19,8 @@ _MOST_PICKS = 400
 class AllCliques(BaseModel):
     """All marginals of `all` attributes that have at most `max_cells` cells, and what is left of those that have more.
 
-    That is their subsets of two and more attributes with at most so many cells, as far as no other marginal contains them.
+    That is their subsets with at most so many cells, as far as no other marginal contains them; pairs however many cells they
+    have, so that no dependence of two attributes is lost, but where only pairs are asked for.
     """
 
     model_config = FROZEN
@@ -29,17 +30,26 @@ class AllCliques(BaseModel):
     def places(self, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Places of the attributes of each marginal, of the most attributes first. DP: arithmetic on public sizes."""
         contained: set[tuple[int, ...]] = set()
-        for length in range(self.all, min(self.all, 2) - 1, -1):
+        longest = min(self.all, len(sizes))
+        for length in range(longest, min(longest, 2) - 1, -1):
             there = set(contained)
             for places in itertools.combinations(range(len(sizes)), length):
                 if self.max_cells is None:
                     yield places
-                elif places not in contained and math.prod(sizes[j] for j in places) <= self.max_cells:
+                elif places not in contained and (
+                    length == 2 < self.all or math.prod(sizes[j] for j in places) <= self.max_cells
+                ):
                     yield places
                     there.add(places)
             if self.max_cells is None:  # whatever is shorter is contained
                 return
             contained = {part for places in there for part in itertools.combinations(places, length - 1)}
+
+    def looked_at(self, columns: int) -> int:
+        """How many sets of attributes `places` looks at."""
+        longest = min(self.all, columns)
+        shortest = longest if self.max_cells is None else min(longest, 2)
+        return sum(math.comb(columns, length) for length in range(shortest, longest + 1))
 
     def cells(self, sizes: Sequence[int]) -> Iterator[int]:
         """Cells of each marginal, in the order of `places`."""

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.schemas.measurements import Clique
-from marginweave.tasks.mixture.simplex import to_simplex
+from marginweave.tasks.mixture.simplex import project_simplex, to_simplex
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -77,9 +77,18 @@ class Shared(NamedTuple):
             row[len(row) - len(clique) :] = [steps.get(a, 0) for a in clique]
         return cls(len(subset), math.prod(sizes), np.array(members, np.int64), strides)
 
-    def average(self, tables: Tables, total: float) -> None:
-        """Make the sums over this set equal: to the weighted mean, or to `total` for the empty set."""
-        _average(tables, self, float(total))
+    def likely(self, tables: Tables, total: float) -> Array:
+        """The weighted mean of the sums over this set, the nearest to it that adds up to `total`: shape (cells,)."""
+        sums, numbers = _sums(tables, self, _places(tables, self))
+        weights = tables.precision[self.members, None] / np.maximum(numbers, 1)
+        mean, possible = (weights * sums).sum(axis=0) / weights.sum(axis=0), numbers[0] > 0
+        mean[~possible] = 0.0
+        mean[possible] = project_simplex(mean[possible], total)
+        return np.asarray(mean)
+
+    def average(self, tables: Tables, target: Array | None = None) -> None:
+        """Make the sums over this set equal: to `target`, or to their weighted mean."""
+        _average(tables, self, np.zeros(0) if target is None else target)
 
     def disagreement(self, tables: Tables) -> float:
         """The largest difference between two members in a sum over this set, in records."""
@@ -128,21 +137,22 @@ def _sums(tables: Tables, shared: Shared, places: Places) -> tuple[Array, Intege
 
 
 @njit(cache=True, nogil=True)
-def _average(tables: Tables, shared: Shared, total: float) -> None:  # pragma: no cover - compiled
+def _average(tables: Tables, shared: Shared, target: Array) -> None:  # pragma: no cover - compiled
     """Add to every possible cell of each member what its sum over the shared set lacks, in equal parts."""
     places = _places(tables, shared)
     sums, numbers = _sums(tables, shared, places)
     for place in range(shared.cells):
-        target = total
-        if shared.attributes:
+        if len(target):
+            common = target[place]
+        else:
             weights, weighted = 0.0, 0.0
             for m, member in enumerate(shared.members):
                 weight = tables.precision[member] / max(numbers[m, place], 1)
                 weights += weight
                 weighted += weight * sums[m, place]
-            target = weighted / weights
+            common = weighted / weights
         for m in range(len(shared.members)):
-            sums[m, place] = (target - sums[m, place]) / max(numbers[m, place], 1)
+            sums[m, place] = (common - sums[m, place]) / max(numbers[m, place], 1)
     at = 0
     for m, member in enumerate(shared.members):
         for cell in range(tables.starts[member], tables.starts[member + 1]):

@@ -16,7 +16,7 @@ import numpy as np
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.marginals import estimate_total
-from marginweave.tasks.normalize.averaging import Shared, Tables
+from marginweave.tasks.normalize.averaging import Array, Shared, Tables
 from marginweave.tasks.normalize.holders import Holders, bits
 
 # What averaging may leave below zero, or apart, as a share of the record count: far below one record.
@@ -34,6 +34,11 @@ def make_consistent(
     g_i then differs from cell to cell. Then the simplex; again, until averaging leaves at most 1e-8 of the count below zero,
     and apart in any shared sum, or `rounds` are over. Consistent marginals are returned as they are. A total or a cell below
     zero becomes 0, incomplete marginals are first scaled up to the record count.
+
+    T_A of single attributes stays what it was before the first cell was clipped, the nearest without a negative count: clipped
+    tables of many cells that are mostly noise say too much of rare values, all of them, and would draw the sums along. Any
+    counts of single attributes are within reach of the rest; where structural zeros forbid these, they move after half of
+    the rounds.
 
     Args:
         measurements: any marginals; the same attributes may come more than once.
@@ -60,15 +65,20 @@ def make_consistent(
     masked = not tables.allowed.all()
     if masked:
         _spread_zeros(tables, shared)
-    for _ in range(rounds):
-        for subset in shared:
-            subset.average(tables, total)
+    held: dict[int, Array] = {}
+    for turn in range(rounds):
+        for place, subset in enumerate(shared):
+            if turn == 0 and subset.attributes <= 1:
+                held[place] = subset.likely(tables, total)
+            subset.average(tables, held.get(place))
         wrong = -float(tables.values.min(initial=0.0))
         if masked:  # without zeros every step keeps what the ones before it have made equal
             wrong = max(wrong, *(subset.disagreement(tables) for subset in shared))
         tables.project(total)
         if wrong <= TOLERANCE * total:
             break
+        if masked and turn + 1 == rounds // 2:  # zeros may be at odds with what is held
+            held = {place: target for place, target in held.items() if not shared[place].attributes}
     return tuple(replace(m, counts=tables.table(i, m.counts.shape), complete=True) for i, m in enumerate(measurements))
 
 

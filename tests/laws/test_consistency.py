@@ -208,6 +208,47 @@ def test_what_does_not_fit_is_refused(measurements: list, masks: list, message: 
         make_consistent(measured, [Mask(attributes=a, allowed=np.array(allowed)) for a, allowed in masks])
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(1, 400), st.sampled_from(sorted(SETS)))
+def test_single_attributes_are_what_all_marginals_say_before_any_cell_is_clipped(
+    seed: int, level: float, name: str
+) -> None:
+    """However many negative cells larger marginals have, these do not draw the counts of rare values up: the nearest counts to
+    the mean of all sums, by inverse variances."""
+    measured = noisy([(0,), (1,), (2,), (3,), *SETS[name]], seed, level)
+    total = estimate_total(measured)
+    made = make_consistent(measured)
+    for attribute, size in enumerate(SIZES):
+        holders = [m for m in measured if attribute in m.attributes]
+        sums = [onto(m, {attribute}) + (total - m.total) / size for m in holders]
+        weights = [size / m.counts.size / m.deviation**2 for m in holders]
+        wanted = project_simplex(np.average(sums, axis=0, weights=weights), total)
+        for m in made:
+            if attribute in m.attributes:
+                assert np.abs(onto(m, {attribute}) - wanted).max() <= 1e-4 * total
+
+
+def test_many_sparse_marginals_leave_the_counts_of_rare_values_alone() -> None:
+    """Of 56 triples whose cells are mostly noise: errors of single counts stay below those measured, and have no bias.
+
+    One seed; over 60 seeds the error was at most .98 of that measured, and the mean of eight counts of the frequent value
+    within 15 of the truth. While sums followed clipped cells they were 2.1 and 135.
+    """
+    rng = np.random.default_rng(1)
+    shares = np.array([0.9, *[0.1 / 7] * 7])
+    cliques = [(a,) for a in range(8)] + list(itertools.combinations(range(8), 3))
+    exact = {1: 5000 * shares, 3: 5000 * np.einsum("i,j,k->ijk", shares, shares, shares)}
+    tables = [exact[len(c)] for c in cliques]
+    measured = [
+        Measurement(attributes=c, counts=table + rng.normal(0, 20, table.shape), deviation=20.0)
+        for c, table in zip(cliques, tables, strict=True)
+    ]
+    made = np.array([m.counts - exact[1] for m in make_consistent(measured)[:8]])
+    drawn = np.array([m.counts - exact[1] for m in measured[:8]])
+    assert np.abs(made).mean() <= 1.1 * np.abs(drawn).mean()
+    assert abs(made[:, 0].mean()) < 30
+
+
 @settings(max_examples=100)
 @given(st.lists(st.frozensets(st.integers(0, 5), max_size=4).map(lambda s: tuple(sorted(s))), max_size=12), st.data())
 def test_holders_are_all_sets_with_these_attributes_in_order(
@@ -233,7 +274,8 @@ def test_averaging_gives_every_cell_of_a_shared_sum_the_same_step(
     allowed = [_spread(possible, clique, order) for clique in cliques]
     weights = rng.uniform(0.1, 9, len(cliques))
     tables = Tables.of(values, allowed, list(weights))
-    Shared.of(tuple(sorted(shared)), range(len(cliques)), cliques, tables).average(tables, 700.0)
+    target = None if shared else np.array([700.0])
+    Shared.of(tuple(sorted(shared)), range(len(cliques)), cliques, tables).average(tables, target)
     sums, groups = [], []
     for value, clique in zip(values, cliques, strict=True):
         others = tuple(axis for axis, a in enumerate(clique) if a not in shared)

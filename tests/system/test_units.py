@@ -81,9 +81,11 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
     for file in (marginweave.home / "runs").rglob("*"):
         assert not file.is_file() or b"person-17" not in file.read_bytes()
     other = visits(tmp_path, **{**changes, "privacy__unit": "row", "synthesize__seed": 1})
+    words = "unit (row) must be subject:person, as account people was opened"
+    assert f"it will be refused: {words}" in marginweave("plan", other).stdout
     refused = marginweave("run", other)
     assert refused.returncode == 3
-    assert "unit" in refused.stderr
+    assert words in refused.stderr
 
 
 def test_other_theta_and_joined_rows_share_an_account(marginweave: CommandLine, tmp_path: Path) -> None:

@@ -84,13 +84,8 @@ def refusal(
     The total with the release added is compared with the cap by <=, as doubles, so that a release alone fits a cap equal
     to its own (epsilon, delta).
     """
-    for what, asked, present in (
-        ("unit", request.unit, account.unit),
-        ("neighbors", request.neighbors, account.neighbors),
-    ):
-        if asked != present:
-            message = f"{what} ({asked}) must be {present}, as account {account.dataset} was opened"
-            return Refusal(reason=what, message=message)
+    if (other_unit := unit_refusal(request.unit, request.neighbors, account)) is not None:
+        return other_unit
     for other in releases:
         if other.source_digest == request.source_digest and other.dataset not in {account.dataset, *account.aliases}:
             message = (
@@ -103,6 +98,15 @@ def refusal(
         or _over_cap(request, account, spent)
         or _over_policy(request, account, releases, moment)
     )
+
+
+def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
+    """Why nobody is protected as the account says, or None where it is the same unit and relation."""
+    for what, asked, present in (("unit", unit, account.unit), ("neighbors", neighbors, account.neighbors)):
+        if asked != present:
+            message = f"{what} ({asked}) must be {present}, as account {account.dataset} was opened"
+            return Refusal(reason=what, message=message)
+    return None
 
 
 def total_with(account: Account, spent: Spent, cost: Cost, statement: Plain) -> tuple[float, bool]:

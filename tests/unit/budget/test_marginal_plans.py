@@ -125,6 +125,20 @@ def test_candidates_of_rounds_have_a_limit_of_their_own() -> None:
         check_size(configuration(columns=columns, aggregate={"method": "marginals"}))
 
 
+@pytest.mark.parametrize("cliques", [{"all": 19, "max_cells": 100}, {"all": 20, "max_cells": 5}])
+def test_shorter_marginals_of_a_limit_count_as_well(cliques: dict[str, int]) -> None:
+    """Of 20 columns there are few sets of 19, and a million of fewer, each of which would be looked at."""
+    columns = {f"c{i}": {"type": "category", "values": [1, 2]} for i in range(20)}
+    with pytest.raises(InputError, match=r"aggregate\.cliques makes 10485\d\d marginals, more than 20000"):
+        check_size(configuration(columns=columns, aggregate={"method": "marginals", "cliques": cliques}))
+
+
+@pytest.mark.parametrize("length", [1e300, 99, 10**27])
+def test_no_number_of_columns_is_too_large_to_be_refused(length: float) -> None:
+    with pytest.raises(InputError, match=r"aggregate\.cliques\.all \(\d+\) must be at most the number of attributes"):
+        configuration(aggregate={"method": "marginals", "cliques": {"all": length}})
+
+
 def test_too_many_candidates_and_cells_of_rounds_are_refused() -> None:
     columns = {f"c{i}": {"type": "category", "values": [1, 2]} for i in range(90)}
     wide = configuration(columns=columns, aggregate={"method": "marginals", "cliques": {"adaptive": 4}})

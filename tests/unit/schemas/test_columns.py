@@ -75,6 +75,7 @@ STRUCTURES = [
     ({"determined": [{**RULE, "mapping": {"x": "1"}}]}, "structure.determined maps 'x', which is no value of 'sex'"),
     ({"determined": [{**RULE, "default": "8"}]}, "gives 'grade' the value '8', which it does not declare"),
     ({"determined": [RULE], "grouped": [{**GROUP, "columns": ["grade", "sex"]}]}, "group 'both' has column 'grade'"),
+    ({"forbidden": [{"sex": "f", "colour": "1"}]}, "structure names 'colour', which is not among columns"),
     ({"forbidden": [{"sex": "f"}]}, "structure.forbidden.0 ({'sex': 'f'}) must be a mapping of two or more columns"),
     ({"forbidden": [{"sex": "f", "grade": "8"}]}, "structure.forbidden names '8', which is no value of column 'grade'"),
     ({"forbidden": [{"sex": "f", "region": "west"}], "grouped": [GROUP]}, "structure.forbidden names 'sex', which is not"),
@@ -82,11 +83,15 @@ STRUCTURES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("aggregate", [None, {"method": "k-tuples"}, {"method": "marginals"}], ids=str)
 @pytest.mark.parametrize(("structure", "words"), STRUCTURES)
-def test_a_structure_that_does_not_fit_is_refused(structure: dict, words: str) -> None:
+def test_a_structure_that_does_not_fit_is_refused(structure: dict, words: str, aggregate: dict | None) -> None:
+    """In the same words, whatever is counted."""
+    free = {"type": "category", "domain": "private"}
     with pytest.raises(InputError) as refusal:
-        configuration(structure=structure, columns__free={"type": "category", "domain": "private"})
+        configuration(structure=structure, columns__free=free, aggregate=aggregate)
     assert words in str(refusal.value)
+    assert not str(refusal.value).startswith("aggregate")
 
 
 def test_a_group_that_may_stop_a_run_does_not_stand_beside_private_bounds() -> None:
