@@ -48,7 +48,7 @@ _SHARES = ("one_way_share", "selection_share")
 NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
 """The counts that a synthesis needs which works on one kind only."""
 
-# Most seconds (`fitting_seconds`) that triples may take, of which a tenth to two fifths were seen to be taken; and most columns.
+# Most seconds (`fitting_seconds`) that triples may take, of which a tenth to two fifths were seen to be taken; most columns.
 _TRIPLES_SECONDS = 250.0
 _TRIPLES_COLUMNS = 40
 
