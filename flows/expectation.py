@@ -55,7 +55,8 @@ def _limited(configuration: Configuration) -> str:
         return ""
     lengths = Counter(map(len, cliques.places(public_sizes(configuration))))
     told = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
-    return f", of at most {cliques.max_cells:,} cells, and pairs: {told}"
+    pairs = ", and pairs" if cliques.all > 2 else ""
+    return f", of at most {cliques.max_cells:,} cells{pairs}: {told}"
 
 
 def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:

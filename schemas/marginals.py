@@ -20,7 +20,7 @@ class AllCliques(BaseModel):
     """All marginals of `all` attributes that have at most `max_cells` cells, and what is left of those that have more.
 
     That is their subsets with at most so many cells, as far as no other marginal contains them; pairs however many cells they
-    have, so that no dependence of two attributes is lost, but where only pairs are asked for.
+    have, so that no dependence of two attributes is lost, unless only pairs are asked for.
     """
 
     model_config = FROZEN

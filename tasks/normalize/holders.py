@@ -20,8 +20,9 @@ class Holders:
         self._all = range(len(cliques))
         self._with: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for place, clique in enumerate(cliques):
+            mine = bits(clique)
             for attribute in clique:
-                self._with[attribute].append((place, bits(clique)))
+                self._with[attribute].append((place, mine))
 
     def of(self, attributes: Clique) -> list[int]:
         """Places of the sets that have all of these, in order; of no attributes, all places."""

@@ -82,6 +82,9 @@ def test_the_method_and_what_auto_would_be_are_said() -> None:
     cliques = {"aggregate__method": "marginals", "aggregate__cliques": {"all": 3, "max_cells": 72}}
     counted, *_ = method_forecast(configuration(**cliques))
     assert "3 columns, of at most 72 cells, and pairs: 1 of 3, 3 of 2 (auto has other settings; " in counted
+    cliques["aggregate__cliques"] = {"all": 2, "max_cells": 24}
+    counted, *_ = method_forecast(configuration(**cliques))
+    assert "2 columns, of at most 24 cells: 4 of 2 (auto would be marginals of 3 columns; " in counted
     counted, records = method_forecast(configuration(synthesize__method="gum", aggregate__method="marginals"))
     assert counted.startswith("Counted: marginals, selected pairs (auto would be marginals of 3 columns; ")
     assert records.startswith("Records by: gum (auto would be mixture: ")

@@ -101,7 +101,7 @@ def refusal(
 
 
 def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
-    """Why nobody is protected as the account says, or None where it is the same unit and relation."""
+    """Why a release of this unit and relation is refused, or None where they are those of the account."""
     for what, asked, present in (("unit", unit, account.unit), ("neighbors", neighbors, account.neighbors)):
         if asked != present:
             message = f"{what} ({asked}) must be {present}, as account {account.dataset} was opened"
