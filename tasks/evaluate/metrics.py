@@ -110,7 +110,7 @@ def evaluate_release(
         rules: What `broken_rules` says of the records.
 
     Returns:
-        Metrics of lengths 1..R. DP: post-processing.
+        Metrics of lengths 1..R, without those of which marginals measured none. DP: post-processing.
     """
     domain, total = aggregates.domain, aggregates.record_count
     comparison = Comparison(reference=Released(aggregates=aggregates), synthetic=records, sizes=domain.sizes)
@@ -233,6 +233,7 @@ def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) 
 
 
 def _lengths(measured: list[list[_Measured]], *, released: bool) -> tuple[LengthMetrics, ...]:
+    """Lengths of which something was counted: marginals of four columns say nothing of three."""
     return tuple(
         length_metrics(
             length,
@@ -241,6 +242,7 @@ def _lengths(measured: list[list[_Measured]], *, released: bool) -> tuple[Length
             [m.with_missing for m in found if m.with_missing is not None and not released],
         )
         for length, found in enumerate(measured, start=1)
+        if found
     )
 
 

@@ -65,7 +65,7 @@ def error_parts(records: Records, aggregates: Aggregates, expected: Expected) ->
         expected: The model that was fitted to them, of which the records are made.
 
     Returns:
-        One a length, in order. DP: post-processing.
+        One a length of which something was counted, in order. DP: post-processing.
     """
     comparison = Comparison(reference=Released(aggregates=aggregates), synthetic=records, sizes=aggregates.domain.sizes)
 
@@ -79,8 +79,9 @@ def error_parts(records: Records, aggregates: Aggregates, expected: Expected) ->
 
     parts = []
     for level in aggregates.levels:
-        every = comparison.measure(counted_sets(aggregates, level.length), measure)
-        found = [pair for pair in every if pair is not None]
+        if not (sets := counted_sets(aggregates, level.length)):
+            continue
+        found = [pair for pair in comparison.measure(sets, measure) if pair is not None]
         model, sampling = (ratio(math.fsum(pair[side] for pair in found), len(found)) for side in (0, 1))
         parts.append(ErrorParts(length=level.length, model_error=model, sampling_error=sampling))
     return tuple(parts)

@@ -20,6 +20,7 @@ from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import compression_of, measured_marginals
+from marginweave.tasks.normalize.pairs import all_pairs
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
 from marginweave.tasks.synthesize.estimators import Records, Told, estimator, fit_model
 from marginweave.tasks.synthesize.gum.expand import expand_records
@@ -45,10 +46,10 @@ def synthesize_blocks(
 
     Block by block, each of a shard of the records (`ShardPlan`), in the smallest unsigned integers; at least one block. The
     blocks are made on all cores, and do not depend on how many there are.
-    k-tuples are synthesized by `SeededSynthesis`, sets value by value (`expand_sets`) and joined again; marginals by `Gum`,
-    `MixtureSynthesis` or `Pgm`, where each value of a set is an attribute and a record keeps at most `max_values` of them; and
-    k-tuples as well where the settings say so, from the marginals that they stand for. No record holds a forbidden
-    combination.
+    `SeededSynthesis` makes them of combinations, sets value by value (`expand_sets`) and joined again, from k-tuples as they
+    are and from marginals as `all_pairs` has them. `Gum`, `MixtureSynthesis` and `Pgm` make them of marginals, and the former
+    two of those that k-tuples stand for. Where each value of a set is an attribute, a record keeps at most `max_values` of
+    them. No record holds a forbidden combination.
     DP: post-processing.
 
     Args:
@@ -60,11 +61,11 @@ def synthesize_blocks(
     Raises:
         InputError, StageError: as `synthesize_records` and `synthesize_gum`.
     """
-    if isinstance(counts, Marginals):
-        assert not isinstance(settings, SynthesisSettings)
+    if isinstance(settings, SynthesisSettings):
+        combinations = all_pairs(counts, configuration) if isinstance(counts, Marginals) else counts
+        shards, make = _from_combinations(combinations, configuration, settings)
+    elif isinstance(counts, Marginals):
         shards, make = _from_marginals(counts, configuration, settings, model)
-    elif isinstance(settings, SynthesisSettings):
-        shards, make = _from_combinations(counts, configuration, settings)
     else:
         shards, make = _from_tuples(counts, configuration, settings, model)
     forbidden = forbidden_codes(configuration.forbidden, counts.domain.labels)
@@ -102,7 +103,9 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
     )
 
     def make(shard: int) -> Sequence[NDArray[np.integer]]:
-        return join_sets(maker.records(shard), layout, stream([settings.seed, _SETS], shard))  # post-processing
+        records = maker.records(shard)
+        cap_values(records, layout.attributes, _caps(configuration), stream([settings.seed, _SETS], shard))
+        return join_sets(records, layout, stream([settings.seed, _SETS], shard))  # post-processing
 
     return maker.shards, make
 
@@ -112,14 +115,18 @@ def _from_marginals(
 ) -> Making:
     told, compression = _told_by_marginals(marginals, configuration)
     maker = estimator(told, settings, model)
-    caps = {name: column.width for name, column in configuration.columns.items() if isinstance(column, SetColumn)}
 
     def make(shard: int) -> Sequence[NDArray[np.integer]]:
         records = expand_records(maker.records(shard), compression, stream(settings.seed, shard))  # post-processing
-        cap_values(records, configuration.attributes, caps, stream([settings.seed, _SETS], shard))  # post-processing
+        cap_values(records, configuration.attributes, _caps(configuration), stream([settings.seed, _SETS], shard))
         return _kept(records, maker, settings, shard)
 
     return maker.shards, make
+
+
+def _caps(configuration: Configuration) -> dict[str, int]:
+    """How many values a record may have, of each column of sets."""
+    return {name: column.width for name, column in configuration.columns.items() if isinstance(column, SetColumn)}
 
 
 def _told_by_marginals(marginals: Marginals, configuration: Configuration) -> tuple[Told, Compression]:

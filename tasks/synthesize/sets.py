@@ -113,6 +113,8 @@ def cap_values(
     """
     for name, cap in caps.items():
         places = [j for j, attribute in enumerate(attributes) if attribute.of_set and name in attribute.columns]
+        if not places:  # the set is one attribute, which `join_sets` caps
+            continue
         owners, values = np.nonzero(records[:, places] == 0)
         lengths = np.bincount(owners, minlength=len(records))
         owners, values, _ = cut_sets(owners, values, lengths, cap, _Words(rng))

@@ -91,6 +91,16 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
         ["one-way", "marginals"],
         2,
     ),
+    "all four together, which tell of no triple": (
+        {"aggregate__cliques": {"all": 4}, "aggregate__compress": "none"},
+        ["one-way", "marginals"],
+        1,
+    ),
+    "records of every pair": (
+        {"aggregate__cliques": [["region", "sex"]], "synthesize__method": "aggregate-seeded"},
+        ["one-way", "marginals"],
+        1,
+    ),
     "a set": (
         {
             "columns__region": {"type": "set", "values": ["north", "south", "west"], "max_values": 2},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import combinations
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.aggregates import Level
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.evaluate.tallies import Records
@@ -113,3 +114,15 @@ def test_other_columns_are_refused():
     """Records of another width are an error."""
     with pytest.raises(InputError, match="4 attributes"):
         evaluate_internal(np.zeros((4, 2), int), np.zeros((3, 2), int), domain_of())
+
+
+def test_a_length_of_which_nothing_was_counted_is_left_out():
+    """Marginals of all four columns tell of pairs, not of triples: there are metrics of lengths 1, 2 and 4."""
+    counts = aggregates_of(tally([(0, 1, 2, 3), (1, 2, 4, 6)] * 9, 4), record_count=18, length=4)
+    sets = [c for k in (1, 2, 4) for c in combinations(range(4), k)]
+    levels = tuple(Level.empty(3) if level.length == 3 else level for level in counts.levels)
+    told = replace(counts, levels=levels, measured=dict.fromkeys(sets, 1.0))
+    records = Records.of(np.array([(0, 1, 2, 3), (1, 2, 4, 6)]).T, domain_of())
+    lengths = evaluate_release(records, told).lengths
+    assert [length.length for length in lengths] == [1, 2, 4]
+    assert [length.tvd for length in lengths] == [0, 0, 0]

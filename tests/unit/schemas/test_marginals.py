@@ -14,6 +14,7 @@ from marginweave.tasks.synthesize.gum.settings import PAPER, GumSettings
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
+SEEDED = {**MARGINALS, "synthesize__method": "aggregate-seeded"}
 GUM = {**MARGINALS, "synthesize__method": "gum"}
 SET = {"type": "set", "values": ["a", "b"], "max_values": 2}
 
@@ -21,6 +22,7 @@ SET = {"type": "set", "values": ["a", "b"], "max_values": 2}
 def test_records_are_made_by_the_method_that_goes_with_the_counts() -> None:
     assert isinstance(configuration(synthesize__method="aggregate-seeded").synthesize, SynthesisSettings)
     assert isinstance(configuration(**GUM).synthesize, GumSynthesis)
+    assert isinstance(configuration(**SEEDED).synthesize, SynthesisSettings)
     assert isinstance(configuration(**MARGINALS, synthesize__method="mixture").synthesize, MixtureSynthesis)
     assert configuration(**GUM, synthesize__seed=4).synthesize.seed == 4
 
@@ -81,7 +83,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"synthesize__method": "gum", "columns__sex": SET},
         r"^synthesize\.method \(gum\) cannot make records of column 'sex'",
     ),
-    ({**MARGINALS, "synthesize__method": "aggregate-seeded"}, r"^synthesize\.method \(aggregate-seeded\) must be gum"),
+    (
+        {**SEEDED, "columns__sex": {"type": "category", "domain": "private"}},
+        r"^synthesize\.method \(aggregate-seeded\) cannot make records of marginals with the private domain 'sex'",
+    ),
+    (
+        {**SEEDED, "columns__sex__values": list(range(2000)), "columns__region__values": list(range(2500))},
+        r"^synthesize\.method \(aggregate-seeded\) .* with 5054035 pairs of values, more than 5000000",
+    ),
     ({"aggregate__method": "views"}, r"must have method auto, k-tuples or marginals$"),
     ({"synthesize__method": "magic"}, r"must have method auto, aggregate-seeded, gum, mixture or pgm$"),
     ({**MARGINALS, "privacy__accountant": "sds"}, r"^privacy\.accountant \(sds\) must be gdp or zcdp"),

@@ -1,0 +1,75 @@
+"""Counts of every pair of columns from consistent marginals, for a synthesis that looks up each of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.aggregates import Aggregates, Level
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.measurements import Clique, Marginals
+from marginweave.tasks.normalize.marginals import marginal_counts
+from marginweave.tasks.normalize.normalize import combination_keys
+
+IntTable = NDArray[np.int64]
+
+
+def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
+    """Counts of single values and of all pairs, and of longer sets up to the longest length of which all are measured.
+
+    A pair of columns in no marginal has the counts that independence implies, n_ab = n_a n_b / n; where neither value is
+    without a record, at least 1, as nothing was measured that would rule the combination out. DP: post-processing.
+
+    Args:
+        marginals: normalized ones.
+        configuration: what is declared, bounds resolved.
+
+    Returns:
+        Counts of lengths 1..R, R at least 2 where there are two columns; `noise` and `measured` as `marginal_counts` has
+        them.
+    """
+    counts = marginal_counts(marginals, configuration)
+    told = counts.measured or {}
+    columns = range(len(counts.domain.names))
+    whole = 1
+    while whole < len(counts.levels) and all(c in told for c in itertools.combinations(columns, whole + 1)):
+        whole += 1
+    if whole > 1 or len(columns) < 2:
+        return replace(counts, levels=counts.levels[:whole], noise=counts.noise[:whole])
+    others = [pair for pair in itertools.combinations(columns, 2) if pair not in told]
+    known = [level for level in counts.levels if level.length == 2]
+    noise = tuple(noise for noise in counts.noise if noise.length <= 2)
+    pairs = _together([*known, *_independent(counts, others)], counts.domain.sizes)
+    return replace(counts, levels=(counts.levels[0], pairs), noise=noise)
+
+
+def _independent(counts: Aggregates, pairs: list[Clique]) -> Iterator[Level]:
+    """What single counts alone say of pairs of columns."""
+    singles = {columns[0]: rows for columns, rows in counts.levels[0].by_columns()}
+    values, number = counts.levels[0].values[:, 0], counts.levels[0].counts
+    for first, second in pairs:
+        if not (first in singles and second in singles):
+            continue
+        a, b = (singles[column] for column in (first, second))
+        product = np.multiply.outer(number[a].astype(np.float64), number[b]) / max(counts.record_count, 1)
+        most = np.minimum.outer(number[a], number[b])  # a pair is no more frequent than either value
+        expected = np.minimum(np.maximum(np.rint(product).astype(np.int64), 1), most).ravel()
+        held = np.stack([np.repeat(values[a], len(values[b])), np.tile(values[b], len(values[a]))], axis=1)
+        yield Level(
+            length=2, columns=np.broadcast_to(np.array([first, second]), held.shape), values=held, counts=expected
+        )
+
+
+def _together(levels: list[Level], sizes: tuple[int, ...]) -> Level:
+    """Levels of pairs as one, in canonical order."""
+    if not levels:
+        return Level.empty(2)
+    columns, values, counts = (
+        np.concatenate([getattr(level, part) for level in levels]) for part in ("columns", "values", "counts")
+    )
+    order = np.argsort(combination_keys(columns, values, sizes), kind="stable")
+    return Level(length=2, columns=columns[order], values=values[order], counts=counts[order])
