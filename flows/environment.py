@@ -30,9 +30,13 @@ def home_directory(option: Path | None, environment: Mapping[str, str]) -> Path:
     """Where `runs/` lives: `--home`, else MARGINWEAVE_HOME, else the working directory."""
     named = option or environment.get("MARGINWEAVE_HOME")
     try:
-        return Path(named or ".").expanduser().resolve()
+        place = Path(named or ".").expanduser().resolve()
+        existing = next(path for path in (place, *place.parents) if path.exists())
     except (RuntimeError, OSError):
         raise InputError(f"home ({named}) cannot be found") from None
+    if not existing.is_dir():
+        raise InputError(f"home ({named}) must be a folder; {existing} is a file")
+    return place
 
 
 def service_directory(home: Path) -> Path:

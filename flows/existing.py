@@ -84,6 +84,23 @@ def what_to_do(run: str) -> str:
     )
 
 
+def there_already(folder: RunFolder) -> str | None:
+    """How far the run of this folder is, and what the same command would do, in words; None where there is none.
+
+    DP: from the manifest, which is public.
+    """
+    manifest = folder.read_manifest()
+    if manifest is None:
+        return None
+    follows = {
+        RunState.FINISHED: "`run` finds its release and charges nothing",
+        RunState.AWAITING: "`run` finds it and charges nothing",
+        RunState.REJECTED: "it was charged, and nothing of it is published",
+    }
+    goes_on = "`run` goes on with it, and charges what is not charged yet"
+    return f"run {folder.run} is {manifest.state}: {follows.get(manifest.state, goes_on)}"
+
+
 def successor(home: Path, manifest: Manifest) -> str | None:
     """The published run of this home that corrects the release of `manifest`, or None; the ledger knows it as well."""
     for path in sorted((home / "runs").glob("*/manifest.json")):

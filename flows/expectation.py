@@ -10,7 +10,13 @@ from collections.abc import Iterator
 from marginweave.flows.sizes import marginal_noise, public_sizes
 from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.attributes import most_combinations
-from marginweave.schemas.automatic import automatic_aggregate, automatic_method, counts_words, pair_noise
+from marginweave.schemas.automatic import (
+    automatic_aggregate,
+    automatic_method,
+    counts_words,
+    is_decided_by_noise,
+    pair_noise,
+)
 from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.marginals import AllCliques, MarginalSettings
@@ -40,12 +46,14 @@ def method_forecast(configuration: Configuration) -> list[str]:
 
 
 def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
-    counted, other = counts_words(configuration.aggregate), counts_words(usual)
+    attributes = len(configuration.attributes)
+    counted, other = counts_words(configuration.aggregate, attributes), counts_words(usual, attributes)
     told = f"auto would be {other}" if counted != other else "auto has other settings"
     if configuration.aggregate == usual:
         told = "as auto has it"
-    noise = f"all pairs together would have noise r = {pair_noise(configuration):.3g}"
-    return f"Counted: {counted}{_limited(configuration)} ({told}; {noise})"
+    if is_decided_by_noise(configuration):
+        told += f"; all pairs together would have noise r = {pair_noise(configuration):.3g}"
+    return f"Counted: {counted}{_limited(configuration)} ({told})"
 
 
 def _limited(configuration: Configuration) -> str:
@@ -65,7 +73,7 @@ def _measured(configuration: Configuration, usual: AggregateSettings | MarginalS
     if configuration.aggregate != usual or not isinstance(synthesize, MixtureSynthesis) or len(attributes) < 2:
         return []
     plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
-    measured = MEASURED.get(counts_words(usual))
+    measured = MEASURED.get(counts_words(usual, len(attributes)))
     if measured is None or synthesize != plain:
         return []
     least, most, noise = measured

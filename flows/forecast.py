@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from scipy.special import ndtr, ndtri
 
+from marginweave.flows.existing import there_already
 from marginweave.flows.request import Request
 from marginweave.flows.sizes import marginal_noise, public_sizes
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
@@ -278,6 +279,8 @@ def ledger_forecast(request: Request) -> list[str]:
     """What the ledger will say to the release, in words; nothing is booked."""
     configuration = request.configuration
     dataset = configuration.dataset
+    if (there := there_already(request.folder)) is not None:
+        return [f"Ledger: {there}"]
     if request.is_example:
         return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
     try:

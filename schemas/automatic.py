@@ -133,11 +133,10 @@ def resolve_aggregate(configuration: Configuration) -> dict[str, Any]:
     Args:
         configuration: all but the sections that are to be resolved, with whatever settings of k-tuples.
     """
-    attributes, noise = configuration.attributes, pair_noise(configuration)
-    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
-    left = 1 - configuration.evaluate.paid_share - bounds
+    attributes, left = configuration.attributes, _left(configuration)
     if left <= 0 or _cannot_be_measured(configuration):  # what leaves nothing is refused elsewhere
         return {"method": "k-tuples"}
+    noise = pair_noise(configuration)
     usual = _SELECTED if noise <= _SINGLES else _ROUNDS
     for section in (*(_triples(attributes) if noise <= _SHORT else ()), usual):
         settings = MarginalSettings.model_validate(section)
@@ -157,10 +156,18 @@ def automatic_aggregate(configuration: Configuration) -> AggregateSettings | Mar
     return AggregateSettings.model_validate(resolve_sigma(section, configuration))
 
 
-def counts_words(aggregate: AggregateSettings | MarginalSettings) -> str:
-    """What the settings count, for a reader."""
+def is_decided_by_noise(configuration: Configuration) -> bool:
+    """Whether `pair_noise` has a part in what `auto` counts: not where only one thing can be counted, nor of one column."""
+    fixed = NEEDED.get(configuration.synthesize.method) == "marginals" or configuration.privacy.accountant == "sds"
+    return not fixed and len(configuration.attributes) > 1
+
+
+def counts_words(aggregate: AggregateSettings | MarginalSettings, attributes: int) -> str:
+    """What the settings count of so many attributes, for a reader."""
     if isinstance(aggregate, AggregateSettings):
         return "k-tuples"
+    if not aggregate.has_larger(attributes):
+        return "single columns"
     if aggregate.adaptive is not None:
         return "marginals, chosen in rounds"
     if isinstance(aggregate.cliques, AllCliques):
@@ -191,13 +198,21 @@ def _triples(attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
 
 
 def pair_noise(configuration: Configuration) -> float:
-    """About the noise of pairs in records, where all are counted: r = s sqrt(m (m - 1) / 2) / epsilon.
+    """About the noise of pairs in records, where all are counted: r = s sqrt(m (m - 1) / 2) / (epsilon sqrt(left)).
 
-    A unit moves the counts of a set of attributes by s in L2: theta, or sqrt(2) theta where records are replaced.
+    A unit moves the counts of a set of attributes by s in L2: theta, or sqrt(2) theta where records are replaced. `left` is the
+    share of the budget, of mu^2, that is for counts.
     """
     stability, pairs = configuration.stability, math.comb(len(configuration.attributes), 2)
     moved = stability.records * (math.sqrt(2) if stability.neighbors == "replace-one" else 1)
-    return moved * math.sqrt(pairs) / configuration.privacy.epsilon
+    left = _left(configuration)
+    return moved * math.sqrt(pairs / left) / configuration.privacy.epsilon if left > 0 else math.inf
+
+
+def _left(configuration: Configuration) -> float:
+    """What private bounds and a bought comparison leave of the budget; to 6 digits, as sums of shares have rounding errors."""
+    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
+    return round(1 - configuration.evaluate.paid_share - bounds, 6)
 
 
 def _cannot_be_measured(configuration: Configuration) -> bool:
@@ -247,12 +262,15 @@ def resolve_method(
     """The section `synthesize` with the method that `auto` stands for in the place of `auto`.
 
     Raises:
-        ValueError: a key that only some methods have.
+        ValueError: a key, or a value, that only some methods have.
     """
     for key in given:
         if key in _OWN:
             raise ValueError(f"has {key}, which not every method has; name the method, such as {_OWN[key]}")
-    return {**given, "method": automatic_method(aggregate, attributes).method}
+    method = automatic_method(aggregate, attributes).method
+    if given.get("records") == "exhaust" and method == "aggregate-seeded":  # the others have it not at all
+        raise ValueError(f"has records: exhaust, which not every method has; name the method, {method}")
+    return {**given, "method": method}
 
 
 def _sizes(attributes: Sequence[Attribute]) -> dict[str, int]:

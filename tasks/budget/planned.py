@@ -92,11 +92,16 @@ def round_draws(rounds: int, batch: int, epsilon: float, multiplier: float) -> l
 
 
 def nothing_left(shares: Mapping[str, float], rest: str, configuration: Configuration) -> InputError:
-    """The refusal of `shares`, by key of the configuration, that leave nothing for the `rest`."""
-    paid = configuration.evaluate.paid
-    told = [f"{key} ({share:g})" for key, share in shares.items()]
-    if paid is not None:
-        told.append(f"evaluate.paid.share ({paid.share:g})")
+    """The refusal of `shares`, by key of the configuration, that leave nothing for the `rest`.
+
+    Where bounds and a bought comparison leave nothing by themselves, no other key could be right.
+    """
+    paid, bounds = configuration.evaluate.paid_share, "aggregate.bounds_share"
+    if paid + shares[bounds] >= 1:
+        shares = {bounds: shares[bounds]}
+    told = [f"{key} ({share:g})" for key, share in shares.items() if share]
+    if paid:
+        told.append(f"evaluate.paid.share ({paid:g})")
     return InputError(f"{', '.join(told[:-1])} and {told[-1]} must leave something for the {rest}: together below 1")
 
 
@@ -127,7 +132,11 @@ def check_uncharged(epsilon: float, delta: float) -> None:
     For draws from our tables; Laplace noise alone is pure, and OpenDP draws it exactly.
     """
     if delta < _LEAST_OF_UNCHARGED * uncharged_delta(epsilon):
+        ratio = delta / (_LEAST_OF_UNCHARGED * _UNCHARGED)
+        most = (
+            f"; with this delta epsilon is at most {math.floor(100 * math.log(ratio - 1)) / 100:g}" if ratio > 2 else ""
+        )
         raise InputError(
             f"privacy.delta ({delta:g}) must be at least {_LEAST_OF_UNCHARGED * _UNCHARGED:g} (1 + e^epsilon), with epsilon "
-            f"{epsilon:g}: noise is drawn to 128 bits"
+            f"{epsilon:g}: noise is drawn to 128 bits{most}"
         )

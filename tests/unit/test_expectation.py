@@ -85,6 +85,8 @@ def test_the_method_and_what_auto_would_be_are_said() -> None:
     cliques["aggregate__cliques"] = {"all": 2, "max_cells": 24}
     counted, *_ = method_forecast(configuration(**cliques))
     assert "2 columns, of at most 24 cells: 4 of 2 (auto would be marginals of 3 columns; " in counted
+    counted, *_ = method_forecast(configuration(**MARGINALS, aggregate__cliques={"all": 1}))
+    assert counted.startswith("Counted: single columns (auto would be marginals of 3 columns; all pairs together ")
     counted, records = method_forecast(configuration(synthesize__method="gum", aggregate__method="marginals"))
     assert counted.startswith("Counted: marginals, selected pairs (auto would be marginals of 3 columns; ")
     assert records.startswith("Records by: gum (auto would be mixture: ")
@@ -95,3 +97,17 @@ def test_the_method_and_what_auto_would_be_are_said() -> None:
     ):
         counted, _ = method_forecast(configuration(**drowned, aggregate__cliques=cliques))
         assert counted.startswith(f"Counted: {said}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "counted"),
+    [
+        ({"synthesize__method": "pgm"}, "marginals, selected pairs"),
+        ({"privacy__accountant": "sds"}, "k-tuples"),
+        ({"columns": {"sex": {"type": "category", "values": ["f", "m"]}}}, "single columns"),
+    ],
+)
+def test_the_noise_of_pairs_is_said_where_it_decides(changes: dict[str, Any], counted: str) -> None:
+    """Only some kind of counts goes with a graphical model, or with SDS's formulas; one column has no pairs."""
+    said = method_forecast(configuration(**changes, aggregate=None))[0]
+    assert said == f"Counted: {counted} (as auto has it)"

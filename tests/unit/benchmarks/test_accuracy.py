@@ -307,7 +307,7 @@ def test_plan_says_how_near_the_measured_records_were() -> None:
         cell = Cell(table=name, epsilon=epsilon, method=DEFAULT, seed=0)
         made = parse_configuration(configuration(cell, "table.csv"))
         pairs = [(pair_noise(made), summary.of("tvd2").mean) for summary in summaries if summary.method == usual]
-        found.setdefault(counts_words(made.aggregate), []).extend(pairs)
+        found.setdefault(counts_words(made.aggregate, len(made.attributes)), []).extend(pairs)
     assert found.keys() == MEASURED.keys()
     for words, (least, most, noise) in MEASURED.items():
         means = [mean for _, mean in found[words]]

@@ -174,10 +174,24 @@ def test_private_bounds_have_their_share() -> None:
 
 
 def test_shares_that_leave_nothing_are_refused() -> None:
-    with pytest.raises(InputError, match=r"aggregate\.one_way_share \(0\.5\), aggregate\.selection_share \(0\.5\)"):
+    both = (
+        r"^aggregate\.one_way_share \(0\.5\) and aggregate\.selection_share \(0\.5\) must leave something for the marg"
+    )
+    with pytest.raises(InputError, match=both):
         plan_budget(
             configuration(aggregate__method="marginals", aggregate__one_way_share=0.5, aggregate__selection_share=0.5)
         )
+
+
+@pytest.mark.parametrize("method", ["auto", "k-tuples", "marginals"])
+def test_what_is_bought_beside_the_counts_is_refused_alone(method: str) -> None:
+    """Other shares could be as small as one likes."""
+    age = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
+    made = configuration(aggregate={"method": method}, columns__age=age, evaluate__paid={"share": 0.95})
+    with pytest.raises(
+        InputError, match=r"^aggregate\.bounds_share \(0\.05\) and evaluate\.paid\.share \(0\.95\) must leave"
+    ):
+        plan_budget(made)
 
 
 @given(

@@ -196,8 +196,8 @@ def test_percentile_epsilon_is_undivided() -> None:
         ({"epsilon": 1e300}, "at most 1e.06"),
         ({"delta": 1e-40}, r"privacy.delta \(1e-40\) must be at least 1e-20"),
         ({"epsilon": 10.0, "delta": 2e-16}, r"^privacy.delta \(2e-16\) must be at least 1e-20 \(1 \+ e\^epsilon\)"),
-        ({"epsilon": 60.0}, "with epsilon 60: noise is drawn to 128 bits$"),
-        ({"epsilon": 1e6, "delta": 0.4}, "noise is drawn to 128 bits$"),
+        ({"epsilon": 60.0}, "with epsilon 60: noise is drawn to 128 bits; with this delta epsilon is at most 32.23$"),
+        ({"epsilon": 1e6, "delta": 0.4}, "noise is drawn to 128 bits; with this delta epsilon is at most 45.13$"),
     ],
 )
 def test_impossible_splits_are_refused_in_words(settings_, message: str) -> None:

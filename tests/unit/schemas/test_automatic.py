@@ -152,6 +152,11 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {**TRIPLES, "aggregate__one_way_share": 0.225},
     ),
     (
+        "pairs with more as a tenth of the budget is bought",  # sqrt(6 / 0.9) / 0.16 > 16
+        {"privacy__epsilon": 0.16, "evaluate__paid": {"share": 0.1}},
+        {**MARGINALS, "aggregate__one_way_share": 0.27, "aggregate__selection_share": 0.045},
+    ),
+    (
         "a bought comparison and bounds",
         {
             "privacy__epsilon": 0.06,
@@ -225,6 +230,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         r"^aggregate has sigma, which method auto has not; name ",
     ),
     ({"synthesize__seet": 2}, r"^unknown key synthesize\.seet; did you mean seed\?$"),
+    (
+        {**SETS, **TUPLES, "synthesize__records": "exhaust"},
+        r"^synthesize has records: exhaust, which not every method has; name the method, aggregate-seeded$",
+    ),
     ({"synthesize__records": "exhaust"}, r"^synthesize\.records \(exhaust\) must be count or a whole number$"),
     ({"synthesize__method": "auto", "privacy": None}, r"^privacy is required$"),
     ({"synthesize": 3}, r"^synthesize \(3\) must be a mapping$"),
