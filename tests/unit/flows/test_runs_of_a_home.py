@@ -13,6 +13,8 @@ import pytest
 from marginweave.flows.again import report_again
 from marginweave.flows.approval import decide
 from marginweave.flows.bookkeeping import told_to_operator
+from marginweave.flows.environment import home_directory
+from marginweave.flows.existing import there_already
 from marginweave.flows.request import ledger_file_of, ledger_of
 from marginweave.flows.retention import list_runs, purge_older, purge_run
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
@@ -142,3 +144,29 @@ def test_the_reason_of_a_stop_before_the_first_folder_is_kept_for_the_operator(h
     assert told.read_text() == "source.file (people.csv) does not exist\n"
     assert [place.stat().st_mode & 0o777 for place in (folder.internal, told)] == [0o700, 0o600]
     assert [run.state for run in list_runs(home)] == ["not begun"]
+
+
+@pytest.mark.parametrize(
+    ("state", "follows"),
+    [
+        (RunState.FINISHED, "finds its release and charges nothing"),
+        (RunState.AWAITING, "finds it and charges nothing"),
+        (RunState.REJECTED, "nothing of it is published"),
+        (RunState.RUNNING, "charges what is not charged yet"),
+        (RunState.FAILED, "charges what is not charged yet"),
+    ],
+)
+def test_how_far_a_run_is_and_what_the_same_command_does(home: Path, state: RunState, follows: str) -> None:
+    assert there_already(RunFolder.at(home, "r")) is None
+    said = there_already(begun(home, "r", state))
+    assert said is not None
+    assert said.startswith(f"run r is {state.value}: ")
+    assert follows in said
+
+
+@pytest.mark.parametrize("below", ["", "deeper", "deeper/still"])
+def test_a_home_is_a_folder(tmp_path: Path, below: str) -> None:
+    (tmp_path / "here").write_text("")
+    with pytest.raises(InputError, match=r"^home \(.*here.*\) must be a folder; .*here is a file$"):
+        home_directory(tmp_path / "here" / below, {})
+    assert home_directory(tmp_path / "there" / below, {}) == tmp_path / "there" / below
