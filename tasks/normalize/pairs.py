@@ -56,8 +56,7 @@ def _independent(counts: Aggregates, pairs: list[Clique]) -> Iterator[Level]:
             continue
         a, b = (singles[column] for column in (first, second))
         product = np.multiply.outer(number[a].astype(np.float64), number[b]) / max(counts.record_count, 1)
-        most = np.minimum.outer(number[a], number[b])  # a pair is no more frequent than either value
-        expected = np.minimum(np.maximum(np.rint(product).astype(np.int64), 1), most).ravel()
+        expected = np.maximum(np.rint(product).astype(np.int64), 1).ravel()  # no value has more records than there are
         held = np.stack([np.repeat(values[a], len(values[b])), np.tile(values[b], len(values[a]))], axis=1)
         yield Level(
             length=2, columns=np.broadcast_to(np.array([first, second]), held.shape), values=held, counts=expected
