@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,7 +47,7 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
     return replace(counts, levels=(counts.levels[0], pairs), noise=noise)
 
 
-def _independent(counts: Aggregates, pairs: list[Clique]) -> Iterator[Level]:
+def _independent(counts: Aggregates, pairs: Sequence[Clique]) -> Iterator[Level]:
     """What single counts alone say of pairs of columns."""
     singles = {columns[0]: rows for columns, rows in counts.levels[0].by_columns()}
     values, number = counts.levels[0].values[:, 0], counts.levels[0].counts
@@ -63,7 +63,7 @@ def _independent(counts: Aggregates, pairs: list[Clique]) -> Iterator[Level]:
         )
 
 
-def _together(levels: list[Level], sizes: tuple[int, ...]) -> Level:
+def _together(levels: Sequence[Level], sizes: tuple[int, ...]) -> Level:
     """Levels of pairs as one, in canonical order."""
     if not levels:
         return Level.empty(2)
