@@ -40,6 +40,7 @@ def check_size(configuration: Configuration) -> None:
     """Refuse, from public facts and before any draw, a plan with more cells or more noise than can be handled."""
     if configuration.marginals is None:
         _check_combinations(configuration)
+        _check_model(configuration, public_sizes(configuration), ())
     else:
         _check_marginals(configuration, configuration.marginals)
     _check_mixture(configuration)
@@ -121,8 +122,8 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
 
 def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: Sequence[Clique]) -> None:
     """Refuse declared marginals, and structural zeros, of which a graphical model would be too large."""
-    masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
     if isinstance(configuration.synthesize, PgmSynthesis):
+        masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
         tables = [*(mask.attributes for mask in masks), *cliques]
         check_model_size(sizes, tables, configuration.synthesize.model_size)
 

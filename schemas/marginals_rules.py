@@ -17,11 +17,6 @@ def check_marginals(configuration: Configuration) -> None:
     """Refuse methods that do not go together, and marginals that the attributes do not have; raises ValueError."""
     settings, method = configuration.marginals, configuration.synthesize.method
     if settings is None:
-        if method == "pgm":
-            raise ValueError(
-                "synthesize.method (pgm) needs aggregate.method: marginals; a graphical model of all sets of "
-                "columns would be as large as the table could ever be"
-            )
         if method != "aggregate-seeded":
             _refuse_sets(
                 configuration,
@@ -31,11 +26,6 @@ def check_marginals(configuration: Configuration) -> None:
         return
     if method == "aggregate-seeded":
         _check_pairs(configuration)
-    if method == "pgm" and isinstance(settings.cliques, AdaptiveCliques):
-        raise ValueError(
-            "synthesize.method (pgm) must be mixture or gum with aggregate.cliques: adaptive, whose marginals may make a "
-            "graphical model too large"
-        )
     if configuration.privacy.accountant == "sds":
         raise ValueError("privacy.accountant (sds) must be gdp or zcdp with aggregate.method: marginals")
     _refuse_sets(

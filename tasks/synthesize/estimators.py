@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.schemas.measurements import CensoredMeasurement, Mask, Measurement
 from marginweave.schemas.synthesis import DenseSynthesis, GumSynthesis, PgmSynthesis
 from marginweave.schemas.synthesis import MixtureSynthesis as MixtureOptions
 from marginweave.tasks.mixture.fit import fit_mixture
@@ -40,8 +40,9 @@ class Told:
 
 
 def estimator(told: Told, settings: DenseSynthesis, model: Mixture | None = None) -> Estimator:
-    """The estimator of a method, ready to make records. GUM takes consistent counts, the others those that were drawn.
+    """The estimator of a method, ready to make records.
 
+    GUM takes consistent counts, the others those that were drawn, a graphical model as many as its size allows.
     `model` is what `fit_model` makes of the same, where it is there already. DP: post-processing. Raises InputError as
     `Gum.of`, `fit_model`, `MixtureSynthesis.of` and `Pgm.of`.
     """
@@ -50,8 +51,15 @@ def estimator(told: Told, settings: DenseSynthesis, model: Mixture | None = None
         return Gum.of(told.consistent(), told.sizes, records, _gum(settings), told.masks)
     if isinstance(settings, PgmSynthesis):
         fitting = PgmSettings(iterations=settings.iterations, model_size=settings.model_size, seed=settings.seed)
-        return Pgm.of(told.measurements, told.sizes, records, told.total, fitting, told.masks)
+        return Pgm.of(_whole(told), told.sizes, records, told.total, fitting, told.masks)
     return MixtureSynthesis.of(model or fit_model(told, settings), records, settings.seed)
+
+
+def _whole(told: Told) -> Sequence[Measurement]:
+    """Measurements without unknown cells: as they were drawn, or what k-tuples stand for, suppressed ones included."""
+    if any(isinstance(m, CensoredMeasurement) for m in told.measurements):
+        return told.consistent()
+    return told.measurements
 
 
 def fit_model(told: Told, settings: MixtureOptions) -> Mixture:

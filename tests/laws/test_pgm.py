@@ -21,7 +21,10 @@ from marginweave.tasks.aggregate.selection.junction import model_cells
 from marginweave.tasks.synthesize.mixture.mend import allowed_records
 from marginweave.tasks.synthesize.pgm.fit import fit_tree
 from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
+from marginweave.tasks.synthesize.release import synthesize_codes
 from marginweave.tasks.synthesize.shards import every_record
+from tests.laws.test_gum_tuples import WITH_MISSING, four_columns, random_rows, released
+from tests.laws.test_gum_tuples import marginal as pair_counts
 
 mbi = pytest.importorskip("mbi")
 
@@ -114,6 +117,26 @@ def test_no_record_is_forbidden(name: str) -> None:
     assert (made >= 0).all()
     assert (made < SIZES).all()
     assert allowed_records(made, MASKS[name]).all()
+
+
+def test_what_a_model_has_no_room_for_is_left_out() -> None:
+    """Room for three pairs of ten: those that hang together are kept, and come out as where only they were measured."""
+    table = decomposable()
+    pairs = tuple(itertools.combinations(range(len(SIZES)), 2))
+    room = PgmSettings(iterations=3000, model_size=8 * model_cells(SIZES, PAIRS))
+    made = every_record(Pgm.of(told(table, pairs), SIZES, 10_000, 10_000.0, room))
+    for clique in PAIRS:
+        exact = marginal(table, clique)
+        assert np.abs(tally(made, clique) - exact).sum() < 2 * exact.size + 20, clique
+
+
+def test_records_of_k_tuples_have_their_pairs() -> None:
+    """4000 records, noise of 5: of the dependent pair independent columns would have 1000 records elsewhere."""
+    table, config = random_rows(4, 4000), four_columns("pgm")
+    made = np.stack(synthesize_codes(released(table, sd=5.0), config, config.synthesize), axis=1)
+    for pair in itertools.combinations(range(4), 2):
+        moved = np.abs(pair_counts(made, pair, WITH_MISSING) - pair_counts(table, pair, WITH_MISSING)).sum() / 2
+        assert moved <= 350, pair
 
 
 def test_masks_that_leave_nothing_are_refused() -> None:

@@ -49,12 +49,21 @@ def program(interpreter: Path, settled: CommandLine) -> CommandLine:
     return CommandLine(settled.home, program=path)
 
 
-def test_a_release_from_end_to_end(program: CommandLine) -> None:
-    """Selected marginals of a limited model; no forbidden record, no value missing where none can be,
+@pytest.mark.parametrize(
+    "aggregate",
+    [
+        {"method": "marginals"},
+        {"method": "marginals", "cliques": {"adaptive": 3, "rounds": 2, "batch": 2}},
+        {"method": "k-tuples"},
+    ],
+    ids=["selected", "rounds", "k-tuples"],
+)
+def test_a_release_from_end_to_end(program: CommandLine, aggregate: dict[str, object]) -> None:
+    """Counts of more than a limited model holds; no forbidden record, no value missing where none can be,
     and the same again by `synthesize`.
     """
     changes: dict[str, object] = {
-        "aggregate__method": "marginals",
+        "aggregate": aggregate,
         "synthesize__method": "pgm",
         "synthesize__model_size": 400,
     }

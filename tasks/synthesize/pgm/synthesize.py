@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.measurements import Mask, Measurement
-from marginweave.tasks.aggregate.selection.junction import check_model_size
+from marginweave.tasks.synthesize.pgm.choose import choose_measurements
 from marginweave.tasks.synthesize.pgm.fit import fit_tree
 from marginweave.tasks.synthesize.pgm.tree import Tree
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
@@ -51,7 +51,7 @@ class Pgm:
         """Fit the model to measurements of `total` records; the arguments are those of `fit_tree`.
 
         Args:
-            measurements: noisy marginals.
+            measurements: noisy marginals; of more than a model of `model_size` holds those that `choose_measurements` picks.
             sizes: number of codes of each attribute, a missing value included.
             records: how many to make.
             total: of how many records the measurements tell.
@@ -60,13 +60,13 @@ class Pgm:
             most: records of a shard at most.
 
         Raises:
-            InputError: a negative number of records, too large a model, or as `fit_tree`.
+            InputError: a negative number of records, masks that alone make too large a model, or as `fit_tree`.
         """
         if records < 0:
             raise InputError(f"records ({records}) must not be negative")
-        cliques = [*(m.attributes for m in measurements), *(mask.attributes for mask in masks)]
-        check_model_size(sizes, cliques, settings.model_size)
-        tree = fit_tree(measurements, sizes, max(total, 1.0), masks, settings.iterations)
+        total = max(total, 1.0)
+        chosen = choose_measurements(measurements, sizes, total, masks, settings.model_size)
+        tree = fit_tree(chosen, sizes, total, masks, settings.iterations)
         return cls(tree=tree, number=records, seed=settings.seed, plan=ShardPlan.of(records, most=most))
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ from hypothesis import strategies as st
 from marginweave.flows.request import read_request
 from marginweave.flows.sizes import check_size
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Measurement
+from marginweave.schemas.measurements import Clique, Mask, Measurement
 from marginweave.tasks.aggregate.selection.densemarg import select_marginals
 from marginweave.tasks.aggregate.selection.junction import model_cells, model_fits, tree_tables
 from marginweave.tasks.synthesize.pgm import fit
+from marginweave.tasks.synthesize.pgm.choose import choose_measurements
 from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
 from marginweave.tasks.synthesize.pgm.tree import Tree
 from tests.support.configurations import configuration, raw
@@ -72,20 +75,83 @@ def test_structural_zeros_count_even_where_marginals_are_selected() -> None:
     check_size(configuration(**PGM, structure=together, synthesize__model_size=816))
 
 
-def test_a_model_that_turns_out_too_large_is_refused_before_it_is_fitted(absent: None) -> None:
+def measured(cliques: Sequence[Clique], seed: int, sd: float = 3.0) -> list[Measurement]:
+    """Noisy marginals of 500 records whose attributes hang together, those next to each other most."""
+    rng = np.random.default_rng(seed)
+    base = rng.integers(0, 5, 500)
+    codes = [(base + (rng.random(500) < 0.15 * (a + 1))) % size for a, size in enumerate(SIZES)]
+    made = []
+    for clique in cliques:
+        counts = rng.normal(0, sd, [SIZES[a] for a in clique])
+        np.add.at(counts, tuple(codes[a] for a in clique), 1)
+        made.append(Measurement(attributes=clique, counts=counts, deviation=sd))
+    return made
+
+
+EVERY = [clique for k in (2, 3) for clique in itertools.combinations(range(4), k)]
+
+
+@given(st.sets(st.sampled_from(EVERY), min_size=1), st.integers(8 * 14, 8 * 200), st.booleans(), st.integers(0, 99))
+def test_a_model_takes_what_says_most_as_far_as_it_has_room(
+    cliques: set[Clique], most: int, has_mask: bool, seed: int
+) -> None:
+    """Every single attribute; it fits; nothing that is left out would fit beside those that say more; all where all fit."""
+    masks = [Mask(attributes=(0, 2), allowed=np.array([[False, True], [True, True], [True, True]]))] if has_mask else []
+    given_ = measured([(0,), (1,), (2,), (3,), *sorted(cliques)], seed)
+    tied = [mask.attributes for mask in masks]
+    if not model_fits(SIZES, tied, most):
+        with pytest.raises(InputError, match=r"^synthesize\.model_size \(.*B\) must be at least "):
+            choose_measurements(given_, SIZES, 500.0, masks, most)
+        return
+    chosen = choose_measurements(given_, SIZES, 500.0, masks, most)
+    names = [m.attributes for m in chosen]
+    assert names == [m.attributes for m in given_ if m.attributes in names]
+    assert names[:4] == [(0,), (1,), (2,), (3,)]
+    assert model_fits(SIZES, [*tied, *names], most)
+    singles = [np.clip(m.counts, 0, None) / np.clip(m.counts, 0, None).sum() for m in given_[:4]]
+
+    def says(m: Measurement) -> float:
+        alone = 500.0 * functools.reduce(np.multiply.outer, [singles[a] for a in m.attributes])
+        return float((((m.counts - alone) / m.deviation) ** 2).sum() - m.counts.size)
+
+    for out in (m for m in given_ if m.attributes not in names):
+        better = [m.attributes for m in chosen if len(m.attributes) == 1 or says(m) > 0.9 * says(out) - 9]
+        assert not model_fits(SIZES, [*tied, *better, out.attributes], most)
+
+
+def test_what_noise_makes_of_many_cells_is_nothing_said() -> None:
+    """Twenty cells 25 squared deviations away, twelve cells 22: there is room for one pair, and the second says more."""
+    singles = [Measurement(attributes=(a,), counts=np.full(n, 600 / n), deviation=1.0) for a, n in enumerate(SIZES)]
     pairs = [
-        Measurement(attributes=c, counts=np.ones([SIZES[a] for a in c]), deviation=1.0)
-        for c in ((0, 1), (1, 2), (0, 2))
+        Measurement(attributes=c, counts=np.full(shape, 600 / np.prod(shape) + 2 * np.sqrt(z)), deviation=2.0)
+        for c, shape, z in (((1, 3), (4, 5), 25 / 20), ((0, 1), (3, 4), 22 / 12))
     ]
-    with pytest.raises(InputError, match=r"^synthesize.model_size \(230B\) must be at least 232B "):
-        Pgm.of(pairs, SIZES, 5, 3.0, PgmSettings(model_size=230))
+    chosen = choose_measurements([*singles, *pairs], SIZES, 600.0, [], 8 * 30)
+    assert [m.attributes for m in chosen[4:]] == [(0, 1)]
 
 
-def test_k_tuples_and_bad_settings_are_refused() -> None:
+def test_every_kind_of_counts_goes_with_it() -> None:
+    """K-tuples and rounds as well; only structural zeros can make too large a model of them, which public sizes tell."""
+    for changes in ({"aggregate__method": "k-tuples"}, {**PGM, "aggregate__cliques": "adaptive"}):
+        check_size(configuration(**{**changes, "synthesize__method": "pgm", "synthesize__model_size": 168}))
+        together = {"forbidden": [{"sex": "f", "region": "north", "grade": "1"}]}
+        with pytest.raises(InputError, match=r"^synthesize.model_size \(300B\) must be at least 816B "):
+            check_size(
+                configuration(
+                    **{**changes, "synthesize__method": "pgm", "synthesize__model_size": 300}, structure=together
+                )
+            )
+
+
+def test_sets_and_bad_settings_are_refused() -> None:
     for changes, message in (
         (
-            {"aggregate__method": "k-tuples", "synthesize__method": "pgm"},
-            r"synthesize.method \(pgm\) needs aggregate.method: marginals",
+            {
+                "aggregate__method": "k-tuples",
+                "synthesize__method": "pgm",
+                "columns__sex": {"type": "set", "values": ["f", "m"], "max_values": 2},
+            },
+            r"^synthesize.method \(pgm\) cannot make records of column 'sex', a set counted in k-tuples",
         ),
         ({**PGM, "synthesize__model_size": "5GB"}, r"must lie in \(0, 4GB\]"),
         ({**PGM, "synthesize__model_size": 0}, r"must lie in \(0, 4GB\]"),
