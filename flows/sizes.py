@@ -22,7 +22,7 @@ from marginweave.tasks.aggregate.marginals import (
     split_deviations,
     split_epsilons,
 )
-from marginweave.tasks.aggregate.selection.junction import check_model_size
+from marginweave.tasks.aggregate.selection.junction import check_model_size, check_room
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.budget.marginal_split import rounds_of
 from marginweave.tasks.budget.mechanisms import deviation, error_deviation
@@ -124,8 +124,9 @@ def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: 
     """Refuse declared marginals, and structural zeros, of which a graphical model would be too large."""
     if isinstance(configuration.synthesize, PgmSynthesis):
         masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
-        tables = [*(mask.attributes for mask in masks), *cliques]
-        check_model_size(sizes, tables, configuration.synthesize.model_size)
+        zeros, most = [mask.attributes for mask in masks], configuration.synthesize.model_size
+        check_room(sizes, zeros, most)
+        check_model_size(sizes, [*zeros, *cliques], most)
 
 
 def _check_mixture(configuration: Configuration) -> None:

@@ -95,10 +95,13 @@ def marginal_bounds(
         complete = [m for m in holders if m.complete and m.noise == "rounded-gaussian"]
         noisy, deviation = _combined(complete or holders, columns)
         merged = [np.arange(n) if alone else compression.codes[a] for n, a in zip(noisy.shape, columns, strict=True)]
-        made = _table(numbering, tally, merged, noisy.shape) * weight
-        distance = float(np.abs(noisy.ravel() - made).sum())
+        made, others = _table(numbering, tally, merged, noisy.shape)
+        distance = float(np.abs(noisy.ravel() - made * weight).sum())
         bound = distance_bound(distance, deviation, noisy.size, level=level) if complete else None
-        found.append(DistanceBound(columns=columns, distance=distance, bound=bound))
+        away = others * weight  # of the rows there are none outside the cells
+        found.append(
+            DistanceBound(columns=columns, distance=distance + away, bound=None if bound is None else bound + away)
+        )
     return tuple(found)
 
 
@@ -156,9 +159,14 @@ def _told(drawn: Aggregates, level: Level, configuration: Configuration) -> Iter
 
 def _table(
     numbering: Numbering, tally: Tally, merged: Sequence[NDArray[np.integer]], shape: Sequence[int]
-) -> NDArray[np.int64]:
-    """Records in each cell of some attributes, flat, where value v of attribute i is the value `merged[i][v]`."""
-    codes = [m[c].astype(np.int64) for m, c in zip(merged, numbering.codes(tally.keys), strict=True)]
+) -> tuple[NDArray[np.int64], int]:
+    """Records in each cell of some attributes, flat, where value v of attribute i is the value `merged[i][v]`.
+
+    And how many are in no cell: records that stay incomplete (`relax: false`) may lack a value that cannot be missing.
+    """
+    codes = numbering.codes(tally.keys)
+    inside = np.logical_and.reduce([c < len(m) for m, c in zip(merged, codes, strict=True)])
+    cells = [m[c[inside]].astype(np.int64) for m, c in zip(merged, codes, strict=True)]
     counts = np.zeros(math.prod(shape), np.int64)
-    np.add.at(counts, np.ravel_multi_index(codes, tuple(shape)), tally.counts)
-    return counts
+    np.add.at(counts, np.ravel_multi_index(cells, tuple(shape)), tally.counts[inside])
+    return counts, int(tally.counts[~inside].sum())

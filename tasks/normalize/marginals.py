@@ -60,7 +60,7 @@ def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[
 def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggregates:
     """Counts of single values, of pairs inside a marginal, and of each larger marginal, as combinations without missing values.
 
-    Consistent counts, rounded, those above 0; none is above a part of it (`_capped`). A
+    Consistent counts, rounded, those above 0; none is above a part of it (`capped`). A
     merged value's count is shared by its values in proportion to their noisy
     one-way counts, as in the records. DP: post-processing.
 
@@ -75,8 +75,8 @@ def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggre
     levels: list[Level] = []
     for length in range(1, longest + 1):
         cliques = [c for c in sorted(deviations) if len(c) == length]
-        level = _level(length, cliques, marginals.consistent, spread, sizes)
-        levels.append(_capped(level, levels, deviations, sizes))
+        level = level_of(length, cliques, marginals.consistent, spread, sizes)
+        levels.append(capped(level, levels, deviations, sizes))
     total, deviation = _total(marginals, configuration)
     noise = tuple(_noise(level, deviations) for level in levels)
     return Aggregates(
@@ -141,9 +141,10 @@ class Spread:
         return spread
 
 
-def _level(
+def level_of(
     length: int, cliques: Sequence[Clique], consistent: Sequence[Measurement], spread: Spread, sizes: Sequence[int]
 ) -> Level:
+    """Counts above 0 of sets of attributes, each the sum of the smallest marginal that holds it. DP: post-processing."""
     columns, values, counts = [], [], []
     holders = Holders([m.attributes for m in consistent])
     for clique in cliques:
@@ -161,10 +162,11 @@ def _level(
     )
 
 
-def _capped(level: Level, shorter: Sequence[Level], told: Collection[Clique], sizes: tuple[int, ...]) -> Level:
+def capped(level: Level, shorter: Sequence[Level], told: Collection[Clique], sizes: tuple[int, ...]) -> Level:
     """No count above that of a combination inside it whose attributes are `told`; what is 0 then goes.
 
     Consistent counts differ in their last digits, so that two that should be equal may round to different numbers.
+    DP: post-processing.
     """
     counts = level.counts.copy()
     for part in shorter:

@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 from marginweave.schemas.aggregates import Aggregates, Level
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.measurements import Clique, Marginals
-from marginweave.tasks.normalize.marginals import marginal_counts
+from marginweave.tasks.normalize.holders import Holders
+from marginweave.tasks.normalize.marginals import Spread, capped, compression_of, level_of, marginal_counts
 from marginweave.tasks.normalize.normalize import combination_keys
 
 IntTable = NDArray[np.int64]
 
 
 def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
-    """Counts of single values and of all pairs, and of longer sets up to the longest length of which all are measured.
+    """Counts of single values and of all pairs, and of longer sets up to the longest length of which all lie in marginals.
 
-    A pair of columns in no marginal has the counts that independence implies, n_ab = n_a n_b / n; where neither value is
-    without a record, at least 1, as nothing was measured that would rule the combination out. DP: post-processing.
+    Counts of a set inside marginals are their sums, no more than any part of it has. A pair of columns in no marginal has
+    the counts that independence implies, n_ab = n_a n_b / n; where neither value is without a record, at least 1, as nothing
+    was measured that would rule the combination out. DP: post-processing.
 
     Args:
         marginals: normalized ones.
@@ -33,18 +35,22 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
         them.
     """
     counts = marginal_counts(marginals, configuration)
-    told = counts.measured or {}
-    columns = range(len(counts.domain.names))
-    whole = 1
-    while whole < len(counts.levels) and all(c in told for c in itertools.combinations(columns, whole + 1)):
-        whole += 1
-    if whole > 1 or len(columns) < 2:
-        return replace(counts, levels=counts.levels[:whole], noise=counts.noise[:whole])
+    columns, sizes = range(len(counts.domain.names)), counts.domain.sizes
+    holders = Holders([m.attributes for m in marginals.consistent])
+    told = {pair for pair in itertools.combinations(columns, 2) if holders.of(pair)}
     others = [pair for pair in itertools.combinations(columns, 2) if pair not in told]
     known = [level for level in counts.levels if level.length == 2]
-    noise = tuple(noise for noise in counts.noise if noise.length <= 2)
-    pairs = _together([*known, *_independent(counts, others)], counts.domain.sizes)
-    return replace(counts, levels=(counts.levels[0], pairs), noise=noise)
+    if others:
+        known = [_together([*known, *_independent(counts, others)], sizes)]
+    levels = [counts.levels[0], *known]
+    spread = Spread.of(compression_of(marginals, configuration)[1])
+    for length in range(3, len(counts.levels) + 1):
+        sets = list(itertools.combinations(columns, length))
+        if not all(map(holders.of, sets)):
+            break
+        told.update(sets)
+        levels.append(capped(level_of(length, sets, marginals.consistent, spread, sizes), levels, told, sizes))
+    return replace(counts, levels=tuple(levels), noise=counts.noise[: len(levels)])
 
 
 def _independent(counts: Aggregates, pairs: Sequence[Clique]) -> Iterator[Level]:

@@ -18,11 +18,25 @@ def check_model_size(sizes: Sequence[int], cliques: Collection[Clique], most: in
     Raises:
         InputError: what the setting would have to be.
     """
+    _check(sizes, cliques, most, "these marginals: pgm is for few that hardly overlap", ", or fewer marginals")
+
+
+def check_room(sizes: Sequence[int], zeros: Collection[Clique], most: int) -> None:
+    """Refuse a model of more than `most` bytes of single attributes and structural zeros. DP: as `check_model_size`.
+
+    Raises:
+        InputError: what the setting would have to be.
+    """
+    what = "single columns" + (" and of structural zeros, which tie columns together" if zeros else "")
+    _check(sizes, zeros, most, what, "")
+
+
+def _check(sizes: Sequence[int], cliques: Collection[Clique], most: int, what: str, fewer: str) -> None:
     wanted = _BYTES * model_cells(sizes, cliques)
     if wanted > most:
         raise InputError(
             f"synthesize.model_size ({_megabytes(most)}) must be at least {_megabytes(wanted)} for the graphical model of "
-            "these marginals: pgm is for few that hardly overlap; use method: mixture or gum, or fewer marginals"
+            f"{what}; use method: mixture or gum{fewer}"
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.measurements import Mask, Measurement
-from marginweave.tasks.aggregate.selection.junction import check_model_size, model_fits
+from marginweave.tasks.aggregate.selection.junction import check_room, model_fits
 from marginweave.tasks.mixture.columns import nearest_column
 
 Array = NDArray[np.float64]
@@ -39,7 +39,7 @@ def choose_measurements(
     kept = [mask.attributes for mask in masks]
     if model_fits(sizes, [*kept, *(m.attributes for m in measurements)], most):
         return list(measurements)
-    check_model_size(sizes, kept, most)
+    check_room(sizes, kept, most)
     even = [np.full(size, total / size) for size in sizes]
     singles = {m.attributes[0]: m for m in measurements if len(m.attributes) == 1}
     shares = [nearest_column(singles[a], e, total) / total if a in singles else e / total for a, e in enumerate(even)]

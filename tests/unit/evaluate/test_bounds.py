@@ -62,6 +62,21 @@ def test_measurements_of_the_same_attributes_are_combined() -> None:
     assert bounds[(0, 1)].bound == pytest.approx(distance_bound(0, math.sqrt(variances[2]), 12))
 
 
+def test_records_without_a_value_that_cannot_be_missing_are_in_no_cell() -> None:
+    """Their number, weighted like all records, is a part of the distance and of its bound that is known."""
+    columns = {**TWO, "sex": {**TWO["sex"], "missing": [], "outside": "error"}}
+    config = configuration(columns=columns, aggregate={**MARGINALS, "compress": "none"})
+    drawn = two_columns()
+    one, other = (replace(m, counts=m.counts[:2]) for m in (drawn.one_way[0], drawn.larger[0]))
+    drawn = replace(drawn, one_way=(one, drawn.one_way[1]), larger=(other,))
+    made = np.repeat(np.indices((2, 4)).reshape(2, -1), other.counts.ravel(), axis=1)
+    made[0, :30] = 2
+    bounds = {b.columns: b for b in marginal_bounds(drawn, Records.of(tuple(made), drawn.domain), config)}
+    assert [bounds[c].distance for c in ((0,), (1,), (0, 1))] == pytest.approx([60, 0, 60])
+    plain = distance_bound(30, math.sqrt(4 + 1 / 12), 8)
+    assert bounds[(0, 1)].bound == pytest.approx(plain + 30)
+
+
 def test_incomplete_marginals_bound_nothing() -> None:
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
     made = (np.zeros(5, np.int64), np.zeros(5, np.int64))

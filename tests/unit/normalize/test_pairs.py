@@ -78,7 +78,11 @@ def test_every_pair_is_there(cliques: Cliques, seed: int, rows: int) -> None:
             one, other = (counts.get((part,), 0) for part in pair)
             expected = max(1, one * other / found.record_count) if one and other else 0
             assert abs(counts.get(pair, 0) - expected) <= 0.5
-    assert found.reporting_length == (3 if cliques == tuple(itertools.combinations(PLACES, 3)) else 2)
+    assert found.reporting_length == {((0, 1, 2, 3),): 4, tuple(itertools.combinations(PLACES, 3)): 3}.get(cliques, 2)
+    whole = next((m for m in normalized.consistent if len(m.attributes) == 4), None)
+    for combination, count in counts.items() if whole is not None else ():
+        places = dict(combination)
+        assert abs(count - whole.counts[tuple(places.get(a, slice(None)) for a in PLACES)].sum()) <= 0.5 + 1e-6
     for combination, count in counts.items():
         assert 0 < count <= min((counts[part] for part in parts(combination)), default=count)
     for level in found.levels:
