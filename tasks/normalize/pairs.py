@@ -37,7 +37,7 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
     counts = marginal_counts(marginals, configuration)
     columns, sizes = range(len(counts.domain.names)), counts.domain.sizes
     holders = Holders([m.attributes for m in marginals.consistent])
-    told = {pair for pair in itertools.combinations(columns, 2) if holders.of(pair)}
+    told: set[Clique] = {pair for pair in itertools.combinations(columns, 2) if holders.of(pair)}
     others = [pair for pair in itertools.combinations(columns, 2) if pair not in told]
     known = [level for level in counts.levels if level.length == 2]
     if others:
