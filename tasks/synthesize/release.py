@@ -104,7 +104,7 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
 
     def make(shard: int) -> Sequence[NDArray[np.integer]]:
         records = maker.records(shard)
-        cap_values(records, layout.attributes, _caps(configuration), stream([settings.seed, _SETS], shard))
+        _cap_sets(records, configuration, settings, shard)
         return join_sets(records, layout, stream([settings.seed, _SETS], shard))  # post-processing
 
     return maker.shards, make
@@ -118,15 +118,16 @@ def _from_marginals(
 
     def make(shard: int) -> Sequence[NDArray[np.integer]]:
         records = expand_records(maker.records(shard), compression, stream(settings.seed, shard))  # post-processing
-        cap_values(records, configuration.attributes, _caps(configuration), stream([settings.seed, _SETS], shard))
+        _cap_sets(records, configuration, settings, shard)
         return _kept(records, maker, settings, shard)
 
     return maker.shards, make
 
 
-def _caps(configuration: Configuration) -> dict[str, int]:
-    """How many values a record may have, of each column of sets."""
-    return {name: column.width for name, column in configuration.columns.items() if isinstance(column, SetColumn)}
+def _cap_sets(records: Records, configuration: Configuration, settings: AnySynthesis, shard: int) -> None:
+    """Leave records as many values of each column of sets as they may have, in place."""
+    caps = {name: column.width for name, column in configuration.columns.items() if isinstance(column, SetColumn)}
+    cap_values(records, configuration.attributes, caps, stream([settings.seed, _SETS], shard))  # post-processing
 
 
 def _told_by_marginals(marginals: Marginals, configuration: Configuration) -> tuple[Told, Compression]:
