@@ -173,7 +173,7 @@ class MixtureSynthesis(BaseModel):
 
 
 class PgmSynthesis(BaseModel):
-    """Records from marginals by a graphical model (Private-PGM), fitted by `mbi`, an extra; post-processing.
+    """Records from marginals, or from k-tuples, by a graphical model (Private-PGM; `mbi`, an extra); post-processing.
 
     `records` and `max_records` as in `SynthesisSettings`. `iterations`: most steps of the fit; `model_size`: the most that the
     tables of the junction tree may take.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marginweave.schemas.aggregates import Aggregates, Level
 from marginweave.schemas.configuration import Configuration
@@ -15,8 +14,6 @@ from marginweave.schemas.measurements import Clique, Marginals
 from marginweave.tasks.normalize.holders import Holders
 from marginweave.tasks.normalize.marginals import Spread, capped, compression_of, level_of, marginal_counts
 from marginweave.tasks.normalize.normalize import combination_keys
-
-IntTable = NDArray[np.int64]
 
 
 def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:

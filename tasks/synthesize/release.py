@@ -47,8 +47,8 @@ def synthesize_blocks(
     Block by block, each of a shard of the records (`ShardPlan`), in the smallest unsigned integers; at least one block. The
     blocks are made on all cores, and do not depend on how many there are.
     `SeededSynthesis` makes them of combinations, sets value by value (`expand_sets`) and joined again, from k-tuples as they
-    are and from marginals as `all_pairs` has them. `Gum`, `MixtureSynthesis` and `Pgm` make them of marginals, and the former
-    two of those that k-tuples stand for. Where each value of a set is an attribute, a record keeps at most `max_values` of
+    are and from marginals as `all_pairs` has them. `Gum`, `MixtureSynthesis` and `Pgm` make them of marginals, also of those
+    that k-tuples stand for. Where each value of a set is an attribute, a record keeps at most `max_values` of
     them. No record holds a forbidden combination.
     DP: post-processing.
 
