@@ -294,15 +294,13 @@ def ledger_forecast(request: Request) -> list[str]:
     if (other := unit_refusal(plan.unit, plan.neighbors, total.account)) is not None:
         verdict = f"it will be refused: {other.message}"
     spent = f"epsilon {total.epsilon:.4g} of {float(total.account.epsilon):g} at delta {float(total.account.delta):g}"
-    spares = configuration.privacy.redraws
-    room = f" (with room for {spares} lost draw(s), given back if not needed)" if spares else ""
-    asked = plan.reserved_cost.plain
+    asked = plan.cost.plain
     if asked:
         left = total.account.purse - total.purse
         verdict += (
             f"; its purse has epsilon {float(left.epsilon):.4g} left, and {float(asked.epsilon):.4g} is asked of it"
         )
-    return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}{room}: {verdict}"]
+    return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}: {verdict}"]
 
 
 def policy_forecast(request: Request) -> list[str]:

@@ -134,7 +134,6 @@ def _plan(manifest: Manifest) -> bytes:
             }
             for draw in plan.draws
         ],
-        "spares": plan.spares,
     }
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 

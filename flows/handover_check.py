@@ -110,7 +110,7 @@ def _check_plan(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
     body, digest = first["body"], hashlib.sha256(plan["configuration"].encode()).hexdigest()
     if not digest == plan["configuration_sha256"] == body["plan_digest"]:
         raise Fault(f"the configuration in plan.json is not that of row {first['seq']}")
-    for name in ("unit", "neighbors", "accountant", "spares"):
+    for name in ("unit", "neighbors", "accountant"):
         if plan[name] != body[name]:
             raise Fault(f"{name} in plan.json is not that of row {first['seq']}")
     for name in ("epsilon", "delta"):
@@ -122,9 +122,9 @@ def _check_plan(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
 
 
 def _check_costs(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
-    """The cost of each draw, as it was reserved; and that every draw and spare was."""
+    """The cost of each draw, as it was reserved; and that every draw was (and the spares that 0.1.0 reserved)."""
     reserved = {row["draw"]: row for row in own if row["kind"] == "RESERVED" and row["draw"] is not None}
-    if len(reserved) != len(plan["draws"]) + plan["spares"]:
+    if len(reserved) != len(plan["draws"]) + own[0]["body"].get("spares", 0):
         raise Fault("rows of the reservation are missing")
     for draw in plan["draws"]:
         row = reserved[draw["name"]]

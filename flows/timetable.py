@@ -20,7 +20,7 @@ from marginweave.schemas.ledger import Account, Spent
 from marginweave.schemas.policy import Policy
 from marginweave.tasks.budget.ledger import Ledger, opening_for
 from marginweave.tasks.budget.ledger.admission import total_with
-from marginweave.tasks.budget.ledger.openings import planned_statement, reserved_statement
+from marginweave.tasks.budget.ledger.openings import planned_statement
 from marginweave.tasks.budget.ledger.policies import period_epsilon, period_spent, runs_a_period
 from marginweave.tasks.budget.split import plan_budget
 
@@ -154,7 +154,7 @@ class _Taken:
             self._in_this = runs_a_period(policy, of_period, plan, MOST_RUNS)
             self._in_any = runs_a_period(policy, Spent(), plan, MOST_RUNS)
             if self._in_any == 0:
-                self.needed = period_epsilon(policy, Spent().with_charge(plan.reserved_cost, reserved_statement(plan)))
+                self.needed = period_epsilon(policy, Spent().with_charge(plan.cost, planned_statement(plan)))
         self._count: dict[date, int] = {}
 
     def admits(self, time: datetime) -> bool:
@@ -195,16 +195,16 @@ def _after(spent: Spent, plan: BudgetPlan, runs: int) -> Spent:
 
 
 def _admits(account: Account, spent: Spent, plan: BudgetPlan) -> bool:
-    return total_with(account, spent, plan.reserved_cost, reserved_statement(plan))[1]
+    return total_with(account, spent, plan.cost, planned_statement(plan))[1]
 
 
 def _amount(account: Account, spent: Spent, plan: BudgetPlan, fitting: int) -> Amount:
     """What the first run that does not fit lacks: delta, if the account would take it without the deltas that add up."""
     used = _after(spent, plan, fitting)
-    if not (used.cost.plain + plan.reserved_cost.plain).within(account.purse):
+    if not (used.cost.plain + plan.cost.plain).within(account.purse):
         return "purse"
     free = Spent(releases=used.releases, cost=_without_delta(used.cost), statement=used.statement)
-    total, _ = total_with(account, free, _without_delta(plan.reserved_cost), reserved_statement(plan))
+    total, _ = total_with(account, free, _without_delta(plan.cost), planned_statement(plan))
     return "delta" if math.isfinite(total) and total <= float(account.epsilon) else "epsilon"
 
 

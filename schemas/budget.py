@@ -166,9 +166,9 @@ class BudgetPlan:
 
     `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
     `level-1`, or of `values`; where nothing is fabricated, of every level, an equal part. `spent_epsilon` is the epsilon at
-    `delta` of the draws together, at most `epsilon`. `spares` is how many lost draws the account keeps room for; they are no
-    part of what is guaranteed. `unit` is the unit of privacy as the account knows it. With `discovery` the statement (epsilon,
-    delta) holds by `tasks/budget/joint.py`; what is charged to the account is the sum of the draws' costs all the same.
+    `delta` of the draws together, at most `epsilon`. `unit` is the unit of privacy as the account knows it. With
+    `discovery` the statement (epsilon, delta) holds by `tasks/budget/joint.py`; what is charged to the account is the sum of
+    the draws' costs all the same.
     """
 
     epsilon: float
@@ -178,32 +178,13 @@ class BudgetPlan:
     delta_threshold: float
     spent_epsilon: float
     draws: tuple[PlannedDraw, ...]
-    spares: int = 0
     unit: str = "row"
     discovery: Discovery | None = None
 
     @property
     def cost(self) -> Cost:
-        """Sum of the draws, spares not among them: what the release is guaranteed by."""
+        """Sum of the draws: what the release is guaranteed by, and what is reserved for it."""
         return sum((draw.cost for draw in self.draws), Cost())
-
-    @property
-    def spare_cost(self) -> Cost:
-        """What one spare costs: in each currency as much as the most expensive draw, whichever it will replace."""
-        costs = [draw.cost for draw in self.draws]
-        return Cost(
-            mu2=max(cost.mu2 for cost in costs),
-            rho=max(cost.rho for cost in costs),
-            delta=max(cost.delta for cost in costs),
-            plain=Plain(
-                epsilon=max(cost.plain.epsilon for cost in costs), delta=max(cost.plain.delta for cost in costs)
-            ),
-        )
-
-    @property
-    def reserved_cost(self) -> Cost:
-        """What is reserved in the account: the draws and the spares."""
-        return sum([self.spare_cost] * self.spares, self.cost)
 
     def draw(self, name: str) -> PlannedDraw:
         """The draw called `name`."""

@@ -190,11 +190,6 @@ class ReleaseRecord:
         """What answers for the planned draw `name`: itself, or after losses the newest spare that was begun for it."""
         return next((draw for draw in reversed(self.draws) if name in (draw.name, draw.replaces)), None)
 
-    @property
-    def spare(self) -> DrawRecord | None:
-        """The next spare that is still reserved, or None."""
-        return next((draw for draw in self.draws if draw.is_spare and draw.state == State.RESERVED), None)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:

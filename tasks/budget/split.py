@@ -103,7 +103,6 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
         delta_threshold=delta_threshold,
         spent_epsilon=spent,
         draws=tuple(draws),
-        spares=privacy.redraws,
         unit=privacy.unit_key,
         discovery=discovery,
     )

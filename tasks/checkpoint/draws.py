@@ -29,7 +29,7 @@ class DrawLedger(Protocol):
     def check_lease(self, release_id: str, lease: str) -> None:
         """Refuse an attempt that was taken over."""
 
-    def begin_draw(self, release_id: str, name: str, lease: str, *, replaces: str | None = None) -> None:
+    def begin_draw(self, release_id: str, name: str, lease: str) -> None:
         """RESERVED → DRAWN."""
 
     def commit_draw(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
@@ -136,7 +136,7 @@ def run_draw(
 ) -> bytes:
     """The bytes of one draw: drawn now under its charge, adopted after a crash, or read back. The only way to draw.
 
-    A draw that was lost is drawn again under the charge of a spare, if the release has one left. Every step but reading back
+    Every step but reading back
     needs the current lease of the release; an attempt that was taken over leaves nothing behind.
     DP: the cost that was reserved for the draw, once; a result that is read back or adopted costs nothing more.
 
@@ -150,7 +150,7 @@ def run_draw(
         size: how many bytes the payload may have; set aside before the charge, so that a full disk loses no draw.
 
     Raises:
-        BudgetError: the draw is not reserved, its charge was lost and no spare is left, its result is tainted, its committed
+        BudgetError: the draw is not reserved, it was lost, its result is tainted, its committed
             bytes are gone, or another attempt has taken over.
         StageError: the disk refuses.
     """
@@ -164,11 +164,12 @@ def run_draw(
         raise BudgetError(f"draw {name} of release {release_id} was given back before it was drawn; make a new release")
     if draw.state == State.CHARGED_LOST:
         store.destroy(draw.name, draw.lease or "")
-        draw, replaces = _spare_for(ledger, draw), name
-    else:
-        replaces = None
+        raise BudgetError(
+            f"draw {name} of release {release_id} was charged and lost ({draw.cost}); the charge stays and it is not drawn "
+            "again: make a new release"
+        )
     with store.room(draw.name, lease, size) as staged:
-        return _draw_now(ledger, store, staged, draw, lease, make, replaces=replaces)
+        return _draw_now(ledger, store, staged, draw, lease, make)
 
 
 def reconcile(ledger: DrawLedger, store: DrawStore, release_id: str, lease: str) -> None:
@@ -206,7 +207,7 @@ def reconcile_draw(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease
 
 
 def standing_draw(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
-    """What answers for the planned draw `name` now: itself, or the spare that replaces it.
+    """What answers for the planned draw `name` now: itself, or the spare that replaced it under 0.1.0.
 
     Raises:
         BudgetError: it is not reserved.
@@ -231,11 +232,9 @@ def _draw_now(
     draw: DrawRecord,
     lease: str,
     make: Callable[[], tuple[bytes, bool]],
-    *,
-    replaces: str | None,
 ) -> bytes:
     release_id, name = draw.release, draw.name
-    ledger.begin_draw(release_id, name, lease, replaces=replaces)
+    ledger.begin_draw(release_id, name, lease)
     payload, tainted = make()
     if tainted:
         ledger.lose_draw(release_id, name, lease)
@@ -253,14 +252,3 @@ def _committed(store: DrawStore, draw: DrawRecord) -> bytes:
             "a committed draw is never redrawn: restore the run's private folder, or make a new release"
         )
     return found
-
-
-def _spare_for(ledger: DrawLedger, draw: DrawRecord) -> DrawRecord:
-    spare = _record(ledger, draw.release).spare
-    if spare is None:
-        raise BudgetError(
-            f"draw {draw.replaces or draw.name} of release {draw.release} was charged and lost in a crash "
-            f"({draw.cost}); the charge stays and it is not drawn again: make a new release (`privacy: {{redraws: 1}}` keeps "
-            "room for such a loss)"
-        )
-    return spare

@@ -22,7 +22,7 @@ from marginweave.tasks.budget.ledger.checks import (
 )
 from marginweave.tasks.budget.ledger.core import LedgerCore, now
 from marginweave.tasks.budget.ledger.location import opening_command
-from marginweave.tasks.budget.ledger.openings import opening_for, reserved_statement
+from marginweave.tasks.budget.ledger.openings import opening_for, planned_statement
 from marginweave.tasks.budget.ledger.policies import PeriodForecast, period_forecast
 
 
@@ -106,7 +106,7 @@ class Accounts(LedgerCore):
         """
         view = self._now()
         account = account_in(view.accounts, dataset, opening_for(dataset, plan))
-        return total_with(account, view.spent_of(dataset), plan.reserved_cost, reserved_statement(plan))
+        return total_with(account, view.spent_of(dataset), plan.cost, planned_statement(plan))
 
     def period_forecast(self, dataset: str, plan: BudgetPlan, moment: datetime) -> PeriodForecast | None:
         """What the account's policy says of one more release of `plan` at `moment`; None where there is no policy.
@@ -116,7 +116,7 @@ class Accounts(LedgerCore):
         """
         view = self._now()
         account = account_in(view.accounts, dataset, opening_for(dataset, plan))
-        return period_forecast(account, view.releases.values(), plan.reserved_cost, reserved_statement(plan), moment)
+        return period_forecast(account, view.releases.values(), plan.cost, planned_statement(plan), moment)
 
 
 def _purse(account: Account) -> str:

@@ -78,7 +78,6 @@ def release_body(
             {"name": draw.name, "mechanism": draw.mechanism, "length": draw.length, "parameter": draw.parameter}
             for draw in plan.draws
         ],
-        "spares": plan.spares,
     }
 
 

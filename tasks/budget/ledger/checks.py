@@ -105,15 +105,15 @@ def is_part(purse: Plain, cap: Plain) -> bool:
 
 
 def check_plan(plan: BudgetPlan) -> None:
-    """Refuse a plan whose statement, draws and spares do not fit each other.
+    """Refuse a plan whose statement and draws do not fit each other.
 
     Raises:
         InputError: what is wrong, by the rules that an auditor applies again.
     """
     check_cap(plan.epsilon, plan.delta)
     statement = Plain(epsilon=stated(plan.epsilon), delta=stated(plan.delta))
-    fault = stated_fault(statement, [draw.name for draw in plan.draws], plan.spares)
-    fault = fault or draws_fault(statement, plan.draws, [plan.spare_cost], plan.neighbors, plan.discovery)
+    fault = stated_fault(statement, [draw.name for draw in plan.draws])
+    fault = fault or draws_fault(statement, plan.draws, plan.neighbors, plan.discovery)
     if fault is not None:
         raise InputError(f"plan: {fault}")
 

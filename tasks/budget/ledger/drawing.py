@@ -31,17 +31,14 @@ class Drawing(LedgerCore):
         """
         check_lease(self._known(release_id), lease)
 
-    def begin_draw(self, release_id: str, name: str, lease: str, *, replaces: str | None = None) -> None:
+    def begin_draw(self, release_id: str, name: str, lease: str) -> None:
         """RESERVED → DRAWN: the intent to draw, before the first random byte is taken. One caller succeeds, ever.
 
-        A spare is begun for the lost draw that it `replaces`, any other draw for itself.
-
         Raises:
-            BudgetError: the draw is in any other state, the lease is not the current one, or nothing was lost that a spare
-                could replace.
+            BudgetError: the draw is in any other state, or the lease is not the current one.
         """
         with self._writing() as journal:
-            move_draw(journal, release_id, name, State.DRAWN, now=now(), lease=lease, replaces=replaces)
+            move_draw(journal, release_id, name, State.DRAWN, now=now(), lease=lease)
 
     def commit_draw(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
         """DRAWN → COMMITTED, by the current lease, which has drawn or adopts; `digest` is the stored draw's keyed digest.

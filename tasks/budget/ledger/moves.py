@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import SPARE_PREFIX, TRANSITIONS, DrawRecord, Event, EventKind, ReleaseRecord, State
+from marginweave.schemas.ledger import TRANSITIONS, Event, EventKind, ReleaseRecord, State
 from marginweave.tasks.budget.ledger.books import releases_of
 from marginweave.tasks.budget.ledger.checks import release_in
 from marginweave.tasks.budget.ledger.journal import Journal
@@ -58,15 +58,13 @@ def move_draw(
     now: datetime,
     lease: str | None = None,
     digest: str | None = None,
-    replaces: str | None = None,
 ) -> None:
     """Append the row that brings draw `name` to `target`; only giving back needs no lease.
 
     The row keeps the lease under which the draw was begun, which names its file; who adopts it stands in the body.
 
     Raises:
-        BudgetError: no such release or draw, a transition that does not exist, a lease that is not the current one, or a
-            spare begun for a draw that is not lost.
+        BudgetError: no such release or draw, a transition that does not exist, or a lease that is not the current one.
     """
     record = release_in(journal, release_id)
     draw = record.draw(name)
@@ -76,12 +74,7 @@ def move_draw(
         check_lease(record, lease or "")
     if (draw.state, target) not in TRANSITIONS:
         raise BudgetError(f"draw {name} of release {release_id} is {draw.state}; it cannot become {target}")
-    body: dict[str, str | None] = {}
-    if target == State.DRAWN:
-        _check_replacement(record, draw, replaces)
-        body = {} if replaces is None else {"replaces": replaces}
-    elif target != State.RETURNED and draw.lease != lease:
-        body = {"by": lease}
+    adopted = target not in (State.DRAWN, State.RETURNED) and draw.lease != lease
     journal.append(
         Event(
             kind=EventKind(target.value),
@@ -92,7 +85,7 @@ def move_draw(
             draw=name,
             lease=lease if target == State.DRAWN else draw.lease,
             digest=digest,
-            body=body,
+            body={"by": lease} if adopted else {},
         )
     )
 
@@ -109,15 +102,3 @@ def expire(journal: Journal, before: datetime, *, now: datetime) -> tuple[str, .
                 move_draw(journal, name, draw, State.RETURNED, now=now)
             expired.append(name)
     return tuple(expired)
-
-
-def _check_replacement(record: ReleaseRecord, draw: DrawRecord, replaces: str | None) -> None:
-    if draw.is_spare != (replaces is not None):
-        raise BudgetError(
-            f"draw {draw.name} of release {record.release}: spares alone are begun for another, lost draw"
-        )
-    if replaces is None:
-        return
-    standing = None if replaces.startswith(SPARE_PREFIX) else record.standing(replaces)
-    if standing is None or standing.state != State.CHARGED_LOST:
-        raise BudgetError(f"draw {replaces} of release {record.release} is not lost; no spare replaces it")

@@ -8,17 +8,8 @@ from marginweave.tasks.budget.ledger.location import opening_command
 
 
 def planned_statement(plan: BudgetPlan) -> Plain:
-    """The plain (epsilon, delta) of a release whose spares, if it has any, were given back."""
+    """The plain (epsilon, delta) of a release."""
     return Plain(epsilon=stated(plan.epsilon), delta=stated(plan.delta))
-
-
-def reserved_statement(plan: BudgetPlan) -> Plain:
-    """The plain (epsilon, delta) of what is reserved for a release: once for its draws and once for each spare.
-
-    The draws together are (epsilon, delta)-DP, so each of them is, and a spare is one of them drawn again.
-    """
-    times = 1 + plan.spares
-    return Plain(epsilon=stated(plan.epsilon) * times, delta=stated(plan.delta) * times)
 
 
 def cap_around(statement: Plain, purse: Plain) -> Plain:
@@ -28,10 +19,10 @@ def cap_around(statement: Plain, purse: Plain) -> Plain:
 
 def least_account(plan: BudgetPlan) -> tuple[Plain, Plain]:
     """Cap and purse of an account in which a release of `plan` fits alone; without plain charges the plan's own statement."""
-    purse = plan.reserved_cost.plain
+    purse = plan.cost.plain
     if not purse:
         return planned_statement(plan), purse
-    return cap_around(reserved_statement(plan), purse), purse
+    return cap_around(planned_statement(plan), purse), purse
 
 
 def opening_for(dataset: str, plan: BudgetPlan) -> str:

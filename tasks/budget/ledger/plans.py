@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Protocol
 
 from marginweave.schemas.budget import Cost, Discovery, Neighbors, Plain
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import SPARE_PREFIX
-from marginweave.schemas.privacy import MAX_REDRAWS
 from marginweave.tasks.budget.accountants import selection_mu
 from marginweave.tasks.budget.composition import composed_epsilon
 from marginweave.tasks.budget.joint import joint_delta, joint_loss
@@ -42,8 +41,8 @@ class PricedDraw(Protocol):
         """What it is charged."""
 
 
-def stated_fault(statement: Plain, names: Sequence[str], spares: object) -> str | None:
-    """What is wrong with the statement of a plan, the `names` of its draws or the number of its spares; None for nothing.
+def stated_fault(statement: Plain, names: Sequence[str]) -> str | None:
+    """What is wrong with the statement of a plan or the `names` of its draws; None for nothing.
 
     DP: arithmetic on public numbers.
     """
@@ -54,23 +53,19 @@ def stated_fault(statement: Plain, names: Sequence[str], spares: object) -> str 
         return "a plan must have draws, each with a name of its own"
     if any(name.startswith(SPARE_PREFIX) for name in names):
         return f"draws of a plan must not be named as spares ({SPARE_PREFIX}…)"
-    if type(spares) is not int or not 0 <= spares <= MAX_REDRAWS:
-        return f"spares must be a whole number from 0 to {MAX_REDRAWS}"
     return None
 
 
 def draws_fault(
     statement: Plain,
     draws: Sequence[PricedDraw],
-    spare_costs: Iterable[Cost],
     neighbors: Neighbors,
     discovery: Discovery | None = None,
 ) -> str | None:
-    """Why the prices of `draws` and spares do not fit what was stated, or None.
+    """Why the prices of `draws` do not fit what was stated, or None.
 
     Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon` or by
-    `release_delta`, or by `joint_delta` where the plan has a `discovery`, and a spare as much as the dearest draw in each
-    currency: the plain sum of an account counts statements instead of draws, and a spare stands for any of them. Prices may be
+    `release_delta`, or by `joint_delta` where the plan has a `discovery`. Prices may be
     below by 1e-9 of themselves, for rounding; those in plain epsilon not at all. What the draws cost each is not asked where
     they are charged, in plain, all that is stated, as on a subsample, whose rate no row has. `draws` are in the order of the
     plan; a `discovery` has the relation `neighbors` of the release, or replace-one, which is never cheaper, of a resized table.
@@ -82,10 +77,6 @@ def draws_fault(
         fault = _price_fault(draw, all_stated=all_stated)
         if fault is not None:
             return f"draw {draw.name} {fault}"
-    dearest = [max(column) for column in zip(*(_amounts(draw.cost) for draw in draws), strict=True)]
-    for cost in spare_costs:
-        if not all(_is_amount(own) and own >= least for own, least in zip(_amounts(cost), dearest, strict=True)):
-            return "a spare costs less than the dearest draw that it may replace"
     if discovery is not None:
         return _joint_fault(statement, draws, neighbors, discovery)
     spent, _ = composed_epsilon(whole, statement.delta)

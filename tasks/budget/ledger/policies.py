@@ -11,7 +11,7 @@ from marginweave.schemas.budget import BudgetPlan, Cost, Plain
 from marginweave.schemas.ledger import Account, ReleaseRecord, Spent
 from marginweave.schemas.policy import Policy
 from marginweave.tasks.budget.composition import account_epsilon
-from marginweave.tasks.budget.ledger.openings import planned_statement, reserved_statement
+from marginweave.tasks.budget.ledger.openings import planned_statement
 
 NO_GUARANTEE = (
     "A policy of those who keep the account, not a guarantee: what somebody learns about these people does not begin anew with "
@@ -93,7 +93,7 @@ def runs_a_period(policy: Policy, spent: Spent, plan: BudgetPlan, most: int) -> 
 
     Each is reserved with room for lost draws, and keeps what its own draws cost. DP: arithmetic on public numbers.
     """
-    reserved, kept = (plan.reserved_cost, reserved_statement(plan)), (plan.cost, planned_statement(plan))
+    reserved, kept = (plan.cost, planned_statement(plan)), (plan.cost, planned_statement(plan))
     for number in range(most):
         if period_epsilon(policy, spent.with_charge(*reserved)) > float(policy.epsilon):
             return number

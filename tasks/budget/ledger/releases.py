@@ -9,14 +9,14 @@ from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import SPARE_PREFIX, Event, EventKind, ReleaseRecord
+from marginweave.schemas.ledger import Event, EventKind, ReleaseRecord
 from marginweave.tasks.budget.ledger.admission import Request, check_identity, refusal
 from marginweave.tasks.budget.ledger.books import release_body, release_of
 from marginweave.tasks.budget.ledger.checks import account_in, check_plan, release_in
 from marginweave.tasks.budget.ledger.core import LedgerCore, now
 from marginweave.tasks.budget.ledger.location import opening_command
 from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR, check_lease
-from marginweave.tasks.budget.ledger.openings import opening_for, reserved_statement
+from marginweave.tasks.budget.ledger.openings import opening_for, planned_statement
 from marginweave.tasks.budget.ledger.publishing import check_correction, check_settled, publication
 
 
@@ -54,7 +54,7 @@ class Releases(LedgerCore):
     ) -> ReleaseRecord:
         """Charge the whole plan before anything is drawn, or return the release that this id already stands for.
 
-        One RESERVED row for the release and one for each draw and spare. A refusal is written down, too, and depends on
+        One RESERVED row for the release and one for each draw. A refusal is written down, too, and depends on
         the plan, the ledger, the clock and the keyed digest of the source only. A release that `needs_approval` is published
         by `approve` alone; `supersedes` is a published release of the same account that this one corrects.
 
@@ -68,8 +68,8 @@ class Releases(LedgerCore):
         request = Request(
             release=release_id,
             dataset=dataset,
-            cost=plan.reserved_cost,
-            statement=reserved_statement(plan),
+            cost=plan.cost,
+            statement=planned_statement(plan),
             unit=unit,
             neighbors=plan.neighbors,
             plan_digest=plan_digest,
@@ -128,7 +128,7 @@ class Releases(LedgerCore):
 
 
 def _bookings(request: Request, plan: BudgetPlan, body: Mapping[str, Any], actor: str, moment: datetime) -> list[Event]:
-    """The RESERVED rows of a release: its own, and one for each draw and spare."""
+    """The RESERVED rows of a release: its own, and one for each draw."""
     first = Event(
         kind=EventKind.RESERVED,
         actor=actor,
@@ -137,6 +137,4 @@ def _bookings(request: Request, plan: BudgetPlan, body: Mapping[str, Any], actor
         release=request.release,
         body=body,
     )
-    spares = [(f"{SPARE_PREFIX}{number}", plan.spare_cost) for number in range(1, plan.spares + 1)]
-    draws = [*((draw.name, draw.cost) for draw in plan.draws), *spares]
-    return [first, *(replace(first, draw=name, cost=cost, body={}) for name, cost in draws)]
+    return [first, *(replace(first, draw=draw.name, cost=draw.cost, body={}) for draw in plan.draws)]
