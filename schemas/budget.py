@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Neighbors = Literal["add-remove", "replace-one"]
 AccountantName = Literal["gdp", "zcdp", "sds", "joint"]
@@ -125,7 +126,8 @@ class PlannedDraw:
     `selection` and `marginals`, whose `length` is 0; and `evaluation`, of length 0 as well. `parameter` is the noise
     multiplier sigma_k of a Gaussian (its standard deviation is sigma_k times the L2 sensitivity; for several marginals the
     joint one), or the epsilon of an exponential mechanism, or of Laplace noise, for several marginals together; of the last
-    as the decimal that it prints as.
+    as the decimal that it prints as. `terms` are the other public facts that it draws by (`tasks/aggregate/terms.py`): they
+    are reserved with it, and empty before.
     """
 
     name: str
@@ -133,6 +135,7 @@ class PlannedDraw:
     length: int
     parameter: float
     cost: Cost
+    terms: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, Cost, Discovery, Neighbors, Plain
+from marginweave.schemas.budget import NOTHING, AccountantName, BudgetPlan, Cost, Discovery, Neighbors, Plain
 from marginweave.schemas.policy import Policy
+from marginweave.schemas.program import Program
 
 
 class State(StrEnum):
@@ -103,7 +104,9 @@ class Account:
 class DrawRecord:
     """The present state of one draw of a release, read from its newest event, and what was planned for it.
 
-    `lease` is the one that began it, which names its file. `replaces` is the lost draw for which a spare was begun.
+    `lease` is the one that began it, which names its file; `facts` are those of its beginning: the bound digest of its inputs,
+    and the program. `terms` are the public facts that were reserved with it; rows of 0.1.0 have none. `replaces` is the lost
+    draw for which a spare was begun, by 0.1.0.
     """
 
     release: str
@@ -116,6 +119,8 @@ class DrawRecord:
     mechanism: str = ""
     length: int = 0
     parameter: float | None = None
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_spare(self) -> bool:
@@ -140,7 +145,8 @@ class ReleaseRecord:
     `lease` names the one attempt that may draw, commit and publish now; None before the first. Where `needs_approval`,
     `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the
     release that this one corrects, `superseded_by` the published one that corrects it. `discovery` is what the statement
-    of an `accountant: joint` rests on.
+    of an `accountant: joint` rests on. `plan` is the whole plan as it was reserved, which is what is drawn; None in rows of
+    0.1.0, which have a part of it. `program` is the one that reserved it.
     """
 
     release: str
@@ -164,6 +170,9 @@ class ReleaseRecord:
     supersedes: str | None = None
     superseded_by: str | None = None
     discovery: Discovery | None = None
+    accountant: AccountantName = "gdp"
+    plan: BudgetPlan | None = None
+    program: Program | None = None
 
     @cached_property
     def charged(self) -> Cost:

@@ -1,30 +1,33 @@
-"""How a door draws: through the ledger, under the lease of its run."""
+"""How a stage draws: through the ledger, under the lease of its run, by the parameters that were reserved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Iterable
+from fractions import Fraction
 
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.ledger import DrawRecord, State
-from marginweave.tasks.checkpoint.draws import SMALL, run_draw, standing_draw
+from marginweave.schemas.ledger import DrawRecord
+from marginweave.tasks.budget.noise_table import noise_table
+from marginweave.tasks.budget.sampler import SAMPLER_FORMAT
+from marginweave.tasks.checkpoint.draws import PreparedDraw, run_draw, standing_draw
 from marginweave.tasks.references import RunReference, StageResult
 
 
-def draw_once(
-    reference: RunReference, name: str, make: Callable[[], tuple[bytes, bool]] | None = None, size: int = SMALL
-) -> tuple[bytes, StageResult]:
-    """One draw through the ledger, or, without `make`, one that must be committed already; its bytes and its place.
+def draw_once(reference: RunReference, name: str, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
+    """One draw through the ledger, or, without `prepared`, one that must be committed already; its bytes and its place.
 
+    What is used is compared with what was reserved before anything is charged: no draw is noisier or less noisy than its row.
     DP: the planned cost of the draw, one ledger event.
 
     Raises:
-        StageError: without `make`, a draw that is not committed.
-        BudgetError: as `run_draw`.
+        StageError: without `prepared`, a draw that is not committed; or one that would be drawn by other terms than its row's.
+        InputError, BudgetError: as `run_draw`.
     """
-    if make is None and standing(reference, name).state != State.COMMITTED:
-        raise StageError(f"draw {name} must be committed before a later stage reads it")
-    release = reference.manifest.release
-    payload = run_draw(reference.ledger, reference.draws, release, name, reference.lease, make or _never, size=size)
+    if prepared is not None:
+        _check_terms(standing(reference, name), prepared)
+    payload = run_draw(reference.ledger, reference.draws, reference.secrets, reference.attempt, name, prepared)
     draw = standing(reference, name)
     file = reference.draws.place(draw.name, draw.lease or "")
     return payload, StageResult(
@@ -34,8 +37,33 @@ def draw_once(
 
 def standing(reference: RunReference, name: str) -> DrawRecord:
     """What answers for the planned draw `name` of the reference's release."""
-    return standing_draw(reference.ledger, reference.manifest.release, name)
+    return standing_draw(reference.ledger, reference.attempt.release, name)
 
 
-def _never() -> tuple[bytes, bool]:
-    raise StageError("a committed draw is never made again")
+def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
+    """What rounded Gaussian noise of these standard deviations is a function of, beside its seed.
+
+    Their exact values, and the digest of each table that it is drawn from; of several the digests of all.
+    """
+    tables = [noise_table(sigma).digest for sigma in dict.fromkeys(sigmas)]
+    if len(sigmas) == 1:
+        return {"sigma": str(sigmas[0]), "table": tables[0], "sampler": SAMPLER_FORMAT}
+    return {"noise": fractions_digest(sigmas), "table": text_digest(tables), "sampler": SAMPLER_FORMAT}
+
+
+def fractions_digest(values: Iterable[Fraction]) -> str:
+    """SHA-256 of public fractions in their order, hex."""
+    return text_digest(map(str, values))
+
+
+def text_digest(texts: Iterable[str]) -> str:
+    """SHA-256 of public texts in their order, hex."""
+    return hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
+
+
+def _check_terms(draw: DrawRecord, prepared: PreparedDraw) -> None:
+    other = [name for name, value in prepared.used.items() if name in draw.terms and draw.terms[name] != value]
+    if other:
+        raise StageError(
+            f"draw {draw.name} would be drawn with another {', '.join(sorted(other))} than was reserved; nothing was drawn"
+        )

@@ -8,28 +8,25 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.errors import StageError
+from marginweave.schemas.errors import BudgetError, StageError
 from marginweave.schemas.execution import Execution
 from marginweave.schemas.manifest import Manifest
 from marginweave.tasks.budget.ledger import Ledger, ledger_location
+from marginweave.tasks.budget.ledger.reserved import plan_of_rows
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.blocks import BlockFile
-from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.draws import Attempt, DrawStore
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.secrets import DrawSecrets
 from marginweave.tasks.checkpoint.store import Store, address
+from marginweave.tasks.program import program_identity
 
 BOUNDS = "bounds"
-
-
-def code_version() -> str:
-    """Version of the installed package."""
-    return version("marginweave")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +106,7 @@ class DerivedReference:
 
     def _address(self, stage: str, inputs: Sequence[StageResult], files: Sequence[Path] = ()) -> str:
         slice_ = {"configuration": self.configuration.digest, "files": [_file_digest(file) for file in files]}
-        return address(stage, code_version(), slice_, [i.digest for i in inputs])
+        return address(stage, program_identity().digest, slice_, [i.digest for i in inputs])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +143,20 @@ class RunReference:
 
     @cached_property
     def plan(self) -> BudgetPlan:
-        """The split of the budget."""
-        return plan_budget(self.configuration)
+        """The split of the budget as the ledger has reserved it: every draw takes its parameters from here.
+
+        Raises:
+            BudgetError: nothing is reserved yet.
+        """
+        record = self.ledger.release(self.manifest.release)
+        if record is None:
+            raise BudgetError(f"release {self.manifest.release} is not reserved in the ledger")
+        return record.plan or plan_of_rows(record, plan_budget(self.configuration))
+
+    @property
+    def attempt(self) -> Attempt:
+        """Who draws."""
+        return Attempt(release=self.manifest.release, lease=self.lease, program=program_identity())
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -163,6 +172,11 @@ class RunReference:
     def draws(self) -> DrawStore:
         """Draws of noise."""
         return DrawStore(self.folder, self.ledger.checkpoint_key)
+
+    @cached_property
+    def secrets(self) -> DrawSecrets:
+        """The secrets of draws that are not committed yet."""
+        return DrawSecrets(self.folder, self.ledger.checkpoint_key)
 
     def checkpoint(
         self, stage: str, inputs: Sequence[str], compute: Callable[[], bytes], files: Sequence[Path] = ()
@@ -190,7 +204,7 @@ class RunReference:
             },
         )
         rows["files"] = [_file_digest(file) for file in files]
-        return address(stage, code_version(), rows, inputs)
+        return address(stage, program_identity().digest, rows, inputs)
 
     def load(self, result: StageResult) -> bytes:
         """The bytes of an earlier stage's checkpoint."""

@@ -76,12 +76,14 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
     columns = [j for j, attribute in enumerate(reference.configuration.attributes) if attribute.private]
     counts = count_values(rows, columns)
     sd, threshold = discovery(reference.configuration, reference.plan)
-    prepare_noise(sd)
-
-    def make() -> tuple[bytes, bool]:
-        return pack_labels(discover_labels(counts, rows.labels, sd, threshold)), False
-
-    return draw_once(reference, VALUES, make, size=labels_bytes([rows.labels[j] for j in columns]))[1]
+    texts = [text for j in columns for text in (str(j), *rows.labels[j])]
+    prepared = PreparedDraw(
+        inputs=text_digest([counts_digest(counts.values()), *texts]),
+        used={**gaussian_terms(sd), "threshold": threshold},
+        make=lambda bits, _: pack_labels(discover_labels(counts, rows.labels, sd, threshold, bits)),
+        size=labels_bytes([rows.labels[j] for j in columns]),
+    )
+    return draw_once(reference, VALUES, prepared)[1]
 
 
 @stage_task("measure one-way")
@@ -102,12 +104,13 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     pairs = scored_pairs(rows.sizes, reference.plan.draw(MARGINALS))
     noise = scoring(reference.configuration, reference.plan)
     scores = indif_scores(rows, rows.sizes, pairs, noise.steps)
-    prepare_noise(noise.deviation)
-
-    def make() -> tuple[bytes, bool]:
-        return pack_scores(measure_indif(scores, noise)), False
-
-    return draw_once(reference, SELECTION, make, size=SMALL + 8 * len(pairs))[1]
+    prepared = PreparedDraw(
+        inputs=counts_digest([scores]),
+        used={**gaussian_terms(noise.deviation), "steps": noise.steps},
+        make=lambda bits, _: pack_scores(measure_indif(scores, noise, bits)),
+        size=SMALL + 8 * len(pairs),
+    )
+    return draw_once(reference, SELECTION, prepared)[1]
 
 
 @stage_task("measure marginals")
@@ -156,24 +159,28 @@ def _measure(reference: RunReference, name: str, rows: Rows, cliques: Sequence[C
     """One draw of marginals; all that can fail without noise is done before the charge."""
     draw, stability = reference.plan.draw(name), reference.configuration.stability
     split = cliques, rows.sizes, marginal_settings(reference).allocation
-    laplace = draw.mechanism == "discrete-laplace"
-    exact = count_marginals(rows, rows.sizes, cliques)
-    measure: Callable[[], Iterator[Measurement]]
-    if laplace:
+    exact, size = count_marginals(rows, rows.sizes, cliques), measurement_bytes(cliques, rows.sizes)
+    inputs = text_digest([str(cliques), counts_digest(exact)])
+    if draw.mechanism == "discrete-laplace":
         epsilons = split_epsilons(draw.parameter, *split)
-        for epsilon in dict.fromkeys(epsilons):
-            prepare_laplace(epsilon, stability)
-        measure = partial(measure_with_laplace, exact, cliques, epsilons, stability)
+        prepared = PreparedDraw(
+            inputs=inputs,
+            used={"noise": fractions_digest(epsilons)},
+            make=lambda _, noise: pack_measurements(
+                list(measure_with_laplace(exact, cliques, epsilons, stability, unpack_noise(noise)))
+            ),
+            size=size,
+            unkeyed=lambda: pack_noise(laplace_noises([table.size for table in exact], epsilons, stability)),
+        )
     else:
         deviations = split_deviations(draw.parameter, *split, stability)
-        for sd in dict.fromkeys(deviations):
-            prepare_noise(sd)
-        measure = partial(measure_marginals, exact, cliques, deviations)
-
-    def make() -> tuple[bytes, bool]:
-        return pack_measurements(list(measure())), False
-
-    return draw_once(reference, name, make, size=measurement_bytes(cliques, rows.sizes))[1]
+        prepared = PreparedDraw(
+            inputs=inputs,
+            used={**gaussian_terms(*deviations), "noise": fractions_digest(deviations)},
+            make=lambda bits, _: pack_measurements(list(measure_marginals(exact, cliques, deviations, bits))),
+            size=size,
+        )
+    return draw_once(reference, name, prepared)[1]
 
 
 def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:

@@ -18,6 +18,7 @@ from marginweave.schemas.structure import forbidden_codes
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
+from marginweave.tasks.aggregate.inputs import counts_digest, level_digest
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
 from marginweave.tasks.aggregate.payloads import (
@@ -29,12 +30,14 @@ from marginweave.tasks.aggregate.payloads import (
 )
 from marginweave.tasks.aggregate.released import collect, released_values, to_released
 from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
-from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, prepare_noise, select_percentile
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
+from marginweave.tasks.budget.percentile import score_sensitivity
+from marginweave.tasks.budget.randomness import KeyedBits, NoiseBits
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
+from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once, standing
+from marginweave.tasks.drawing import draw_once, gaussian_terms, standing
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.engine.choice import open_engine
@@ -48,13 +51,13 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
 
     DP: mu-GDP with mu = 1 / sigma, sigma the noise multiplier; the sensitivity is theta, the most rows of one unit.
     """
-    records = np.array([open_encoded(reference, encoded).records], np.int64)
-    prepare_noise(_count_deviation(reference))
-
-    def make() -> tuple[bytes, bool]:
-        return pack_number(int(add_noise(records, _count_deviation(reference))[0])), False
-
-    return draw_once(reference, "count", make)[1]
+    records, sigma = np.array([open_encoded(reference, encoded).records], np.int64), _count_deviation(reference)
+    prepared = PreparedDraw(
+        inputs=counts_digest([records]),
+        used=gaussian_terms(sigma),
+        make=lambda bits, _: pack_number(int(add_noise(records, sigma, bits)[0])),
+    )
+    return draw_once(reference, "count", prepared)[1]
 
 
 @stage_task("aggregate", run_name="aggregate k={length}")
@@ -103,12 +106,16 @@ def _counted_and_drawn(
     discovered = [blocks.labels[j] for j in sorted(mechanism.private_columns)]
     size = level_bytes(bounded, candidates, mechanism, most, discovered)
 
-    def make() -> tuple[bytes, bool]:
-        level = draw_level(bounded, candidates, mechanism)
+    def make(bits: NoiseBits, _: bytes) -> bytes:
+        level = draw_level(bounded, candidates, mechanism, bits)
         kept, told = (level, noise) if most is None else keep_most(level, noise, most)
-        return pack_level(_released(kept, blocks, told, mechanism)), False
+        return pack_level(_released(kept, blocks, told, mechanism))
 
-    result = draw_once(reference, name, make, size=size)[1]
+    used = {**gaussian_terms(mechanism.deviation), "contribution_bound": bound, "threshold": mechanism.threshold}
+    if mechanism.private_threshold:
+        used["private_threshold"] = mechanism.private_threshold
+    inputs = level_digest(bounded, candidates, mechanism, blocks.labels)
+    result = draw_once(reference, name, PreparedDraw(inputs=inputs, used=used, make=make, size=size))[1]
     return replace(result, charged=(*charged, name))
 
 
@@ -219,11 +226,13 @@ def _contribution_bound(
         return unpack_number(draw_once(reference, name)[0]), (name,)
     histogram = contribution_histogram(blocks, candidates, cap, engine, room)
 
-    def make() -> tuple[bytes, bool]:
-        epsilon = reference.plan.draw(name).parameter
-        return pack_number(select_percentile(histogram, percentile, epsilon, configuration.stability)), False
-
-    return unpack_number(draw_once(reference, name, make)[0]), (name,)
+    epsilon, unit = reference.plan.draw(name).parameter, configuration.stability
+    prepared = PreparedDraw(
+        inputs=counts_digest([histogram]),
+        used={"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)},
+        make=lambda bits, _: pack_number(select_percentile(histogram, percentile, epsilon, unit, bits)),
+    )
+    return unpack_number(draw_once(reference, name, prepared)[0]), (name,)
 
 
 def _released(level: Level, blocks: ReleasedBlocks, noise: LevelNoise, mechanism: LevelMechanism) -> DrawnLevel:

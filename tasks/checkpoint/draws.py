@@ -1,23 +1,33 @@
-"""Draws of noise: charged, then drawn, then committed, and never drawn twice for one charge."""
+"""Draws of noise: charged, then drawn, then committed; interrupted anywhere, the same bytes are made again."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from marginweave.schemas.configuration import check_name
-from marginweave.schemas.errors import BudgetError, StageError
+from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import DrawRecord, ReleaseRecord, State
-from marginweave.tasks.checkpoint.files import StagedFile, read_file, remove_file, remove_temporary_files, staged_file
+from marginweave.schemas.program import Program
+from marginweave.tasks.budget.randomness import DrawBits, NoiseBits
+from marginweave.tasks.checkpoint.files import (
+    StagedFile,
+    read_file,
+    remove_file,
+    remove_temporary_files,
+    staged_file,
+)
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.seals import TRAILER_BYTES, open_seal, seal
+from marginweave.tasks.checkpoint.secrets import DrawSecret, DrawSecrets
 
 SMALL = 1 << 12
 _BEGUN = frozenset({State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
+_ENDED = frozenset({State.COMMITTED, State.RETURNED, State.CHARGED_LOST})
 
 
 class DrawLedger(Protocol):
@@ -29,8 +39,8 @@ class DrawLedger(Protocol):
     def check_lease(self, release_id: str, lease: str) -> None:
         """Refuse an attempt that was taken over."""
 
-    def begin_draw(self, release_id: str, name: str, lease: str) -> None:
-        """RESERVED → DRAWN."""
+    def begin_draw(self, release_id: str, name: str, lease: str, facts: Mapping[str, str]) -> None:
+        """RESERVED → DRAWN, with what a repetition must agree with."""
 
     def commit_draw(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
         """DRAWN → COMMITTED."""
@@ -39,8 +49,32 @@ class DrawLedger(Protocol):
         """DRAWN → CHARGED_LOST."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PreparedDraw:
+    """A draw before its charge: everything is computed but the noise, so that the rest is a function of a seed.
+
+    `inputs` is the digest of the canonical integers that the mechanism is given; `used` are the mechanism's parameters as
+    exact integers and fractions. `unkeyed` draws noise of a library that takes no key; it is sealed before the charge.
+    """
+
+    inputs: str
+    used: Mapping[str, str | int]
+    make: Callable[[NoiseBits, bytes], bytes]
+    size: int = SMALL
+    unkeyed: Callable[[], bytes] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """Who draws: the release, the lease of this attempt, and the identity of the running program."""
+
+    release: str
+    lease: str
+    program: Program
+
+
 def draw_file(folder: RunFolder, name: str, lease: str) -> Path:
-    """The file of draw `name` under `lease`."""
+    """The file of draw `name` that was begun under `lease`; its copy has another ending."""
     return folder.draws / f"{check_name(name)}.{check_name(lease)}.draw"
 
 
@@ -56,7 +90,7 @@ def unknown_draw(folder: RunFolder, record: ReleaseRecord) -> Path | None:
 
 @dataclass(frozen=True)
 class DrawStore:
-    """Draws in `private/draws/` of a run, one file a draw and lease, sealed with `key` (`Ledger.checkpoint_key`)."""
+    """Draws in `private/draws/` of a run, a file and a copy each, sealed with `key` (`Ledger.checkpoint_key`)."""
 
     folder: RunFolder
     key: bytes = field(repr=False)
@@ -66,29 +100,34 @@ class DrawStore:
         return draw_file(self.folder, name, lease)
 
     @contextmanager
-    def room(self, name: str, lease: str, size: int) -> Iterator[StagedFile]:
-        """A file for a draw of `size` bytes: what a full or read-only disk refuses, it refuses before the charge.
+    def room(self, name: str, lease: str, size: int) -> Iterator[tuple[StagedFile, StagedFile]]:
+        """Room for a draw of `size` bytes and its copy: what a full or read-only disk refuses, it refuses before the charge.
 
         Raises:
-            StageError: the draw of this lease was stored before, or the disk refuses.
+            MachineError: the disk refuses.
         """
-        place = self.place(name, lease)
-        if read_file(place) is not None:
-            raise StageError(f"{place} exists before its draw was charged; the lease of a draw must be new")
-        with staged_file(place, size + TRAILER_BYTES) as staged:
-            yield staged
+        place, room = self.place(name, lease), size + TRAILER_BYTES
+        with staged_file(place, room) as staged, staged_file(place.with_suffix(".copy"), room) as copy:
+            yield staged, copy
 
     def stage(
-        self, staged: StagedFile, release_id: str, name: str, lease: str, payload: bytes, permitted: Callable[[], None]
+        self,
+        room: tuple[StagedFile, StagedFile],
+        address: tuple[str, str, str],
+        payload: bytes,
+        permitted: Callable[[], None],
     ) -> str:
-        """Store a complete draw durably and return its keyed digest; `permitted` is asked right before it gets its name.
+        """Store a complete draw and its copy durably; the keyed digest. `permitted` is asked right before it gets its name.
+
+        The same bytes again change nothing.
 
         Raises:
-            StageError: the draw of this lease was stored before, or the disk refuses.
+            StageError: the place holds another draw, or the disk refuses.
         """
-        sealed, digest = seal(self.key, ("draw", release_id, name, lease), payload)
-        if not staged.keep(sealed, permitted):
-            raise StageError(f"{staged.path} exists: a draw is never written over")
+        sealed, digest = seal(self.key, ("draw", *address), payload)
+        for staged in room:
+            if not staged.keep(sealed, permitted) and read_file(staged.path) != sealed:
+                raise StageError(f"{staged.path} exists: a draw is never written over")
         return digest
 
     def digest(self, release_id: str, name: str, lease: str, payload: bytes) -> str:
@@ -96,114 +135,117 @@ class DrawStore:
         return seal(self.key, ("draw", release_id, name, lease), payload)[1]
 
     def read(self, release_id: str, name: str, lease: str, digest: str | None) -> bytes | None:
-        """The bytes of a complete, authentic draw (with `digest`, if given), or None for anything else.
+        """The bytes of a complete, authentic draw (with `digest`, if given) or of its copy, or None for anything else.
 
         Raises:
-            StageError: the disk refuses.
+            MachineError: the disk refuses.
         """
-        sealed = read_file(self.place(name, lease))
-        opened = None if sealed is None else open_seal(self.key, ("draw", release_id, name, lease), sealed)
-        if opened is None or (digest is not None and not hmac.compare_digest(opened[1], digest)):
-            return None
-        return opened[0]
+        place = self.place(name, lease)
+        for path in (place, place.with_suffix(".copy")):
+            sealed = read_file(path)
+            opened = None if sealed is None else open_seal(self.key, ("draw", release_id, name, lease), sealed)
+            if opened is not None and (digest is None or hmac.compare_digest(opened[1], digest)):
+                return opened[0]
+        return None
 
     def destroy(self, name: str, lease: str) -> None:
-        """Remove whatever a lost draw has left.
+        """Remove whatever a lost draw, or a damaged one that is made again, has left.
 
         Raises:
-            StageError: the disk refuses.
+            MachineError: the disk refuses.
         """
-        remove_file(self.place(name, lease))
+        place = self.place(name, lease)
+        remove_file(place)
+        remove_file(place.with_suffix(".copy"))
 
     def sweep(self) -> None:
         """Remove files that attempts before this one had not finished.
 
         Raises:
-            StageError: the disk refuses.
+            MachineError: the disk refuses.
         """
         remove_temporary_files(self.folder.draws)
 
 
 def run_draw(
-    ledger: DrawLedger,
-    store: DrawStore,
-    release_id: str,
-    name: str,
-    lease: str,
-    make: Callable[[], tuple[bytes, bool]],
-    *,
-    size: int = SMALL,
+    ledger: DrawLedger, store: DrawStore, secrets: DrawSecrets, attempt: Attempt, name: str, prepared: PreparedDraw | None
 ) -> bytes:
-    """The bytes of one draw: drawn now under its charge, adopted after a crash, or read back. The only way to draw.
+    """The bytes of draw `name`: made now, made again after a crash, or read back.
 
-    Every step but reading back
-    needs the current lease of the release; an attempt that was taken over leaves nothing behind.
-    DP: the cost that was reserved for the draw, once; a result that is read back or adopted costs nothing more.
+    The order is: room on disk, the secret, the charge (RESERVED → DRAWN, with the bound inputs), the noise, the file, the
+    commit, and the end of the secret. A draw that was begun and has no file is made again from its secret, by the program
+    that began it and from the same inputs, which gives the same bytes; from other inputs it is refused and booked as lost.
+    DP: the cost that was reserved for the draw, once, however often it is computed or read.
 
     Args:
         ledger: where the draw is reserved.
         store: where its bytes are kept.
-        release_id: the release.
+        secrets: where its seed is.
+        attempt: the release, this attempt's lease (`Ledger.take_lease`) and the program.
         name: the draw.
-        lease: names this attempt (`Ledger.take_lease`); a fresh one for each process.
-        make: draws the noise and returns (payload, tainted); called at most once, after the charge is durable.
-        size: how many bytes the payload may have; set aside before the charge, so that a full disk loses no draw.
+        prepared: what is drawn; None where it must be committed already.
 
     Raises:
-        BudgetError: the draw is not reserved, it was lost, its result is tainted, its committed
-            bytes are gone, or another attempt has taken over.
-        StageError: the disk refuses.
+        InputError: another program has begun the draw, and has to end it.
+        BudgetError: the draw is not reserved, or lost, its committed bytes are gone, or another attempt has taken over.
+        StageError: the draw is not committed, or the disk refuses.
     """
-    draw = standing_draw(ledger, release_id, name)
-    if draw.state == State.DRAWN:
-        reconcile_draw(ledger, store, draw, lease)
-        draw = standing_draw(ledger, release_id, name)
+    draw = standing_draw(ledger, attempt.release, name)
+    if draw.state == State.DRAWN and _adopted(ledger, store, draw, attempt.lease):
+        draw = standing_draw(ledger, attempt.release, name)
+        secrets.destroy(name)
     if draw.state == State.COMMITTED:
         return _committed(store, draw)
     if draw.state == State.RETURNED:
-        raise BudgetError(f"draw {name} of release {release_id} was given back before it was drawn; make a new release")
+        raise BudgetError(f"draw {name} of release {attempt.release} was given back before it was drawn; make a new release")
     if draw.state == State.CHARGED_LOST:
-        store.destroy(draw.name, draw.lease or "")
-        raise BudgetError(
-            f"draw {name} of release {release_id} was charged and lost ({draw.cost}); the charge stays and it is not drawn "
-            "again: make a new release"
-        )
-    with store.room(draw.name, lease, size) as staged:
-        return _draw_now(ledger, store, staged, draw, lease, make)
+        raise lost(draw)
+    if prepared is None:
+        raise StageError(f"draw {name} must be committed before a later stage reads it")
+    lease = draw.lease or attempt.lease
+    with store.room(draw.name, lease, prepared.size) as room:
+        secret = _begun(ledger, secrets, attempt, draw, prepared)
+        bits = DrawBits(secret.seed, _context(ledger, attempt, draw, prepared), tainted=secrets.source.tainted)
+        payload = prepared.make(bits, secret.noise)
+        if bits.tainted:
+            ledger.lose_draw(attempt.release, name, attempt.lease)
+            raise BudgetError(f"draw {name} of release {attempt.release} is tainted: its seed is not from the operating system")
+        address = attempt.release, draw.name, lease
+        digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
+    ledger.commit_draw(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
+    if standing_draw(ledger, attempt.release, name).state == State.COMMITTED:  # read back, not merely sent
+        secrets.destroy(name)
+    return payload
 
 
-def reconcile(ledger: DrawLedger, store: DrawStore, release_id: str, lease: str) -> None:
-    """Settle what an attempt that ended early has left: each draw it had begun is adopted, or destroyed and booked as lost.
+def lost(draw: DrawRecord) -> BudgetError:
+    """The refusal of a draw that was charged and lost."""
+    return BudgetError(
+        f"draw {draw.name} of release {draw.release} was charged and lost ({draw.cost}): its seed, or what it was drawn from, "
+        "was damaged after the charge. The charge stays and it is not drawn again; make a new release under another name"
+    )
 
+
+def reconcile(ledger: DrawLedger, store: DrawStore, secrets: DrawSecrets, attempt: Attempt) -> None:
+    """Settle what an attempt that ended early has left: complete draws are adopted, secrets of ended draws destroyed.
+
+    A draw that was begun and has no complete file stays as it is: its stage makes it again (`run_draw`).
     DP: none; what is lost stays charged.
 
     Raises:
         BudgetError: no such release, or another attempt has taken over.
         StageError: the disk refuses.
     """
-    for draw in _record(ledger, release_id).draws:
+    for draw in _record(ledger, attempt.release).draws:
         if draw.state == State.DRAWN:
-            reconcile_draw(ledger, store, draw, lease)
+            _adopted(ledger, store, draw, attempt.lease)
         elif draw.state == State.CHARGED_LOST:
             store.destroy(draw.name, draw.lease or "")
+    ended = {draw.name for draw in _record(ledger, attempt.release).draws if draw.state in _ENDED}
+    for name in ended.intersection(secrets.left()):
+        secrets.destroy(name)
     store.sweep()
-
-
-def reconcile_draw(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str) -> None:
-    """DRAWN → COMMITTED, by the bytes that the drawing lease has stored, or → CHARGED_LOST.
-
-    Raises:
-        BudgetError: another attempt has taken over.
-        StageError: the disk refuses.
-    """
-    drawn_by = draw.lease or ""
-    found = store.read(draw.release, draw.name, drawn_by, None)
-    if found is None:
-        ledger.lose_draw(draw.release, draw.name, lease)  # first: whoever was taken over destroys nothing
-        store.destroy(draw.name, drawn_by)
-        return
-    digest = store.digest(draw.release, draw.name, drawn_by, found)
-    ledger.commit_draw(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
+    secrets.sweep()
 
 
 def standing_draw(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
@@ -225,30 +267,70 @@ def _record(ledger: DrawLedger, release_id: str) -> ReleaseRecord:
     return record
 
 
-def _draw_now(
-    ledger: DrawLedger,
-    store: DrawStore,
-    staged: StagedFile,
-    draw: DrawRecord,
-    lease: str,
-    make: Callable[[], tuple[bytes, bool]],
-) -> bytes:
-    release_id, name = draw.release, draw.name
-    ledger.begin_draw(release_id, name, lease)
-    payload, tainted = make()
-    if tainted:
-        ledger.lose_draw(release_id, name, lease)
-        raise BudgetError(f"draw {name} of release {release_id} is tainted: its noise is not from the operating system")
-    digest = store.stage(staged, release_id, name, lease, payload, lambda: ledger.check_lease(release_id, lease))
-    ledger.commit_draw(release_id, name, lease, digest, tainted=tainted)
-    return payload
+def _adopted(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str) -> bool:
+    """DRAWN → COMMITTED by the bytes that an earlier attempt has stored; whether there were any."""
+    begun_by = draw.lease or ""
+    found = store.read(draw.release, draw.name, begun_by, None)
+    if found is None:
+        return False
+    digest = store.digest(draw.release, draw.name, begun_by, found)
+    ledger.commit_draw(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
+    return True
+
+
+def _begun(
+    ledger: DrawLedger, secrets: DrawSecrets, attempt: Attempt, draw: DrawRecord, prepared: PreparedDraw
+) -> DrawSecret:
+    """The secret of a draw that is begun now, or was begun before with the same inputs by the same program."""
+    if draw.state == State.RESERVED:
+        if prepared.unkeyed is not None:
+            secrets.keep_noise(attempt.release, draw.name, prepared.unkeyed())
+        else:
+            secrets.make(attempt.release, draw.name)
+    secret = secrets.read(attempt.release, draw.name)
+    bound = None if secret is None else secret.bind(prepared.inputs)
+    if draw.state == State.RESERVED:
+        if secret is None or bound is None:
+            raise StageError(f"the seed of draw {draw.name} cannot be read back; nothing was charged for it yet")
+        facts = {"inputs": bound, "program": attempt.program.digest, "version": attempt.program.version}
+        ledger.begin_draw(attempt.release, draw.name, attempt.lease, facts)
+        return secret
+    check_same_program(draw, attempt.program)
+    if secret is None or bound is None or not hmac.compare_digest(bound, draw.facts.get("inputs", "")):
+        ledger.lose_draw(attempt.release, draw.name, attempt.lease)
+        raise lost(draw)
+    return secret
+
+
+def check_same_program(draw: DrawRecord, program: Program) -> None:
+    """Refuse to make a begun draw again with another program than the one that began it.
+
+    Raises:
+        InputError: says which program has to end it.
+    """
+    begun_by = draw.facts.get("program")
+    if begun_by is not None and begun_by != program.digest:
+        version = draw.facts.get("version", "of another version")
+        raise InputError(
+            f"draw {draw.name} of release {draw.release} was begun by marginweave {version} (code {begun_by[:12]}), and this is "
+            f"{program}: finish the run with the program that began it, or give a new release a name of its own with --run"
+        )
+
+
+def _context(
+    ledger: DrawLedger, attempt: Attempt, draw: DrawRecord, prepared: PreparedDraw
+) -> tuple[str | int, ...]:
+    """What the noise is a function of beside the seed: release, number and kind of the draw, parameters, inputs."""
+    number = [planned.name for planned in _record(ledger, attempt.release).draws].index(draw.name)
+    used = [part for name, value in sorted(prepared.used.items()) for part in (name, value)]
+    return attempt.release, number, draw.mechanism, *used, prepared.inputs
 
 
 def _committed(store: DrawStore, draw: DrawRecord) -> bytes:
     found = store.read(draw.release, draw.name, draw.lease or "", draw.digest)
     if found is None:
         raise BudgetError(
-            f"draw {draw.name} of release {draw.release} is committed, but its bytes are missing or damaged; "
-            "a committed draw is never redrawn: restore the run's private folder, or make a new release"
+            f"draw {draw.name} of release {draw.release} is committed, but its bytes are missing or damaged, and so is their "
+            "copy; a committed draw is never redrawn: restore the run's private folder, or make a new release"
         )
     return found

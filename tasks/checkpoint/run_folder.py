@@ -60,6 +60,11 @@ class RunFolder:
         return self.private / "draws"
 
     @property
+    def seeds(self) -> Path:
+        """The secrets of draws that are not committed yet."""
+        return self.private / "seeds"
+
+    @property
     def derived(self) -> Path:
         """Checkpoints computed from released counts alone; all that post-processing is given. Purged with `private/`."""
         return self.path / "derived"
@@ -104,7 +109,7 @@ class RunFolder:
         with at_place(self.path, "created"):
             self.path.mkdir(parents=True, exist_ok=True)
             self.release.mkdir(exist_ok=True)
-            for folder in (self.private, self.draws, self.derived, self.internal):
+            for folder in (self.private, self.draws, self.seeds, self.derived, self.internal):
                 _make_owned(folder)
             sync_folder(self.path)
 
@@ -124,7 +129,7 @@ class RunFolder:
         Raises:
             StageError: the run, or a folder of it, is a link.
         """
-        own = (self.release, self.proposed, self.private, self.draws, self.derived, self.internal)
+        own = (self.release, self.proposed, self.private, self.draws, self.seeds, self.derived, self.internal)
         for folder in (self.path, *own):
             if folder.is_symlink():
                 raise StageError(f"{folder} must be a folder, not a link")

@@ -40,8 +40,8 @@ def buy_evaluation(
     (`mean_count_error`).
     """
     committed = standing(reference, EVALUATION).state == State.COMMITTED
-    make = None if committed else _prepared(reference, encoded, synthesized, normalized)
-    payload, drawn = draw_once(reference, EVALUATION, make)
+    prepared = None if committed else _prepared(reference, encoded, synthesized, normalized)
+    payload, drawn = draw_once(reference, EVALUATION, prepared)
     released = reference.derived.checkpoint(EVALUATION, [drawn], lambda: payload)
     return replace(released, charged=drawn.charged)
 
@@ -65,7 +65,7 @@ def bought(
 
 def _prepared(
     reference: RunReference, encoded: StageResult, synthesized: StageResult, normalized: StageResult
-) -> Callable[[], tuple[bytes, bool]]:
+) -> PreparedDraw:
     """The draw, with all that can fail without noise done."""
     made, configuration = reference.derived.load_blocks(synthesized), reference.configuration
     counts = released_counts(reference.derived, normalized)
@@ -76,13 +76,12 @@ def _prepared(
     records = CodeBlocks(made)
     error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
     deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, configuration.stability)
-    prepare_noise(deviation)
-
-    def make() -> tuple[bytes, bool]:
-        noisy = add_noise(np.array([error], np.int64), deviation)
-        return pack_arrays({"value": noisy}, {"synthesized": _digest(made)}), False
-
-    return make
+    exact, digest = np.array([error], np.int64), _digest(made)
+    return PreparedDraw(
+        inputs=text_digest([digest, counts_digest([exact])]),
+        used={**gaussian_terms(deviation), "sensitivity": error_sensitivity(configuration.stability)},
+        make=lambda bits, _: pack_arrays({"value": add_noise(exact, deviation, bits)}, {"synthesized": digest}),
+    )
 
 
 @dataclass(frozen=True)

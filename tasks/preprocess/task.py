@@ -87,11 +87,12 @@ def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) 
     chosen = []
     for draw, percentile in zip(bounds_names(configuration, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
         epsilon = reference.plan.draw(draw).parameter
+        unit = configuration.privacy.stability  # before the table is resized: the unit moves what it moves in the rows
 
-        def make(percentile: float = percentile, epsilon: float = epsilon) -> tuple[bytes, bool]:
-            # before the table is resized: the unit moves what it moves in the rows themselves
-            selected = select_percentile(histogram, percentile, epsilon, configuration.privacy.stability)
-            return pack_number(selected), False
+        def make(bits: NoiseBits, _: bytes, percentile: float = percentile, epsilon: float = epsilon) -> bytes:
+            return pack_number(select_percentile(histogram, percentile, epsilon, unit, bits))
 
-        chosen.append(unpack_number(draw_once(reference, draw, make)[0]))
+        used = {"percentile": str(percentile), "sensitivity": score_sensitivity(percentile, unit)}
+        prepared = PreparedDraw(inputs=counts_digest([histogram]), used=used, make=make)
+        chosen.append(unpack_number(draw_once(reference, draw, prepared)[0]))
     return released_bounds(chosen[0], chosen[1], _candidates(configuration, name))

@@ -223,13 +223,16 @@ def _choose(
     for name in names[len(picks) :]:
         left = np.array([i for i, clique in enumerate(ground.candidates) if clique not in picks])
         epsilon = reference.plan.draw(name).parameter
-        prepare_selection(sensitivity, epsilon)
 
-        def make(left: NDArray[np.int64] = left, epsilon: float = epsilon) -> tuple[bytes, bool]:
-            place = left[select_candidate(scores[left], sensitivity, epsilon)]
-            return pack_pick(ground.candidates[place], planned.pace), False
+        def make(
+            bits: NoiseBits, _: bytes, left: NDArray[np.int64] = left, epsilon: float = epsilon
+        ) -> bytes:
+            place = left[select_candidate(scores[left], sensitivity, epsilon, bits)]
+            return pack_pick(ground.candidates[place], planned.pace)
 
-        picks.append(unpack_pick(draw_once(reference, name, make)[0])[0])
+        inputs = text_digest([str(ground.candidates), str(planned), counts_digest([left, scores])])
+        prepared = PreparedDraw(inputs=inputs, used={"sensitivity": sensitivity}, make=make)
+        picks.append(unpack_pick(draw_once(reference, name, prepared)[0])[0])
     return tuple(picks)
 
 
@@ -252,13 +255,13 @@ def _measure(
         return draw_once(reference, name)[1]
     exact = _exact(reference, counted, picks)
     deviations = _deviations(reference, ground, picks, name)
-    for sd in dict.fromkeys(deviations):
-        prepare_noise(sd)
-
-    def make() -> tuple[bytes, bool]:
-        return pack_measurements(list(measure_marginals(exact, picks, deviations))), False
-
-    return draw_once(reference, name, make, size=measurement_bytes(picks, ground.sizes))[1]
+    prepared = PreparedDraw(
+        inputs=text_digest([str(picks), counts_digest(exact)]),
+        used=gaussian_terms(*deviations),
+        make=lambda bits, _: pack_measurements(list(measure_marginals(exact, picks, deviations, bits))),
+        size=measurement_bytes(picks, ground.sizes),
+    )
+    return draw_once(reference, name, prepared)[1]
 
 
 def _exact(reference: RunReference, counted: StageResult, picks: Sequence[Clique]) -> list[NDArray[np.int64]]:

@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain
+from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain, PlannedDraw
 from marginweave.schemas.ledger import Account, Decision, DrawRecord, Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.policy import PERIODS, Policy
+from marginweave.schemas.program import Program
 
 _DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
 
@@ -56,6 +57,7 @@ def release_body(
     plan_digest: str,
     source_digest: str,
     unit: str,
+    program: Program | None = None,
     needs_approval: bool = False,
     supersedes: str | None = None,
 ) -> dict[str, Any]:
@@ -67,6 +69,7 @@ def release_body(
     return {
         **ties,
         **discovery,
+        **({} if program is None else {"program": program.model_dump()}),
         **cap_body(plan.epsilon, plan.delta),
         "run": run,
         "plan_digest": plan_digest,
@@ -74,8 +77,16 @@ def release_body(
         "unit": unit,
         "neighbors": plan.neighbors,
         "accountant": plan.accountant,
+        "delta_threshold": plan.delta_threshold,
+        "spent_epsilon": plan.spent_epsilon,
         "draws": [
-            {"name": draw.name, "mechanism": draw.mechanism, "length": draw.length, "parameter": draw.parameter}
+            {
+                "name": draw.name,
+                "mechanism": draw.mechanism,
+                "length": draw.length,
+                "parameter": draw.parameter,
+                "terms": dict(draw.terms),
+            }
             for draw in plan.draws
         ],
     }
@@ -128,6 +139,7 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
     first = next((event for event in events if event.kind == EventKind.RESERVED and event.draw is None), None)
     if first is None or first.release is None or first.account is None:
         return None
+    draws = _draws(events)
     return ReleaseRecord(
         release=first.release,
         dataset=first.account,
@@ -136,7 +148,7 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
         source_digest=first.body["source_digest"],
         epsilon=Decimal(first.body["epsilon"]),
         delta=Decimal(first.body["delta"]),
-        draws=_draws(events),
+        draws=draws,
         actor=first.actor,
         created=first.created,
         unit=first.body["unit"],
@@ -144,7 +156,28 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
         needs_approval=first.body.get("approval") == "required",
         supersedes=first.body.get("supersedes"),
         discovery=_discovery(first.body),
+        accountant=first.body.get("accountant", "gdp"),
+        plan=_plan(first.body, draws),
+        program=Program.model_validate(first.body["program"]) if "program" in first.body else None,
         **_course(events),
+    )
+
+
+def _plan(body: Mapping[str, Any], draws: Sequence[DrawRecord]) -> BudgetPlan | None:
+    """The plan that a reservation wrote down whole; None where rows are of 0.1.0, or not all there yet."""
+    costs = {draw.name: draw.cost for draw in draws}
+    if "delta_threshold" not in body or any(draw["name"] not in costs for draw in body["draws"]):
+        return None
+    return BudgetPlan(
+        epsilon=float(body["epsilon"]),
+        delta=float(body["delta"]),
+        neighbors=body["neighbors"],
+        accountant=body["accountant"],
+        delta_threshold=body["delta_threshold"],
+        spent_epsilon=body["spent_epsilon"],
+        draws=tuple(PlannedDraw(**draw, cost=costs[draw["name"]]) for draw in body["draws"]),
+        unit=body["unit"],
+        discovery=_discovery(body),
     )
 
 
@@ -200,8 +233,12 @@ def _draws(events: Sequence[Event]) -> tuple[DrawRecord, ...]:
                 mechanism=plan.get("mechanism", ""),
                 length=plan.get("length", 0),
                 parameter=plan.get("parameter"),
+                terms=plan.get("terms", {}),
             )
         else:
             replaces = known.replaces or event.body.get("replaces")
-            draws[event.draw] = replace(known, state=state, lease=event.lease, digest=event.digest, replaces=replaces)
+            facts = dict(event.body) if state == State.DRAWN else known.facts
+            draws[event.draw] = replace(
+                known, state=state, lease=event.lease, digest=event.digest, replaces=replaces, facts=facts
+            )
     return tuple(draws.values())

@@ -9,6 +9,7 @@ from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.program import Program
 from marginweave.schemas.ledger import Event, EventKind, ReleaseRecord
 from marginweave.tasks.budget.ledger.admission import Request, check_identity, refusal
 from marginweave.tasks.budget.ledger.books import release_body, release_of
@@ -17,6 +18,7 @@ from marginweave.tasks.budget.ledger.core import LedgerCore, now
 from marginweave.tasks.budget.ledger.location import opening_command
 from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR, check_lease
 from marginweave.tasks.budget.ledger.openings import opening_for, planned_statement
+from marginweave.tasks.budget.ledger.reserved import check_same_plan
 from marginweave.tasks.budget.ledger.publishing import check_correction, check_settled, publication
 
 
@@ -48,6 +50,7 @@ class Releases(LedgerCore):
         plan_digest: str,
         source_digest: str,
         unit: str,
+        program: Program,
         actor: str,
         needs_approval: bool = False,
         supersedes: str | None = None,
@@ -61,7 +64,7 @@ class Releases(LedgerCore):
         Raises:
             BudgetError: no account; another unit or neighbors; the source has another account; over the cap, or over the
                 policy of this period.
-            InputError: the id was reserved with another dataset, plan or source; a plan that does not fit its own statement;
+            InputError: the id was reserved with another dataset, configuration, source or plan; a plan that does not fit its own statement;
                 a release to correct that is not published in this account, or is corrected already.
         """
         check_plan(plan)
@@ -81,6 +84,7 @@ class Releases(LedgerCore):
             plan_digest=plan_digest,
             source_digest=source_digest,
             unit=unit,
+            program=program,
             needs_approval=needs_approval,
             supersedes=supersedes,
         )
@@ -90,6 +94,7 @@ class Releases(LedgerCore):
             releases = view.releases
             if release_id in releases:
                 check_identity(request, releases[release_id])
+                check_same_plan(releases[release_id], plan, program)
                 return releases[release_id]
             check_correction(dataset, supersedes, releases)
             moment = now()

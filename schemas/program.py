@@ -1,0 +1,20 @@
+"""Which program made something: its version, and a digest of its own code."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from marginweave.schemas.numbers import FROZEN
+
+
+class Program(BaseModel):
+    """The identity of a program: two installations with the same files have the same one."""
+
+    model_config = FROZEN
+    version: Annotated[str, Field(min_length=1)]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+    def __str__(self) -> str:
+        return f"{self.version} (code {self.digest[:12]})"

@@ -1,0 +1,118 @@
+"""The public facts that each draw of a plan draws by, beside its parameter: reserved with it, and compared before it is drawn.
+
+A number that follows from an earlier draw (the noise of a length whose bound a percentile chooses, the cells of marginals over
+discovered values) is no term; what it follows from is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from marginweave.schemas.budget import BudgetPlan, PlannedDraw
+from marginweave.schemas.columns import NumberColumn
+from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.marginals import AllCliques
+from marginweave.tasks.aggregate.adaptive.candidates import STEPS
+from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring
+from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations, split_epsilons
+from marginweave.tasks.budget.marginal_split import rounds_of
+from marginweave.tasks.budget.mechanisms import count_deviation, deviation, error_deviation, error_sensitivity
+from marginweave.tasks.budget.percentile import score_sensitivity
+from marginweave.tasks.budget.planned import EVALUATION, bounds_names, is_pick, is_share
+from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
+from marginweave.tasks.drawing import fractions_digest
+from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE, LOW_PERCENTILE
+
+Terms = dict[str, Any]
+
+
+def with_terms(configuration: Configuration, plan: BudgetPlan) -> BudgetPlan:
+    """The plan with the terms of each draw, as it is reserved. DP: a function of the configuration alone."""
+    draws = (replace(draw, terms=_terms(configuration, plan, draw)) for draw in plan.draws)
+    return replace(plan, draws=tuple(draws))
+
+
+def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
+    unit = configuration.privacy.stability if draw.name.startswith("bounds-") else configuration.stability
+    return {"records": unit.records, "neighbors": unit.neighbors, **_own(configuration, plan, draw)}
+
+
+def _own(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
+    if draw.name.startswith("bounds-"):
+        return _bounds(configuration, draw)
+    if draw.name == EVALUATION:
+        unit = configuration.stability
+        return {"sensitivity": error_sensitivity(unit), "sigma": str(error_deviation(draw.parameter, unit))}
+    return _of_tuples(configuration, plan, draw) if configuration.marginals is None else _of_marginals(configuration, plan, draw)
+
+
+def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
+    for name in configuration.private_bounds:
+        if draw.name in (names := bounds_names(configuration, name)):
+            column = configuration.columns[name]
+            assert isinstance(column, NumberColumn)
+            percentile = (LOW_PERCENTILE, HIGH_PERCENTILE)[names.index(draw.name)]
+            sensitivity = score_sensitivity(percentile, configuration.privacy.stability)
+            return {"percentile": str(percentile), "candidates": len(column.bound_candidates), "sensitivity": sensitivity}
+    raise KeyError(draw.name)
+
+
+def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
+    unit, percentile = configuration.stability, configuration.percentile
+    if draw.name == "count":
+        return {"sigma": str(count_deviation(draw.parameter, unit))}
+    cap = configuration.contribution_cap(draw.length)
+    if draw.mechanism == "exponential":
+        assert percentile is not None
+        return {"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)}
+    settings = configuration.tuples.model_dump(
+        mode="json", include={"thresholds", "fabrication", "on_overflow", "max_combinations"}
+    )
+    terms: Terms = {"cap": cap, **settings}
+    discovers = draw.length <= configuration.discoveries
+    if discovers:
+        terms["threshold_delta"] = repr(plan.delta_threshold / configuration.discoveries)
+    if percentile is None:
+        sigma = deviation(draw.parameter, cap, unit)
+        terms |= {"contribution_bound": cap, "sigma": str(sigma)}
+        if discovers and configuration.private_columns and draw.length == 1:
+            held = min(cap, configuration.private_values)
+            share = plan.delta_threshold / configuration.discoveries
+            least = level_threshold(configuration.tuples, 1, configuration.reporting_length, sigma, 0, 0)
+            terms["private_threshold"] = max(least, private_threshold(sigma, held, unit.records, share))
+    return terms
+
+
+def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
+    settings, rounds = configuration.marginals, rounds_of(configuration)
+    assert settings is not None
+    if draw.name == "values":
+        sigma, threshold = discovery(configuration, plan)
+        columns = len(configuration.private_columns)
+        return {"columns": columns, "sigma": str(sigma), "threshold": threshold, "threshold_delta": repr(plan.delta_threshold)}
+    if draw.name == "selection":
+        noise = scoring(configuration, plan)
+        return {"steps": noise.steps, "sigma": str(noise.deviation)}
+    if is_pick(draw.name) or is_share(draw.name):
+        assert rounds is not None
+        chosen = rounds.model_dump(mode="json")
+        return {"settings": chosen, "unit": STEPS * error_sensitivity(configuration.stability), "allocation": settings.allocation}
+    terms: Terms = {"allocation": settings.allocation}
+    if configuration.private_columns:
+        return terms  # how many cells there are follows from what is discovered
+    attributes = configuration.attributes
+    sizes = domain_sizes(attributes, [attribute.labels for attribute in attributes])
+    if draw.name == "one-way":
+        cliques = all_cliques(sizes, 1)
+    elif isinstance(settings.cliques, tuple | AllCliques) and settings.compress == "none":
+        cliques = declared_cliques(settings, [attribute.name for attribute in attributes], sizes)
+    else:
+        return terms  # chosen, or over merged values
+    noise: tuple[Fraction, ...]
+    if draw.mechanism == "discrete-laplace":
+        noise = split_epsilons(draw.parameter, cliques, sizes, settings.allocation)
+    else:
+        noise = split_deviations(draw.parameter, cliques, sizes, settings.allocation, configuration.stability)
+    return {**terms, "marginals": len(cliques), "noise": fractions_digest(noise)}
