@@ -100,7 +100,7 @@ def _add(whole: hashlib._Hash, array: Integers) -> None:
     whole.update(array.astype("<i8").tobytes())
 
 
-def _add_json(whole: hashlib._Hash, facts: list[object] | list[int]) -> None:
+def _add_json(whole: hashlib._Hash, facts: Sequence[object]) -> None:
     text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     whole.update(_length(len(text)) + text)
 
