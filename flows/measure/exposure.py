@@ -20,7 +20,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level, plan_level
 from marginweave.tasks.budget.audit.bounds import Hits
 from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.budget.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.engine.local import LocalEngine
 
 # A delta that trials can see, in place of one that they cannot.
@@ -73,7 +73,7 @@ def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: 
     )
     words = KeyedBits(key=os.urandom(32), purpose=f"level-{length}")
     counts = bounded_counts(one_block(table_of(columns, sizes)), candidates, bound, words, LocalEngine(1), ROOM)
-    level = draw_level(counts, candidates, mechanism)
+    level = draw_level(counts, candidates, mechanism, fresh_bits())
     telling = np.isin(level.columns[:, 0], np.flatnonzero(own))
     owner = np.zeros(int(value[-1]) + 1, np.int64)
     owner[value] = unit

@@ -15,7 +15,7 @@ from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.budget.audit.percentiles import worst_pair
 from marginweave.tasks.budget.audit.scores import Scores, separation, shift_score
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.budget.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.engine.local import LocalEngine
 
 # No count is below it: what a threshold hides is lost power, and no part of the claim about the noise.
@@ -51,7 +51,7 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     theta = table.stability.records
     scores = np.zeros((repeats, table.places))
     for repeat in range(repeats):
-        level = draw_level(counts, candidates, mechanism)
+        level = draw_level(counts, candidates, mechanism, fresh_bits())
         scores[repeat] = np.bincount(level.values[:, 0] - level.columns[:, 0], level.counts, table.places)
     scores *= theta / float(sd) ** 2
     present, absent = table.split(scores)
@@ -65,7 +65,8 @@ def count_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores
     moved = stability.records - (1 if stability.neighbors == "replace-one" else 0)
     rows, shift = np.array([1000], np.int64), np.array([moved], np.int64)
     present, absent = (
-        shift_score(add_noise(np.repeat(exact, trials), sd)[:, None], rows, shift, sd) for exact in (rows + shift, rows)
+        shift_score(add_noise(np.repeat(exact, trials), sd, fresh_bits())[:, None], rows, shift, sd)
+        for exact in (rows + shift, rows)
     )
     return Scores(present=present, absent=absent, cut=separation([(shift, sd)]) / 2)
 
@@ -76,7 +77,7 @@ def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: i
     assert percentile is not None
     pair = worst_pair(percentile, draw.parameter, stability)
     present, absent = (
-        np.array([select_percentile(h, percentile, draw.parameter, stability) for _ in range(trials)])
+        np.array([select_percentile(h, percentile, draw.parameter, stability, fresh_bits()) for _ in range(trials)])
         for h in (pair.present, pair.absent)
     )
     return Scores(

@@ -30,6 +30,7 @@ from marginweave.tasks.aggregate.released import recode
 from marginweave.tasks.aggregate.selection.compress import compress_codes
 from marginweave.tasks.aggregate.selection.indif import indif_scores, measure_indif
 from marginweave.tasks.budget.audit.scores import Scores, shift_score, split_cut
+from marginweave.tasks.budget.randomness import fresh_bits
 
 Rows = tuple[NDArray[np.unsignedinteger], ...]
 
@@ -52,7 +53,8 @@ def _run(release: MadeUpRelease, side: int) -> float:
     found: dict[int, tuple[str, ...]] = {}
     if configuration.private_columns:
         private = [j for j, attribute in enumerate(configuration.attributes) if attribute.private]
-        found = discover_labels(count_values([both[side]], private), both[side].labels, *discovery(configuration, plan))
+        counts = count_values([both[side]], private)
+        found = discover_labels(counts, both[side].labels, *discovery(configuration, plan), fresh_bits())
     labels = [found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes)]
     sizes = domain_sizes(configuration.attributes, labels)
     tables: list[Rows] = [recode(table, found).codes for table in both]
@@ -80,7 +82,7 @@ def _measured(
     assert settings is not None
     deviations = split_deviations(release.plan.draw(name).parameter, cliques, sizes, settings.allocation, stability)
     present, absent = (count_marginals([rows], sizes, cliques) for rows in tables)
-    measured = list(measure_marginals((present, absent)[side], cliques, deviations))
+    measured = list(measure_marginals((present, absent)[side], cliques, deviations, fresh_bits()))
     parts = zip(measured, present, absent, deviations, strict=True)
     score = sum(shift_score(drawn_counts(m)[None], other, one - other, sd)[0] for m, one, other, sd in parts)
     return measured, float(score)
@@ -96,7 +98,7 @@ def _chosen(
         return fitting(declared_cliques(settings, configuration.names, domain), sizes, most_cells(draw)), 0.0
     noise, pairs = scoring(configuration, release.plan), scored_pairs(sizes, draw)
     present, absent = (indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
-    scores = measure_indif((present, absent)[side], noise)
+    scores = measure_indif((present, absent)[side], noise, fresh_bits())
     on_grid = np.rint(scores * noise.steps).astype(np.int64)[None]
     cliques = selected_cliques(
         settings, sizes, scores, draw, configuration.stability, synthesizable(configuration, sizes, ())

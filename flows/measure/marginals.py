@@ -20,6 +20,7 @@ from marginweave.tasks.aggregate.marginals import (
     Split,
     all_cliques,
     count_marginals,
+    laplace_noises,
     measure_marginals,
     measure_with_laplace,
     split_deviations,
@@ -29,6 +30,7 @@ from marginweave.tasks.aggregate.selection.indif import indif_scores, measure_in
 from marginweave.tasks.budget.audit.bounds import Hits
 from marginweave.tasks.budget.audit.scores import Scores, separation, shift_score
 from marginweave.tasks.budget.mechanisms import add_noise, error_deviation, select_candidate
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.evaluate.paid import mean_count_error
 
 Counts = NDArray[np.int64]
@@ -76,7 +78,7 @@ def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Sta
     cut = separation(zip(shifts, deviations, strict=True)) / 2
 
     def scores(exact: Sequence[Counts], trials: int) -> Floats:
-        measured = measure_marginals(_repeated(exact, trials), cliques, deviations)
+        measured = measure_marginals(_repeated(exact, trials), cliques, deviations, fresh_bits())
         parts = zip(measured, absent, shifts, deviations, strict=True)
         scores = [shift_score(_trials(m, trials), base, shift, sd) for m, base, shift, sd in parts]
         total: Floats = np.sum(scores, axis=0)
@@ -93,7 +95,9 @@ def laplace_scores(draw: PlannedDraw, length: int, split: Split, stability: Stab
     present, absent = (count_marginals([table], FEW_SIZES, cliques) for table in (tables.present, tables.absent))
 
     def far(exact: Sequence[Counts]) -> Floats:
-        measured = measure_with_laplace(_repeated(exact, trials), cliques, epsilons, stability)
+        repeated = _repeated(exact, trials)
+        noises = laplace_noises([counts.size for counts in repeated], epsilons, stability)
+        measured = measure_with_laplace(repeated, cliques, epsilons, stability, noises)
         drawn = (_trials(measurement, trials) for measurement in measured)
         everywhere: Floats = np.all(list(_beyond(drawn, present, absent)), axis=0).astype(np.float64)
         return everywhere
@@ -143,7 +147,8 @@ def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Score
     chosen = []
     for exact in (present, absent):
         scores = candidate_scores(zip(cliques, exact, strict=True), model.__getitem__, settings, 0.0)
-        chosen.append(np.array([select_candidate(scores, sensitivity, draw.parameter) == 0 for _ in range(trials)]))
+        picks = (select_candidate(scores, sensitivity, draw.parameter, fresh_bits()) for _ in range(trials))
+        chosen.append(np.array([pick == 0 for pick in picks]))
     return Scores(present=chosen[0].astype(np.float64), absent=chosen[1].astype(np.float64), cut=0.5)
 
 
@@ -156,12 +161,9 @@ def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Sc
     shift, sd = exact[0] - exact[1], float(noise.deviation)
     present, absent = (
         shift_score(
-            np.rint(measure_indif(np.broadcast_to(scores, (trials, len(pairs))), noise) * noise.steps).astype(np.int64),
-            exact[1],
-            shift,
-            sd,
+            np.rint(measure_indif(repeated, noise, fresh_bits()) * noise.steps).astype(np.int64), exact[1], shift, sd
         )
-        for scores in exact
+        for repeated in (np.broadcast_to(scores, (trials, len(pairs))) for scores in exact)
     )
     return Scores(present=present, absent=absent, cut=separation([(shift, sd)]) / 2)
 
@@ -178,7 +180,7 @@ def evaluation_scores(draw: PlannedDraw, length: int, stability: Stability, tria
         for table in (tables.present, tables.absent)
     )
     shift = present - absent
-    noisy = (add_noise(np.repeat(exact, trials), sd)[:, None] for exact in (present, absent))
+    noisy = (add_noise(np.repeat(exact, trials), sd, fresh_bits())[:, None] for exact in (present, absent))
     scores = [shift_score(counts, absent, shift, sd) for counts in noisy]
     return Scores(present=scores[0], absent=scores[1], cut=separation([(shift, sd)]) / 2)
 
@@ -191,7 +193,7 @@ def exposed_values(configuration: Configuration, plan: BudgetPlan, units: int) -
     def exposed(values: int, count: int) -> int:
         counts = {j: np.full(units * values, count, np.int64) for j in range(held)}
         labels = [tuple(map(str, range(units * values)))] * held
-        found = discover_labels(counts, labels, sd, threshold)
+        found = discover_labels(counts, labels, sd, threshold, fresh_bits())
         return len({int(text) // values for texts in found.values() for text in texts})
 
     return Hits(present=exposed(rows, 1), absent=exposed(1, rows), trials=units)
@@ -204,7 +206,8 @@ def values_scores(configuration: Configuration, plan: BudgetPlan, trials: int) -
     labels = [tuple(map(str, range(trials)))] * held
 
     def discovered(count: int) -> Floats:
-        found = discover_labels({j: np.full(trials, count, np.int64) for j in range(held)}, labels, sd, threshold)
+        counts = {j: np.full(trials, count, np.int64) for j in range(held)}
+        found = discover_labels(counts, labels, sd, threshold, fresh_bits())
         hits = np.concatenate([np.array([int(text) for text in texts], np.int64) for texts in found.values()])
         return np.bincount(hits, minlength=trials).astype(np.float64)
 

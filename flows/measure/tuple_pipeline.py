@@ -17,7 +17,7 @@ from marginweave.tasks.aggregate.released import released_values, to_released
 from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.budget.audit.scores import Scores, split_cut
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.budget.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.engine.local import LocalEngine
@@ -76,7 +76,7 @@ def _draw(
     if configuration.percentile is not None:
         histogram = contribution_histogram(blocks, candidates, bound, engine, ROOM)
         epsilon = release.plan.draw(f"percentile-{length}").parameter
-        bound = select_percentile(histogram, configuration.percentile, epsilon, configuration.stability)
+        bound = select_percentile(histogram, configuration.percentile, epsilon, configuration.stability, fresh_bits())
     words = KeyedBits(key=os.urandom(32), purpose=f"level-{length}")
     counts = bounded_counts(blocks, candidates, bound, words, engine, ROOM)
     mechanism = plan_level(
@@ -87,7 +87,7 @@ def _draw(
         deviation=deviation(release.plan.draw(f"level-{length}").parameter, bound, configuration.stability),
         delta_threshold=release.plan.delta_threshold,
     )
-    return mechanism, draw_level(counts, candidates, mechanism)
+    return mechanism, draw_level(counts, candidates, mechanism, fresh_bits())
 
 
 def _level_score(release: MadeUpRelease, drawn: _Drawn) -> float:
@@ -105,5 +105,5 @@ def _count_score(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
         return 0.0
     draw, stability = release.plan.draw("count"), release.configuration.stability
     sd = count_deviation(draw.parameter, stability)
-    noisy = int(add_noise(np.array([encoded.records], np.int64), sd)[0])
+    noisy = int(add_noise(np.array([encoded.records], np.int64), sd, fresh_bits())[0])
     return (noisy - len(release.shared)) * stability.records / float(sd) ** 2

@@ -27,7 +27,7 @@ from marginweave.tasks.aggregate.selection.indif import IndifNoise, plan_indif
 from marginweave.tasks.aggregate.selection.junction import model_fits
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, l1_sensitivity
 from marginweave.tasks.budget.mechanisms import add_noise, deviation
-from marginweave.tasks.budget.randomness import RandomBits
+from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.budget.thresholds import private_threshold
 from marginweave.tasks.encode.codes import EncodedTable
 
@@ -104,25 +104,25 @@ def discover_labels(
     labels: Sequence[tuple[str, ...]],
     sd: Fraction,
     threshold: int,
-    bits: RandomBits | None = None,
+    bits: NoiseBits,
 ) -> dict[int, tuple[str, ...]]:
     """Values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
 
     Only values that occur are noised; that they do is what delta_threshold pays for (`private_threshold`; differentially
     private set union: Korolova et al. 2009, Gopi et al. 2020).
-    DP: mu-GDP with mu = 1 / multiplier, plus delta_threshold; `bits` is for tests.
+    DP: mu-GDP with mu = 1 / multiplier, plus delta_threshold.
 
     Args:
         counts: by attribute, from `count_values`.
         labels: the values of every attribute.
         sd: standard deviation of the noise.
         threshold: noisy counts below it are not released.
-        bits: source of randomness; the operating system's unless a test says otherwise.
+        bits: of the draw; an attribute's table has its number.
     """
     released = {}
     for j, exact in counts.items():
         there = np.flatnonzero(exact)
-        kept = there[add_noise(exact[there], sd, bits) >= threshold]
+        kept = there[add_noise(exact[there], sd, bits, table=j) >= threshold]
         released[j] = tuple(sorted(labels[j][v] for v in kept.tolist()))
     return released
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.budget.mechanisms import add_noise, prepare_noise
-from marginweave.tasks.budget.randomness import RandomBits
+from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
 from marginweave.tasks.budget.zero_cells import (
     passing_noise,
@@ -115,9 +115,7 @@ def prepare_level(candidates: CandidateSet, mechanism: LevelMechanism) -> None:
         prepare_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
 
 
-def draw_level(
-    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: RandomBits | None = None
-) -> Level:
+def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: NoiseBits) -> Level:
     """Noise every candidate and keep those that reach the threshold.
 
     At length 1 a value of a private domain is a candidate when it occurs among the *bounded* records; that it occurs is
@@ -131,7 +129,14 @@ def draw_level(
     Theorem: `add_noise` of a vector of L2 sensitivity theta sqrt(Delta_k), after which thresholds are post-processing; the
     values of private domains by Gopi et al. 2020 (`private_threshold`, and step 22 of deployments/privacy.md).
     DP: mu-GDP with mu = 1 / sigma_k, plus delta_threshold at length 1 where domains are private, or, with `occurring_only`,
-    delta_threshold / R at every length; `bits` is for tests.
+    delta_threshold / R at every length.
+
+    Args:
+        bounded: the exact counts.
+        candidates: V_k.
+        mechanism: noise and thresholds.
+        bits: of the draw. Table i is set i of `candidates.column_sets()`; the place of a cell in it is that among the cells of
+            the set that are noised, in ascending order: whatever pieces they come in.
     """
     draw = draw_visited if visits_all(candidates, mechanism) else draw_unvisited
     drawn = draw(bounded, candidates, mechanism, bits)
@@ -147,20 +152,17 @@ def draw_level(
     )
 
 
-def draw_visited(
-    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: RandomBits | None = None
-) -> Drawn:
+def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: NoiseBits) -> Drawn:
     """Flat cells, ascending, and noisy counts of each set of columns that are told, from noise on every candidate."""
     drawn: Drawn = {}
-    for columns in candidates.column_sets():
+    for table, columns in enumerate(candidates.column_sets()):
         private = bool(mechanism.private_columns.intersection(columns))
         threshold = mechanism.private_threshold if private else mechanism.threshold
         counted = bounded.pieces(columns)
         if not (private or mechanism.occurring_only):
             counted = _counted(candidates.cells(columns), counted)
         told, noisy = [_NONE], [_NONE]
-        for cells, counts in counted:
-            noised = add_noise(counts, mechanism.deviation, bits)
+        for cells, noised in _noised(counted, mechanism.deviation, bits, table):
             kept = noised >= threshold
             told.append(cells[kept])
             noisy.append(noised[kept])
@@ -169,7 +171,7 @@ def draw_visited(
 
 
 def draw_unvisited(
-    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: RandomBits | None = None
+    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: NoiseBits
 ) -> Drawn:
     """As `draw_visited`, in the same distribution, from noise on the cells that occur and `zero_cells` on the superset.
 
@@ -178,25 +180,32 @@ def draw_unvisited(
     DP: as `draw_level`.
     """
     drawn: Drawn = {}
-    for columns, passing in _passing_cells(candidates, mechanism, bits):
+    for table, (columns, passing) in enumerate(_passing_cells(candidates, mechanism, bits)):
         told, noisy, are_zero = [], [], np.ones(len(passing), np.bool_)
-        for mine, counts in bounded.pieces(columns):
-            noised = add_noise(counts, mechanism.deviation, bits)
+        for mine, noised in _noised(bounded.pieces(columns), mechanism.deviation, bits, table):
             kept = noised >= mechanism.threshold
             told.append(mine[kept])
             noisy.append(noised[kept])
             near = slice(*np.searchsorted(passing, [mine[0], mine[-1] + 1]))
             are_zero[near] = ~np.isin(passing[near], mine, assume_unique=True)
         zeros = passing[are_zero]
-        noise = passing_noise(len(zeros), mechanism.threshold, mechanism.deviation, bits)
+        noise = passing_noise(len(zeros), mechanism.threshold, mechanism.deviation, bits, table)
         cells = np.concatenate([*told, zeros])
         order = np.argsort(cells)
         drawn[columns] = cells[order], np.concatenate([*noisy, noise])[order]
     return drawn
 
 
+def _noised(pieces: Iterable[Piece], deviation: Fraction, bits: NoiseBits, table: int) -> Iterator[Piece]:
+    """Each piece with noise on its counts; a cell's word is that of its place among the cells of all pieces."""
+    start = 0
+    for cells, counts in pieces:
+        yield cells, add_noise(counts, deviation, bits, table=table, start=start)
+        start += len(cells)
+
+
 def _passing_cells(
-    candidates: CandidateSet, mechanism: LevelMechanism, bits: RandomBits | None
+    candidates: CandidateSet, mechanism: LevelMechanism, bits: NoiseBits
 ) -> Iterator[tuple[Columns, Integers]]:
     """For every set of columns in order, the flat cells of candidates that pass as zeros, ascending."""
     blocks = passing_zeros(candidates.superset, mechanism.threshold, mechanism.deviation, bits)

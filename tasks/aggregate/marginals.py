@@ -15,9 +15,9 @@ from marginweave.schemas.budget import CountNoise, Stability
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.measurements import Clique, Measurement
 from marginweave.tasks.budget.laplace import laplace_deviation, laplace_scale
-from marginweave.tasks.budget.mechanisms import add_laplace_noise, add_noise, deviation
+from marginweave.tasks.budget.mechanisms import add_drawn_noise, add_noise, deviation, draw_laplace_noise
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
-from marginweave.tasks.budget.randomness import RandomBits
+from marginweave.tasks.budget.randomness import NoiseBits
 
 AnyCodes = NDArray[np.integer]
 Split = Literal["equal", "cells"]
@@ -168,7 +168,7 @@ def measure_marginals(
     exact: Sequence[NDArray[np.int64]],
     cliques: Sequence[Clique],
     deviations: Sequence[Fraction],
-    bits: RandomBits | None = None,
+    bits: NoiseBits,
 ) -> Iterator[Measurement]:
     """Each marginal with independent rounded Gaussian noise on all of its cells, zero ones included.
 
@@ -180,18 +180,30 @@ def measure_marginals(
         exact: marginals by `count_marginal`, of rows of a unit already bounded to theta.
         cliques: attributes of each marginal, increasing.
         deviations: of each marginal, from `split_deviations`.
-        bits: source of randomness; the operating system's unless a test says otherwise.
+        bits: of the draw; table i is marginal i.
     """
-    for counts, clique, sd in zip(exact, cliques, deviations, strict=True):
-        yield Measurement(attributes=clique, counts=add_noise(counts, sd, bits), deviation=float(sd))
+    for table, (counts, clique, sd) in enumerate(zip(exact, cliques, deviations, strict=True)):
+        yield Measurement(attributes=clique, counts=add_noise(counts, sd, bits, table=table), deviation=float(sd))
+
+
+def laplace_noises(sizes: Sequence[int], epsilons: Sequence[Fraction], stability: Stability) -> list[NDArray[np.int64]]:
+    """The noise of all marginals of one draw, by their numbers of cells: made before the charge, for nothing else.
+
+    DP: nothing of the rows. Raises InputError and StageError as `draw_laplace_noise`.
+    """
+    return [draw_laplace_noise(size, epsilon, stability) for size, epsilon in zip(sizes, epsilons, strict=True)]
 
 
 def measure_with_laplace(
-    exact: Sequence[NDArray[np.int64]], cliques: Sequence[Clique], epsilons: Sequence[Fraction], stability: Stability
+    exact: Sequence[NDArray[np.int64]],
+    cliques: Sequence[Clique],
+    epsilons: Sequence[Fraction],
+    stability: Stability,
+    noises: Sequence[NDArray[np.int64]],
 ) -> Iterator[Measurement]:
     """Each marginal with independent discrete Laplace noise on all of its cells, zero ones included.
 
-    Each is `add_laplace_noise`; epsilons add (Dwork and Roth 2014, theorem 3.16).
+    Each is `add_drawn_noise`; epsilons add (Dwork and Roth 2014, theorem 3.16).
     DP: (sum_i epsilon_i, 0)-DP; charge before the first is taken.
 
     Args:
@@ -199,11 +211,12 @@ def measure_with_laplace(
         cliques: attributes of each marginal, increasing.
         epsilons: of each marginal, from `split_epsilons`.
         stability: how many records of one unit move, and how.
+        noises: from `laplace_noises` with these epsilons and this stability.
     """
-    for counts, clique, epsilon in zip(exact, cliques, epsilons, strict=True):
+    for counts, clique, epsilon, noise in zip(exact, cliques, epsilons, noises, strict=True):
         yield Measurement(
             attributes=clique,
-            counts=add_laplace_noise(counts, epsilon, stability),
+            counts=add_drawn_noise(counts, noise),
             deviation=laplace_deviation(laplace_scale(epsilon, stability)),
             noise="discrete-laplace",
         )

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.budget.noise_table import BITS
-from marginweave.tasks.budget.randomness import RandomBits
+from marginweave.tasks.budget.randomness import WordStream
 
 # Fixed point, relative to the largest probability, and where a tail is cut: see `binomial_table`.
 _FRACTION = 320
@@ -23,9 +23,9 @@ class BinomialTable:
     first: int
     cumulative: tuple[int, ...]
 
-    def draw(self, bits: RandomBits) -> int:
+    def draw(self, stream: WordStream) -> int:
         """One draw, by inversion of a uniform 128-bit integer."""
-        return self.first + bisect_right(self.cumulative, int.from_bytes(bits.take(BITS // 8), "little"))
+        return self.first + bisect_right(self.cumulative, stream.integer(BITS))
 
 
 @lru_cache(maxsize=16)

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
+from marginweave.tasks.budget.exponential import choose
 from marginweave.tasks.budget.laplace import l1_sensitivity, laplace_scale
 from marginweave.tasks.budget.noise_table import noise_table
 from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
-from marginweave.tasks.budget.randomness import OsBits, RandomBits
+from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.budget.sampler import Sampler
 
 _CHUNK = 1 << 17
@@ -78,8 +79,10 @@ def prepare_noise(deviation: Fraction) -> None:
     noise_table(deviation)
 
 
-def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits | None = None) -> NDArray[np.int64]:
-    """Counts plus independent rounded Gaussian noise of standard deviation `deviation`.
+def add_noise(
+    counts: NDArray[np.int64], deviation: Fraction, bits: NoiseBits, *, table: int = 0, start: int = 0
+) -> NDArray[np.int64]:
+    """Counts plus independent rounded Gaussian noise of standard deviation `deviation`: a function of `bits` and the cell.
 
     Theorem: f + N(0, deviation^2 I) is S/deviation-GDP (Dong, Roth and Su 2019, theorem 2.7) and S^2/(2 deviation^2)-zCDP (Bun
     and Steinke 2016, proposition 1.6) for every f of L2 sensitivity S. Counts are integers, so that adding rounded noise is
@@ -90,7 +93,9 @@ def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits |
     Args:
         counts: any shape, int64.
         deviation: standard deviation in counts, from `deviation()`.
-        bits: source of randomness; the operating system's unless a test says otherwise.
+        bits: of the draw.
+        table: number of these counts in the draw.
+        start: place of the first of them in that table; cell i of the flattened counts has the word `start` + i.
 
     Returns:
         the shape of `counts`, int64.
@@ -101,62 +106,74 @@ def add_noise(counts: NDArray[np.int64], deviation: Fraction, bits: RandomBits |
     """
     if counts.dtype != np.int64:
         raise InputError(f"counts ({counts.dtype}) must be int64")
-    table = noise_table(deviation)
-    room = np.iinfo(np.int64).max - table.largest
-    if counts.size and (int(counts.max()) > room or int(counts.min()) < -room):
-        raise StageError("counts with noise must fit 64 bits")
-    source = OsBits() if bits is None else bits
-    sampler = Sampler(table, source)
-    flat = counts.ravel()
+    distribution = noise_table(deviation)
+    _check_room(counts, distribution.largest)
+    sampler, flat = Sampler(distribution), counts.ravel()
     noisy = np.empty(flat.size, np.int64)
-    for start in range(0, flat.size, _CHUNK):
-        stop = min(start + _CHUNK, flat.size)
-        noisy[start:stop] = flat[start:stop] + sampler.draw(stop - start)
+    for first in range(0, flat.size, _CHUNK):
+        part = flat[first : first + _CHUNK]
+        noisy[first : first + _CHUNK] = part + sampler.draw(bits, table, start + first, len(part))
     return noisy.reshape(counts.shape)
 
 
-def add_laplace_noise(counts: NDArray[np.int64], epsilon: Fraction, stability: Stability) -> NDArray[np.int64]:
-    """One marginal plus independent discrete Laplace noise of scale `laplace_scale`, from OpenDP's exact sampler.
+def draw_laplace_noise(cells: int, epsilon: Fraction, stability: Stability) -> NDArray[np.int64]:
+    """The noise of one marginal for `add_drawn_noise`, shape (cells,), int64: OpenDP's exact sampler, on zeros.
+
+    OpenDP has a generator of its own, which no seed fixes: so the noise is drawn before the charge, and sealed as a seed is.
+    Discrete Laplace noise of scale `laplace_scale`. DP: nothing of the rows.
+
+    Raises:
+        InputError: an epsilon that is not positive.
+        StageError: OpenDP measures a larger loss than the planned one.
+    """
+    mechanism = _discrete_laplace(float(laplace_scale(epsilon, stability)))
+    if Fraction(mechanism.map(l1_sensitivity(stability))) > epsilon:
+        raise StageError("marginal: the measured privacy loss is above the planned one")
+    return np.array(mechanism(np.zeros(cells, np.int64)), np.int64)
+
+
+def add_drawn_noise(counts: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One marginal plus noise of `draw_laplace_noise` that was made for it, and for nothing else.
 
     Theorem: noise of scale b on an f of L1 sensitivity S is (S/b, 0)-DP (Dwork, McSherry, Nissim and Smith 2006), on integers
     with the discrete Laplace distribution as well (Ghosh, Roughgarden and Sundararajan 2012). Every cell of the marginal
     must be in `counts`, zeros included.
-    DP: (epsilon, 0)-DP under `stability`, by the L1 sensitivity of `laplace.l1_sensitivity`.
+    DP: (epsilon, 0)-DP under the `stability` of the noise, by the L1 sensitivity of `laplace.l1_sensitivity`.
 
     Args:
         counts: any shape, int64.
-        epsilon: of this marginal.
-        stability: how many records of one unit move, and how.
+        noise: of the flattened counts, shape (cells,), int64.
 
     Returns:
         the shape of `counts`, int64.
 
     Raises:
-        InputError: counts of another type, or an epsilon that is not positive.
-        StageError: OpenDP measures a larger loss than the planned one.
+        InputError: counts of another type.
+        StageError: noise of another type or for another number of cells, or sums that could leave 64 bits.
     """
     if counts.dtype != np.int64:
         raise InputError(f"counts ({counts.dtype}) must be int64")
-    mechanism = _discrete_laplace(float(laplace_scale(epsilon, stability)))
-    if Fraction(mechanism.map(l1_sensitivity(stability))) > epsilon:
-        raise StageError("marginal: the measured privacy loss is above the planned one")
-    return np.array(mechanism(counts.ravel()), np.int64).reshape(counts.shape)
+    if noise.dtype != np.int64 or noise.shape != (counts.size,):
+        raise StageError("noise must be int64, one for each cell of the marginal; it was drawn for another one")
+    _check_room(counts, max(int(noise.max(initial=0)), -int(noise.min(initial=0))))
+    return counts + noise.reshape(counts.shape)
 
 
-def prepare_laplace(epsilon: Fraction, stability: Stability) -> None:
-    """Load OpenDP and check the loss ahead of a draw, so that little that can fail happens after its charge.
+def _check_room(counts: NDArray[np.int64], largest: int) -> None:
+    """Refuse counts that noise of at most `largest` could move out of 64 bits."""
+    room = np.iinfo(np.int64).max - largest
+    if counts.size and (int(counts.max()) > room or int(counts.min()) < -room):
+        raise StageError("counts with noise must fit 64 bits")
 
-    Raises InputError and StageError as `add_laplace_noise`.
-    """
-    add_laplace_noise(np.zeros(0, np.int64), epsilon, stability)
 
-
-def select_percentile(histogram: NDArray[np.int64], percentile: float, epsilon: float, stability: Stability) -> int:
+def select_percentile(
+    histogram: NDArray[np.int64], percentile: float, epsilon: float, stability: Stability, bits: NoiseBits
+) -> int:
     """A candidate 1 … cap near the wanted percentile: of combinations a record, or of a column's values on a public grid.
 
-    Exponential mechanism on `rank_scores`, Pr[c] proportional to e^{epsilon s(c) / (2 sensitivity)}, by OpenDP's exact
-    Gumbel noise of scale 2 sensitivity / epsilon; the candidates are public, 0 is none of them. The chosen rank is off by
-    at most (2 / epsilon) ln(cap / beta) records with probability 1 - beta.
+    Exponential mechanism on `rank_scores`, Pr[c] proportional to e^{epsilon s(c) / (2 sensitivity)}, exactly
+    (`exponential.choose`); the candidates are public, 0 is none of them. The chosen rank is off by at most
+    (2 / epsilon) ln(cap / beta) records with probability 1 - beta.
     Theorem: it is epsilon-DP (McSherry and Talwar 2007, theorem 6), its loss lies in an interval of length epsilon (Durfee and
     Rogers 2019): epsilon^2/8-zCDP (Cesar and Rogers 2021), and `selection_mu`-GDP by the proof that stands with that.
     DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP under `stability`, each record counted once at most.
@@ -166,76 +183,48 @@ def select_percentile(histogram: NDArray[np.int64], percentile: float, epsilon: 
         percentile: in (0, 100).
         epsilon: of the exponential mechanism, undivided for every length.
         stability: how many records of one unit move, and how: it sets the sensitivity of the score.
+        bits: of the draw.
 
     Raises:
         InputError: a parameter out of range.
-        StageError: OpenDP measures a larger loss than the planned one.
     """
     if histogram.dtype != np.int64 or histogram.ndim != 1 or len(histogram) < 2:
         raise InputError("histogram must be a vector of int64 with at least one candidate")
-    if not math.isfinite(epsilon) or epsilon <= 0:
-        raise InputError(f"epsilon ({epsilon}) must be positive")
-    return select_candidate(rank_scores(histogram, percentile), score_sensitivity(percentile, stability), epsilon) + 1
+    return (
+        select_candidate(rank_scores(histogram, percentile), score_sensitivity(percentile, stability), epsilon, bits)
+        + 1
+    )
 
 
-def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float) -> int:
+def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: NoiseBits) -> int:
     """Place of one of the candidates, with probability proportional to e^{epsilon score / (2 sensitivity)}.
 
-    Exponential mechanism by OpenDP's exact Gumbel noise of scale 2 sensitivity / epsilon; scores are integers, and what they
-    are of is public. Theorem: as of `select_percentile`.
+    Exponential mechanism, exactly (`exponential.choose`), epsilon being the double's own fraction; scores are integers, and
+    what they are of is public. Theorem: as of `select_percentile`.
     DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP, if no neighbor moves a score by more than `sensitivity`.
 
     Args:
         scores: shape (candidates,), int64; private.
         sensitivity: in the unit of the scores.
         epsilon: of the exponential mechanism.
+        bits: of the draw.
 
     Raises:
         InputError: scores of another kind, none of them, or a parameter out of range.
-        StageError: OpenDP measures a larger loss than the planned one.
     """
     if scores.dtype != np.int64 or scores.ndim != 1 or not len(scores):
         raise InputError("scores must be a vector of int64 with at least one candidate")
-    return int(_exponential(sensitivity, epsilon)(scores))
-
-
-def prepare_selection(sensitivity: int, epsilon: float) -> None:
-    """Load OpenDP and check the loss ahead of a draw, so that little that can fail happens after its charge.
-
-    Raises InputError and StageError as `select_candidate`.
-    """
-    _exponential(sensitivity, epsilon)
-
-
-def _exponential(sensitivity: int, epsilon: float) -> Any:
     if sensitivity < 1 or not math.isfinite(epsilon) or epsilon <= 0:
         raise InputError(f"sensitivity ({sensitivity}) must be at least 1 and epsilon ({epsilon}) positive")
-    mechanism = _noisy_max(2 * sensitivity / epsilon * (1 + 1e-12))
-    if mechanism.map(sensitivity) > epsilon**2 / 8:
-        raise StageError("selection: the measured privacy loss is above the planned one")
-    return mechanism
+    return choose(scores, Fraction(epsilon) / (2 * sensitivity), bits)
 
 
 def _discrete_laplace(scale: float) -> Any:
     from opendp import domains, metrics
     from opendp.measurements import then_laplace
-
-    _allow_opendp()
-    return (domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")) >> then_laplace(scale)
-
-
-def _noisy_max(scale: float) -> Any:
-    from opendp import domains, measures, metrics
-    from opendp.measurements import then_noisy_max
-
-    _allow_opendp()
-    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.linf_distance(T="i64")
-    return space >> then_noisy_max(measures.zero_concentrated_divergence(), scale=scale)
-
-
-def _allow_opendp() -> None:
-    # OpenDP and its shared library wait until something is drawn: plan and refusals never load them. Its prelude would import
-    # scikit-learn as well, a second of every run.
     from opendp.mod import enable_features
 
+    # OpenDP and its shared library wait until something is drawn: plan and refusals never load them. Its prelude would import
+    # scikit-learn as well, a second of every run.
     enable_features("contrib")
+    return (domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")) >> then_laplace(scale)

@@ -10,11 +10,12 @@ of 2^-128 for rounding each entry down, and two for the tail that is cut off and
 
 from __future__ import annotations
 
+import hashlib
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,12 @@ class NoiseTable:
     deviation: Fraction
     cumulative: tuple[int, ...]
     high: NDArray[np.uint64]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the deviation and of all entries, which fix what bits become."""
+        numbers = (self.deviation.numerator, self.deviation.denominator, *self.cumulative)
+        return hashlib.sha256(",".join(map(str, numbers)).encode()).hexdigest()
 
     @property
     def largest(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -11,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.tasks.budget.noise_table import BITS, NoiseTable
-from marginweave.tasks.budget.randomness import RandomBits
+from marginweave.tasks.budget.randomness import REST_BITS, NoiseBits, Words, WordStream
 
 Integers = NDArray[np.int64]
-Words = NDArray[np.uint64]
 
-_FIRST_BITS = 63
-_REST_BITS = BITS - _FIRST_BITS
+# Which noise bits select: written into what the key of a draw is made from, and another one whenever that changes.
+SAMPLER_FORMAT = "marginweave/sampler/1"
+
+_FIRST_BITS = BITS - REST_BITS
 _GUIDE_BITS = 16
 
 
@@ -62,7 +64,7 @@ class TailTable:
 
 def high_words(entries: tuple[int, ...]) -> Words:
     """The top 63 of 128 bits of each entry, shape (entries,); rounding down to the same word is for the sampler to tell."""
-    return np.array([entry >> _REST_BITS for entry in entries], np.uint64)
+    return np.array([entry >> REST_BITS for entry in entries], np.uint64)
 
 
 class Sampler:
@@ -72,19 +74,21 @@ class Sampler:
     the same entry as comparing all: the distribution is the table's, exactly. A guide narrows the search by the top 16 bits.
     """
 
-    def __init__(self, table: Table, bits: RandomBits) -> None:
+    def __init__(self, table: Table) -> None:
         self._table = table
-        self._bits = bits
         self._guide, self._settled = _guide(table)
 
-    def draw(self, count: int) -> Integers:
-        """`count` independent draws of a noise table, shape (count,), int64."""
-        words = take_words(self._bits, count)
-        magnitude = self.entries(words >> np.uint64(1))
+    def draw(self, bits: NoiseBits, number: int, start: int, count: int) -> Integers:
+        """Independent draws for cells `start` to `start + count - 1` of table `number`, shape (count,), int64."""
+        words = bits.words(number, start, count)
+        magnitude = self.entries(words >> np.uint64(1), lambda place: bits.rest(number, start + place))
         return np.where(words & np.uint64(1), -magnitude, magnitude)
 
-    def entries(self, first: Words) -> Integers:
-        """How many entries of the table each uniform integer with the top 63 bits `first` reaches; shape of `first`."""
+    def entries(self, first: Words, rest: Callable[[int], int]) -> Integers:
+        """How many entries of the table each uniform integer reaches; shape of `first`, which has its top 63 bits.
+
+        `rest` has the low 65 bits of the one at a place, and is asked where these decide.
+        """
         bucket = first >> np.uint64(_FIRST_BITS - _GUIDE_BITS)
         reached: Integers = self._guide[bucket]
         open_ = np.flatnonzero(~self._settled[bucket])
@@ -92,26 +96,23 @@ class Sampler:
             wanted = first[open_]
             found = np.searchsorted(self._table.high, wanted, side="left")
             for tie in np.flatnonzero(self._table.high[found] == wanted).tolist():
-                found[tie] = self._table.magnitude(int(wanted[tie]) << _REST_BITS | self._rest())
+                found[tie] = self._table.magnitude(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))
             reached[open_] = found
         return reached
 
-    def _rest(self) -> int:
-        """The low 65 bits of a uniform 128-bit integer."""
-        return int.from_bytes(self._bits.take(9), "little") >> (72 - _REST_BITS)
 
-
-def draw_tail(table: TailTable, count: int, bits: RandomBits) -> Integers:
+def draw_tail(table: TailTable, count: int, stream: WordStream) -> Integers:
     """`count` independent draws of X given X >= `table.least`, shape (count,), int64."""
-    sampler, last = Sampler(table, bits), len(table.entries) - 1
+    sampler, last = Sampler(table), len(table.entries) - 1
     drawn = np.zeros(0, np.int64)
     while len(drawn) < count:
-        reached = sampler.entries(take_words(bits, count - len(drawn)) >> np.uint64(1))
+        words = stream.words(count - len(drawn)) >> np.uint64(1)
+        reached = sampler.entries(words, lambda _: stream.integer(REST_BITS))
         drawn = np.concatenate([drawn, reached[reached < last]])
     return drawn + table.least
 
 
-def draw_positions(count: int, size: int, bits: RandomBits) -> Integers:
+def draw_positions(count: int, size: int, stream: WordStream) -> Integers:
     """A uniformly chosen set of `count` of the numbers below `size`, ascending; shape (count,), int64.
 
     Numbers are drawn one after the other and those that were drawn before dropped, until there are `count`; as many at a time
@@ -119,23 +120,18 @@ def draw_positions(count: int, size: int, bits: RandomBits) -> Integers:
     """
     found = np.zeros(0, np.int64)
     while len(found) < count:
-        found = np.sort(np.concatenate([found, uniform_numbers(count - len(found), size, bits)]), kind="stable")
+        found = np.sort(np.concatenate([found, uniform_numbers(count - len(found), size, stream)]), kind="stable")
         found = found[np.concatenate([[True], found[1:] != found[:-1]])]  # np.unique hashes, which is ten times slower
     return found
 
 
-def take_words(bits: RandomBits, count: int) -> Words:
-    """`count` uniform 64-bit words."""
-    return np.frombuffer(bits.take(8 * count), "<u8").astype(np.uint64, copy=False)
-
-
-def uniform_numbers(count: int, size: int, bits: RandomBits) -> Integers:
+def uniform_numbers(count: int, size: int, stream: WordStream) -> Integers:
     """`count` independent uniform numbers below `size` <= 2^62, shape (count,): of words of as many bits, those below it."""
     if size == 1:
         return np.zeros(count, np.int64)
     drawn, shift = [np.zeros(0, np.int64)], np.uint64(64 - (size - 1).bit_length())
     while missing := count - sum(map(len, drawn)):
-        words = take_words(bits, missing) >> shift
+        words = stream.words(missing) >> shift
         drawn.append(words[words < np.uint64(size)].astype(np.int64))
     return np.concatenate(drawn)
 

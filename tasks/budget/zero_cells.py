@@ -18,12 +18,14 @@ import numpy as np
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.budget.binomial import binomial_table
 from marginweave.tasks.budget.noise_table import noise_table
-from marginweave.tasks.budget.randomness import OsBits, RandomBits
+from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.budget.sampler import Integers, TailTable, draw_positions, draw_tail
 
 # Positions are chosen block by block, in each of which about so many pass.
 _PASSING = 1 << 20
 _LONGEST = 1 << 62
+# Streams of a draw: which zeros pass, by block, and their noise, by table.
+_POSITIONS, _NOISE = 0, 1
 # A number of passing cells that is exceeded with probability 2^-60.
 _NEVER = 60 * math.log(2)
 
@@ -33,9 +35,7 @@ def passing_probability(threshold: int, deviation: Fraction) -> Fraction:
     return noise_table(deviation).upper_tail(threshold)
 
 
-def passing_zeros(
-    cells: int, threshold: int, deviation: Fraction, bits: RandomBits | None = None
-) -> Iterator[tuple[int, Integers]]:
+def passing_zeros(cells: int, threshold: int, deviation: Fraction, bits: NoiseBits) -> Iterator[tuple[int, Integers]]:
     """Which of `cells` positions pass when each is a zero with noise: a first position, and offsets from it, ascending.
 
     Positions of cells that are no zeros, or no candidates at all, are for the caller to drop: whether a position passes is
@@ -46,7 +46,7 @@ def passing_zeros(
         cells: how many positions, from 0.
         threshold: T, at least 1.
         deviation: standard deviation of the noise.
-        bits: source of randomness; the operating system's unless a test says otherwise.
+        bits: of the draw; each block of positions has a stream of its own.
 
     Raises:
         InputError: a threshold below 1, or a deviation that has no table.
@@ -55,23 +55,22 @@ def passing_zeros(
     probability = passing_probability(threshold, deviation)
     if not probability:
         return
-    source = OsBits() if bits is None else bits
     block = min(_LONGEST, int(_PASSING / probability))
-    for first in range(0, cells, block):
-        size = min(block, cells - first)
-        passing = binomial_table(size, probability).draw(source)
-        yield first, draw_positions(passing, size, source)
+    for number, first in enumerate(range(0, cells, block)):
+        size, stream = min(block, cells - first), bits.stream(_POSITIONS, number)
+        passing = binomial_table(size, probability).draw(stream)
+        yield first, draw_positions(passing, size, stream)
 
 
-def passing_noise(count: int, threshold: int, deviation: Fraction, bits: RandomBits | None = None) -> Integers:
+def passing_noise(count: int, threshold: int, deviation: Fraction, bits: NoiseBits, table: int = 0) -> Integers:
     """The noise of `count` zeros that passed, shape (count,), int64: independent, each X given X >= threshold.
 
-    DP and Raises: as `passing_zeros`; also where no noise reaches the threshold.
+    Each `table` has a stream of its own. DP and Raises: as `passing_zeros`; also where no noise reaches the threshold.
     """
     _check(threshold)
     if not count:
         return np.zeros(0, np.int64)
-    return draw_tail(_tail(threshold, deviation), count, OsBits() if bits is None else bits)
+    return draw_tail(_tail(threshold, deviation), count, bits.stream(_NOISE, table))
 
 
 def prepare_passing(cells: int, threshold: int, deviation: Fraction) -> None:

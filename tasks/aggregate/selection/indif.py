@@ -14,7 +14,7 @@ from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.measurements import Clique
 from marginweave.tasks.aggregate.marginals import count_marginals, in_passes
 from marginweave.tasks.budget.mechanisms import add_noise, deviation
-from marginweave.tasks.budget.randomness import RandomBits
+from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.encode.codes import Codes
 
 FINEST_STEPS = 1024
@@ -94,7 +94,7 @@ def indif_scores(
     return np.array([indif_score(table, steps) for table in tables], np.int64)
 
 
-def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: RandomBits | None = None) -> NDArray[np.float64]:
+def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: NoiseBits) -> NDArray[np.float64]:
     """Noisy InDif of every pair, in records, from `indif_scores` on the grid of `noise`; may be negative.
 
     `add_noise` of the scores of PrivSyn (Zhang et al. 2021, section 4.2), a vector of the sensitivity of `indif_sensitivity`

@@ -1,0 +1,109 @@
+"""Digests of the whole numbers that a mechanism is given: a draw that is repeated is given the same ones, or is refused.
+
+SHA-256 of an encoding that tells every input apart: lengths stand before or after what they count, numbers are
+little-endian. How inputs are cut into pieces, how much memory and how many cores there are changes nothing. Private: a digest
+is stored under a key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
+from marginweave.tasks.aggregate.candidates import CandidateSet, Columns
+from marginweave.tasks.aggregate.level import LevelMechanism
+
+Integers = NDArray[np.int64]
+Labels = Sequence[Sequence[str]]
+
+
+def counts_digest(arrays: Iterable[Integers]) -> str:
+    """Of arrays of whole numbers, their shapes and their order: marginals, a histogram, scores, a record count.
+
+    Raises:
+        InputError: an array of another type.
+    """
+    whole, number = hashlib.sha256(b"counts/1"), 0
+    for array in arrays:
+        _add(whole, array)
+        number += 1
+    whole.update(_length(number))
+    return whole.hexdigest()
+
+
+def values_digest(counts: Mapping[int, Integers], labels: Labels) -> str:
+    """Of how many records have each value of some attributes, from `count_values`, and of the values' texts."""
+    whole = hashlib.sha256(b"values/1")
+    _add_json(whole, [[j, list(labels[j])] for j in sorted(counts)])
+    whole.update(counts_digest(counts[j] for j in sorted(counts)).encode())
+    return whole.hexdigest()
+
+
+def level_digest(
+    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, labels: Labels = ()
+) -> str:
+    """Of everything that `draw_level` is given but its bits, and of the texts of private values, if there are any.
+
+    Args:
+        bounded: its cells and counts, by columns, in ascending order.
+        candidates: which fix the zero cells that are noised.
+        mechanism: its noise and thresholds.
+        labels: of all columns; those of `mechanism.private_columns` count.
+
+    Raises:
+        MachineError: the disk refuses what memory does not hold.
+    """
+    whole = hashlib.sha256(b"level/1")
+    _add_json(whole, _facts(mechanism, labels))
+    _add_json(whole, [candidates.length, list(candidates.sizes)])
+    for keys in (candidates.survivors, candidates.forbidden):
+        _add_keys(whole, keys)
+    for columns in candidates.column_sets():
+        pieces, cells = hashlib.sha256(), 0
+        for mine, counts in bounded.pieces(columns):
+            pieces.update(np.stack([mine, counts], axis=1).astype("<i8").tobytes())
+            cells += len(mine)
+        _add_json(whole, [list(columns), cells])
+        whole.update(pieces.digest())
+    return whole.hexdigest()
+
+
+def _facts(mechanism: LevelMechanism, labels: Labels) -> list[object]:
+    private = sorted(mechanism.private_columns)
+    return [
+        mechanism.length,
+        mechanism.contribution_bound,
+        [mechanism.deviation.numerator, mechanism.deviation.denominator],
+        [mechanism.threshold, mechanism.private_threshold, mechanism.raised_from],
+        mechanism.occurring_only,
+        private,
+        [list(labels[j]) for j in private if labels],
+    ]
+
+
+def _add_keys(whole: hashlib._Hash, keys: Mapping[Columns, Integers]) -> None:
+    _add_json(whole, [list(columns) for columns in sorted(keys)])
+    for columns in sorted(keys):
+        _add(whole, keys[columns])
+
+
+def _add(whole: hashlib._Hash, array: Integers) -> None:
+    if array.dtype != np.int64:
+        raise InputError(f"counts ({array.dtype}) must be int64")
+    _add_json(whole, list(array.shape))
+    whole.update(array.astype("<i8").tobytes())
+
+
+def _add_json(whole: hashlib._Hash, facts: Sequence[object]) -> None:
+    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    whole.update(_length(len(text)) + text)
+
+
+def _length(number: int) -> bytes:
+    return number.to_bytes(8, "little")
