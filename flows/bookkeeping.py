@@ -19,7 +19,7 @@ from marginweave.schemas.manifest import StageEntry
 from marginweave.tasks.budget.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.references import RunReference, StageResult, code_version
+from marginweave.tasks.references import RunReference, StageResult
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -135,7 +135,7 @@ class Bookkeeper:
 
 
 def settle(reference: RunReference) -> None:
-    """Give back the spares that nothing was lost for; an attempt that was taken over is stopped here, before it publishes.
+    """Give back what was reserved and never begun; an attempt that was taken over is stopped here, before it publishes.
 
     Raises:
         BudgetError: another attempt has taken over.
@@ -204,7 +204,7 @@ def release_facts(reference: RunReference) -> dict[str, Any]:
         "run": manifest.run,
         "release": manifest.release,
         **({} if corrected is None else {"supersedes": corrected.model_dump()}),
-        "code_version": code_version(),
+        "programs": [program.model_dump() for program in manifest.programs],
         "returned": returned,
         "evaluated_until_now": reference.ledger.internally_evaluated(manifest.dataset, None),
         "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 
 from marginweave.flows.audit import unknown_charges
+from marginweave.flows.progress import reporter
 from marginweave.flows.request import Request
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
+from marginweave.tasks.aggregate.terms import with_terms
 from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.checkpoint.draws import unknown_draw
+from marginweave.tasks.budget.ledger.reserved import check_same_plan
+from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.checkpoint.draws import DrawStore, check_same_program, unknown_draw
 from marginweave.tasks.checkpoint.files import file_digest
 from marginweave.tasks.checkpoint.publication import check_proposed, propose_staged, publish_staged
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.program import program_identity
 
 
 def check_same_configuration(request: Request, present: Manifest) -> None:
@@ -31,6 +36,27 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
     raise InputError(
         f"run {present.run} has another configuration; it differs in {places}. Give the new release a name with --run"
     )
+
+
+def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger) -> None:
+    """Refuse to go on with a run whose draws this program would make otherwise, before anything is read.
+
+    Raises:
+        InputError: the plan is not the one that was reserved, or a draw was begun by another program.
+    """
+    record = None if present is None or present.state != RunState.RUNNING else ledger.release(present.release)
+    if record is None:
+        return
+    program, configuration = program_identity(), request.configuration
+    plan = with_terms(configuration, plan_budget(configuration))
+    if last_digits := check_same_plan(record, plan, program):
+        reporter().note(
+            f"{', '.join(last_digits[:3])} differ from the plan in their last digits; what was reserved is drawn"
+        )
+    store = DrawStore(request.folder, ledger.checkpoint_key)
+    for draw in record.draws:
+        if draw.state == State.DRAWN and store.read(record.release, draw.name, draw.lease or "", None) is None:
+            check_same_program(draw, program)
 
 
 def configuration_differences(one: Configuration, other: Configuration) -> list[str]:

@@ -14,6 +14,7 @@ from marginweave.flows.continuity import (
     check_history,
     check_outputs,
     check_same_configuration,
+    check_same_draws,
 )
 from marginweave.flows.request import Request, remember
 from marginweave.schemas.errors import InputError
@@ -23,7 +24,8 @@ from marginweave.tasks.budget.ledger import Ledger, least_account, opening_for
 from marginweave.tasks.budget.ledger.publishing import check_correction as check_correctable
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
-from marginweave.tasks.references import RunReference, code_version
+from marginweave.tasks.program import program_identity
+from marginweave.tasks.references import RunReference
 from marginweave.tasks.validate.source import TableSource, check_source
 
 # The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
@@ -50,6 +52,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
             )
     ledger = check_request(request)
     check_continuity(request.folder, present, ledger)
+    check_same_draws(request, present, ledger)
     supersedes = check_correction(request, present)
     digest = ledger.source_digest(TableSource(request.source, request.configuration.source).chunks())
     if present is None:
@@ -88,11 +91,12 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
 
 
 def _to_go_on(request: Request, present: Manifest) -> Manifest:
-    """The manifest of a run; one that goes on is computed from here on as its configuration says now."""
-    if present.state != RunState.RUNNING or present.execution == request.configuration.execution:
+    """The manifest of a run; one that goes on is computed from here on by this program, as its configuration says now."""
+    if present.state != RunState.RUNNING:
         return present
-    changed = present.with_execution(request.configuration.execution)
-    request.folder.write_manifest(changed)
+    changed = present.with_execution(request.configuration.execution).with_program(program_identity())
+    if changed != present:
+        request.folder.write_manifest(changed)
     return changed
 
 
@@ -157,7 +161,7 @@ def _new_manifest(request: Request, digest: str, supersedes: Correction | None) 
         execution=configuration.execution,
         source=configuration.source.file,
         source_digest=digest,
-        code_version=code_version(),
+        programs=(program_identity(),),
         created=datetime.now(UTC),
         supersedes=supersedes,
     )

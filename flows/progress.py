@@ -23,6 +23,9 @@ class Reporter(Protocol):
     def attempt(self, lease: str) -> None:
         """The run goes on under `lease`, which every draw that it begins will carry in the ledger."""
 
+    def note(self, text: str) -> None:
+        """Something that the operator should know; public facts alone."""
+
     def started(self, stage: str) -> None:
         """A stage begins."""
 
@@ -40,6 +43,9 @@ class SilentReporter:
         """Nothing."""
 
     def attempt(self, lease: str) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
         """Nothing."""
 
     def started(self, stage: str) -> None:
@@ -63,9 +69,15 @@ class LineReporter(SilentReporter):
         """Keep the lease for the summary."""
         self.lease = lease
 
+    def note(self, text: str) -> None:
+        """Print it."""
+        self._print({"event": "note", "text": text})
+
     def finished(self, stage: str, charged: tuple[str, ...]) -> None:
         """Print the stage and its charges."""
-        line = {"event": "stage", "stage": stage, "charged": list(charged)}
+        self._print({"event": "stage", "stage": stage, "charged": list(charged)})
+
+    def _print(self, line: dict[str, object]) -> None:
         with suppress(OSError):  # nobody listens any more: no reason to stop a release
             self._stream.write(json.dumps(line) + "\n")
             self._stream.flush()
@@ -94,6 +106,10 @@ class TerminalReporter:
     def attempt(self, lease: str) -> None:
         """Keep the lease for the summary."""
         self.lease = lease
+
+    def note(self, text: str) -> None:
+        """Leave a line behind."""
+        self._progress.console.print(Text(text, "dim"))
 
     def started(self, stage: str) -> None:
         """Show the stage's name."""

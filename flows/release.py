@@ -47,7 +47,9 @@ from marginweave.tasks.aggregate.marginals_task import (
     score_pairs,
 )
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
+from marginweave.tasks.aggregate.terms import with_terms
 from marginweave.tasks.budget.marginal_split import rounds_of
+from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.budget.task import reserve_budget
 from marginweave.tasks.checkpoint.publication import staged_release
 from marginweave.tasks.decode.task import decode
@@ -144,8 +146,9 @@ def _home_of(home: str | None) -> Path:
 def _release(private: RunReference) -> None:
     """The stages, in order."""
     configuration = private.configuration
+    plan = with_terms(configuration, plan_budget(configuration))
     bought = bool(configuration.private_bounds)
-    counting = sum(draw.mechanism != "exponential" for draw in private.plan.draws)  # a stage each
+    counting = sum(draw.mechanism != "exponential" for draw in plan.draws)  # a stage each
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
     apart = bought + fits + (configuration.marginals is not None and rounds_of(configuration) is not None)
     book = Bookkeeper(private.folder, stages=10 + apart + counting)
@@ -153,12 +156,12 @@ def _release(private: RunReference) -> None:
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
     if bought:  # bounds have to be there before anything is binned
-        book.step("budget", reserve_budget, private, getpass.getuser())
+        book.step("budget", reserve_budget, private, plan, getpass.getuser())
         book.stage("release bounds", release_bounds, private, preprocessed)
         encoded = book.stage("encode", encode, private, preprocessed)
     else:
         encoded = book.stage("encode", encode, private, preprocessed)
-        book.step("budget", reserve_budget, private, getpass.getuser())
+        book.step("budget", reserve_budget, private, plan, getpass.getuser())
     collected = (_combinations if configuration.marginals is None else _marginals)(book, private, encoded)
 
     public = private.derived  # what is given this alone sees no private file

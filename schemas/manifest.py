@@ -15,6 +15,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_vali
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.execution import Execution
 from marginweave.schemas.numbers import FROZEN
+from marginweave.schemas.program import Program
 
 _PURGED = ("private/", "derived/")
 
@@ -64,7 +65,8 @@ class Manifest(BaseModel):
     """One run. `stages` are in order of completion; `outputs` are released files with their SHA-256.
 
     `configuration` is the canonical JSON of the configuration and `source` the source as it is named there;
-    `source_digest` is keyed. `execution` is how the last attempt computes, of which `configuration` says nothing.
+    `source_digest` is keyed. `programs` are the identities of the programs that worked on it, the one that began it first.
+    `execution` is how the last attempt computes, of which `configuration` says nothing.
     """
 
     model_config = FROZEN
@@ -77,7 +79,7 @@ class Manifest(BaseModel):
     execution: Execution = Execution()
     source: str
     source_digest: Digest
-    code_version: str
+    programs: tuple[Program, ...] = ()
     created: AwareDatetime
     state: RunState = RunState.RUNNING
     supersedes: Correction | None = None
@@ -97,6 +99,10 @@ class Manifest(BaseModel):
     def with_execution(self, execution: Execution) -> Manifest:
         """The manifest of a run that goes on with other machines, memory or partitions."""
         return self.model_copy(update={"execution": execution})
+
+    def with_program(self, program: Program) -> Manifest:
+        """The manifest of a run that goes on with this program."""
+        return self if program in self.programs else self.model_copy(update={"programs": (*self.programs, program)})
 
     def with_state(self, state: RunState) -> Manifest:
         """The manifest in another state."""

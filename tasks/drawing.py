@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable
 from fractions import Fraction
 
 from marginweave.schemas.errors import StageError
@@ -12,6 +9,7 @@ from marginweave.schemas.ledger import DrawRecord
 from marginweave.tasks.budget.noise_table import noise_table
 from marginweave.tasks.budget.sampler import SAMPLER_FORMAT
 from marginweave.tasks.checkpoint.draws import PreparedDraw, run_draw, standing_draw
+from marginweave.tasks.digests import fractions_digest, text_digest
 from marginweave.tasks.references import RunReference, StageResult
 
 
@@ -49,16 +47,6 @@ def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
     if len(sigmas) == 1:
         return {"sigma": str(sigmas[0]), "table": tables[0], "sampler": SAMPLER_FORMAT}
     return {"noise": fractions_digest(sigmas), "table": text_digest(tables), "sampler": SAMPLER_FORMAT}
-
-
-def fractions_digest(values: Iterable[Fraction]) -> str:
-    """SHA-256 of public fractions in their order, hex."""
-    return text_digest(map(str, values))
-
-
-def text_digest(texts: Iterable[str]) -> str:
-    """SHA-256 of public texts in their order, hex."""
-    return hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
 
 
 def _check_terms(draw: DrawRecord, prepared: PreparedDraw) -> None:

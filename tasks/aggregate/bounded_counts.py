@@ -73,12 +73,6 @@ class BoundedCounts:
             if len(found):
                 yield found, counts[found]
 
-    def verify(self) -> None:
-        """Read once what was set aside; raises MachineError where the disk does not give it back whole."""
-        for index in range(self.run.sets):
-            for _ in self.run.of(index):
-                pass
-
     @cached_property
     def occurring(self) -> int:
         """How many cells occur."""

@@ -8,39 +8,24 @@ is stored under a key.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.errors import InputError
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet, Columns
 from marginweave.tasks.aggregate.level import LevelMechanism
+from marginweave.tasks.digests import add_integers, add_json, counts_digest
 
 Integers = NDArray[np.int64]
 Labels = Sequence[Sequence[str]]
 
 
-def counts_digest(arrays: Iterable[Integers]) -> str:
-    """Of arrays of whole numbers, their shapes and their order: marginals, a histogram, scores, a record count.
-
-    Raises:
-        InputError: an array of another type.
-    """
-    whole, number = hashlib.sha256(b"counts/1"), 0
-    for array in arrays:
-        _add(whole, array)
-        number += 1
-    whole.update(_length(number))
-    return whole.hexdigest()
-
-
 def values_digest(counts: Mapping[int, Integers], labels: Labels) -> str:
     """Of how many records have each value of some attributes, from `count_values`, and of the values' texts."""
     whole = hashlib.sha256(b"values/1")
-    _add_json(whole, [[j, list(labels[j])] for j in sorted(counts)])
+    add_json(whole, [[j, list(labels[j])] for j in sorted(counts)])
     whole.update(counts_digest(counts[j] for j in sorted(counts)).encode())
     return whole.hexdigest()
 
@@ -60,8 +45,8 @@ def level_digest(
         MachineError: the disk refuses what memory does not hold.
     """
     whole = hashlib.sha256(b"level/1")
-    _add_json(whole, _facts(mechanism, labels))
-    _add_json(whole, [candidates.length, list(candidates.sizes)])
+    add_json(whole, _facts(mechanism, labels))
+    add_json(whole, [candidates.length, list(candidates.sizes)])
     for keys in (candidates.survivors, candidates.forbidden):
         _add_keys(whole, keys)
     for columns in candidates.column_sets():
@@ -69,7 +54,7 @@ def level_digest(
         for mine, counts in bounded.pieces(columns):
             pieces.update(np.stack([mine, counts], axis=1).astype("<i8").tobytes())
             cells += len(mine)
-        _add_json(whole, [list(columns), cells])
+        add_json(whole, [list(columns), cells])
         whole.update(pieces.digest())
     return whole.hexdigest()
 
@@ -88,22 +73,6 @@ def _facts(mechanism: LevelMechanism, labels: Labels) -> list[object]:
 
 
 def _add_keys(whole: hashlib._Hash, keys: Mapping[Columns, Integers]) -> None:
-    _add_json(whole, [list(columns) for columns in sorted(keys)])
+    add_json(whole, [list(columns) for columns in sorted(keys)])
     for columns in sorted(keys):
-        _add(whole, keys[columns])
-
-
-def _add(whole: hashlib._Hash, array: Integers) -> None:
-    if array.dtype != np.int64:
-        raise InputError(f"counts ({array.dtype}) must be int64")
-    _add_json(whole, list(array.shape))
-    whole.update(array.astype("<i8").tobytes())
-
-
-def _add_json(whole: hashlib._Hash, facts: Sequence[object]) -> None:
-    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    whole.update(_length(len(text)) + text)
-
-
-def _length(number: int) -> bytes:
-    return number.to_bytes(8, "little")
+        add_integers(whole, keys[columns])

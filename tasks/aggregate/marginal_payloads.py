@@ -62,6 +62,17 @@ def unpack_scores(payload: bytes) -> NDArray[np.float64]:
     return scores
 
 
+def pack_noise(noises: Sequence[NDArray[np.int64]]) -> bytes:
+    """Noise that was drawn before its marginals are told, one array a marginal."""
+    return pack_arrays({f"{i:05d}": noise for i, noise in enumerate(noises)}, {})
+
+
+def unpack_noise(payload: bytes) -> list[NDArray[np.int64]]:
+    """The noise that `pack_noise` packed."""
+    arrays = unpack_arrays(payload)[0]
+    return [arrays[name] for name in sorted(arrays)]
+
+
 def pack_marginals(marginals: Marginals) -> bytes:
     """Bytes of a set of marginals."""
     arrays, meta = _parts(

@@ -5,8 +5,7 @@ Each draw goes through `draw_once`: charged, then drawn, then committed. What is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.ledger import State
@@ -25,14 +24,17 @@ from marginweave.tasks.aggregate.cliques import (
     selected_cliques,
     synthesizable,
 )
+from marginweave.tasks.aggregate.inputs import values_digest
 from marginweave.tasks.aggregate.marginal_payloads import (
     labels_bytes,
     measurement_bytes,
     pack_labels,
     pack_marginals,
     pack_measurements,
+    pack_noise,
     pack_scores,
     unpack_measurements,
+    unpack_noise,
     unpack_scores,
 )
 from marginweave.tasks.aggregate.marginal_rows import (
@@ -50,6 +52,7 @@ from marginweave.tasks.aggregate.marginal_rows import (
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
     count_marginals,
+    laplace_noises,
     measure_marginals,
     measure_with_laplace,
     split_deviations,
@@ -57,10 +60,10 @@ from marginweave.tasks.aggregate.marginals import (
 )
 from marginweave.tasks.aggregate.selection.indif import indif_scores, measure_indif
 from marginweave.tasks.budget.marginal_split import rounds_of
-from marginweave.tasks.budget.mechanisms import prepare_laplace, prepare_noise
-from marginweave.tasks.checkpoint.draws import SMALL
+from marginweave.tasks.checkpoint.draws import SMALL, PreparedDraw
+from marginweave.tasks.digests import counts_digest, fractions_digest, text_digest
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once, standing
+from marginweave.tasks.drawing import draw_once, gaussian_terms, standing
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.references import RunReference, StageResult
 
@@ -76,9 +79,8 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
     columns = [j for j, attribute in enumerate(reference.configuration.attributes) if attribute.private]
     counts = count_values(rows, columns)
     sd, threshold = discovery(reference.configuration, reference.plan)
-    texts = [text for j in columns for text in (str(j), *rows.labels[j])]
     prepared = PreparedDraw(
-        inputs=text_digest([counts_digest(counts.values()), *texts]),
+        inputs=values_digest(counts, rows.labels),
         used={**gaussian_terms(sd), "threshold": threshold},
         make=lambda bits, _: pack_labels(discover_labels(counts, rows.labels, sd, threshold, bits)),
         size=labels_bytes([rows.labels[j] for j in columns]),

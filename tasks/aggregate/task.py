@@ -18,7 +18,7 @@ from marginweave.schemas.structure import forbidden_codes
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
-from marginweave.tasks.aggregate.inputs import counts_digest, level_digest
+from marginweave.tasks.aggregate.inputs import level_digest
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
 from marginweave.tasks.aggregate.payloads import (
@@ -36,6 +36,7 @@ from marginweave.tasks.budget.randomness import KeyedBits, NoiseBits
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.spill import scratch_folder
+from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once, gaussian_terms, standing
 from marginweave.tasks.encode.codes import EncodedTable
@@ -99,8 +100,7 @@ def _counted_and_drawn(
     if most is not None:
         mechanism = raise_threshold(mechanism, Expectation.of(below[-1], candidates), most)
 
-    # All that can fail without noise is done before the charge; what was set aside on disk is read once before.
-    bounded.verify()
+    # All that can fail without noise is done before the charge; what was set aside on disk is read once, for its digest.
     noise = level_noise(mechanism, candidates)
     prepare_level(candidates, mechanism)
     discovered = [blocks.labels[j] for j in sorted(mechanism.private_columns)]

@@ -22,7 +22,7 @@ from marginweave.tasks.budget.mechanisms import count_deviation, deviation, erro
 from marginweave.tasks.budget.percentile import score_sensitivity
 from marginweave.tasks.budget.planned import EVALUATION, bounds_names, is_pick, is_share
 from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
-from marginweave.tasks.drawing import fractions_digest
+from marginweave.tasks.digests import fractions_digest
 from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE, LOW_PERCENTILE
 
 Terms = dict[str, Any]
@@ -45,7 +45,11 @@ def _own(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> T
     if draw.name == EVALUATION:
         unit = configuration.stability
         return {"sensitivity": error_sensitivity(unit), "sigma": str(error_deviation(draw.parameter, unit))}
-    return _of_tuples(configuration, plan, draw) if configuration.marginals is None else _of_marginals(configuration, plan, draw)
+    return (
+        _of_tuples(configuration, plan, draw)
+        if configuration.marginals is None
+        else _of_marginals(configuration, plan, draw)
+    )
 
 
 def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
@@ -55,7 +59,11 @@ def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
             assert isinstance(column, NumberColumn)
             percentile = (LOW_PERCENTILE, HIGH_PERCENTILE)[names.index(draw.name)]
             sensitivity = score_sensitivity(percentile, configuration.privacy.stability)
-            return {"percentile": str(percentile), "candidates": len(column.bound_candidates), "sensitivity": sensitivity}
+            return {
+                "percentile": str(percentile),
+                "candidates": len(column.bound_candidates),
+                "sensitivity": sensitivity,
+            }
     raise KeyError(draw.name)
 
 
@@ -91,14 +99,23 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
     if draw.name == "values":
         sigma, threshold = discovery(configuration, plan)
         columns = len(configuration.private_columns)
-        return {"columns": columns, "sigma": str(sigma), "threshold": threshold, "threshold_delta": repr(plan.delta_threshold)}
+        return {
+            "columns": columns,
+            "sigma": str(sigma),
+            "threshold": threshold,
+            "threshold_delta": repr(plan.delta_threshold),
+        }
     if draw.name == "selection":
         noise = scoring(configuration, plan)
         return {"steps": noise.steps, "sigma": str(noise.deviation)}
     if is_pick(draw.name) or is_share(draw.name):
         assert rounds is not None
         chosen = rounds.model_dump(mode="json")
-        return {"settings": chosen, "unit": STEPS * error_sensitivity(configuration.stability), "allocation": settings.allocation}
+        return {
+            "settings": chosen,
+            "unit": STEPS * error_sensitivity(configuration.stability),
+            "allocation": settings.allocation,
+        }
     terms: Terms = {"allocation": settings.allocation}
     if configuration.private_columns:
         return terms  # how many cells there are follows from what is discovered
@@ -110,9 +127,9 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
         cliques = declared_cliques(settings, [attribute.name for attribute in attributes], sizes)
     else:
         return terms  # chosen, or over merged values
-    noise: tuple[Fraction, ...]
+    shares: tuple[Fraction, ...]
     if draw.mechanism == "discrete-laplace":
-        noise = split_epsilons(draw.parameter, cliques, sizes, settings.allocation)
+        shares = split_epsilons(draw.parameter, cliques, sizes, settings.allocation)
     else:
-        noise = split_deviations(draw.parameter, cliques, sizes, settings.allocation, configuration.stability)
-    return {**terms, "marginals": len(cliques), "noise": fractions_digest(noise)}
+        shares = split_deviations(draw.parameter, cliques, sizes, settings.allocation, configuration.stability)
+    return {**terms, "marginals": len(cliques), "noise": fractions_digest(shares)}

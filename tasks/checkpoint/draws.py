@@ -168,7 +168,12 @@ class DrawStore:
 
 
 def run_draw(
-    ledger: DrawLedger, store: DrawStore, secrets: DrawSecrets, attempt: Attempt, name: str, prepared: PreparedDraw | None
+    ledger: DrawLedger,
+    store: DrawStore,
+    secrets: DrawSecrets,
+    attempt: Attempt,
+    name: str,
+    prepared: PreparedDraw | None,
 ) -> bytes:
     """The bytes of draw `name`: made now, made again after a crash, or read back.
 
@@ -197,7 +202,9 @@ def run_draw(
     if draw.state == State.COMMITTED:
         return _committed(store, draw)
     if draw.state == State.RETURNED:
-        raise BudgetError(f"draw {name} of release {attempt.release} was given back before it was drawn; make a new release")
+        raise BudgetError(
+            f"draw {name} of release {attempt.release} was given back before it was drawn; make a new release"
+        )
     if draw.state == State.CHARGED_LOST:
         raise lost(draw)
     if prepared is None:
@@ -205,11 +212,15 @@ def run_draw(
     lease = draw.lease or attempt.lease
     with store.room(draw.name, lease, prepared.size) as room:
         secret = _begun(ledger, secrets, attempt, draw, prepared)
-        bits = DrawBits(secret.seed, _context(ledger, attempt, draw, prepared), tainted=secrets.source.tainted)
+        bits = DrawBits(
+            seed=secret.seed, context=_context(ledger, attempt, draw, prepared), tainted=secrets.source.tainted
+        )
         payload = prepared.make(bits, secret.noise)
         if bits.tainted:
             ledger.lose_draw(attempt.release, name, attempt.lease)
-            raise BudgetError(f"draw {name} of release {attempt.release} is tainted: its seed is not from the operating system")
+            raise BudgetError(
+                f"draw {name} of release {attempt.release} is tainted: its seed is not from the operating system"
+            )
         address = attempt.release, draw.name, lease
         digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
     ledger.commit_draw(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
@@ -310,16 +321,14 @@ def check_same_program(draw: DrawRecord, program: Program) -> None:
     """
     begun_by = draw.facts.get("program")
     if begun_by is not None and begun_by != program.digest:
-        version = draw.facts.get("version", "of another version")
+        began = f"{draw.facts.get('version', 'of another version')} (code {begun_by[:12]})"
         raise InputError(
-            f"draw {draw.name} of release {draw.release} was begun by marginweave {version} (code {begun_by[:12]}), and this is "
+            f"draw {draw.name} of release {draw.release} was begun by marginweave {began}, and this is "
             f"{program}: finish the run with the program that began it, or give a new release a name of its own with --run"
         )
 
 
-def _context(
-    ledger: DrawLedger, attempt: Attempt, draw: DrawRecord, prepared: PreparedDraw
-) -> tuple[str | int, ...]:
+def _context(ledger: DrawLedger, attempt: Attempt, draw: DrawRecord, prepared: PreparedDraw) -> tuple[str | int, ...]:
     """What the noise is a function of beside the seed: release, number and kind of the draw, parameters, inputs."""
     number = [planned.name for planned in _record(ledger, attempt.release).draws].index(draw.name)
     used = [part for name, value in sorted(prepared.used.items()) for part in (name, value)]

@@ -25,7 +25,7 @@ from marginweave.schemas.engine import LOCAL, EngineSettings
 from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
 from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.engine.local import available_cores, in_order
-from marginweave.tasks.references import code_version
+from marginweave.tasks.program import program_identity
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -79,7 +79,7 @@ class DaskEngine:
 
         def submit(numbered: tuple[int, T]) -> Callable[[], R]:
             number, part = numbered
-            future = self._submit(f"{name}-{number}", _apply, held, _Hidden(part), code_version())
+            future = self._submit(f"{name}-{number}", _apply, held, _Hidden(part), _code())
             return lambda: _taken(self.client, future)
 
         yield from in_order(submit, list(enumerate(parts)), 2 * self.cores)
@@ -123,8 +123,8 @@ def check_workers(engine: DaskEngine) -> None:
     Raises:
         StageError: names the version that every worker must have.
     """
-    expected = code_version()
-    if any(found != expected for found in engine.client.run(code_version, on_error="return").values()):
+    expected = _code()
+    if any(found != expected for found in engine.client.run(_code, on_error="return").values()):
         raise StageError(f"engine: every worker must have marginweave {expected}")
 
 
@@ -242,7 +242,7 @@ def _apply(function: _Hidden[Callable[[T], R]], part: _Hidden[T], version: str) 
 
     No exception leaves, for Dask would log it with its text.
     """
-    if code_version() != version:
+    if _code() != version:
         return _Fault(StageError, f"engine: every worker must have marginweave {version}")
     try:
         return _Hidden(function.value(part.value))
@@ -251,3 +251,8 @@ def _apply(function: _Hidden[Callable[[T], R]], part: _Hidden[T], version: str) 
     except Exception as error:
         kind = MachineError if isinstance(error, OSError) else StageError
         return _Fault(kind, f"{type(error).__name__} at {place_of(error)}, on a worker")
+
+
+def _code() -> str:
+    """The program of this process, which must be that of all workers."""
+    return program_identity().digest

@@ -14,9 +14,13 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.contracts import clean_schema
 from marginweave.schemas.table import check_contract
 from marginweave.tasks.budget.mechanisms import select_percentile
+from marginweave.tasks.budget.percentile import score_sensitivity
 from marginweave.tasks.budget.planned import bounds_names
+from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
+from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.tables import TableBlocks
+from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.drawing import draw_once
 from marginweave.tasks.preprocess.blocks import CleanBlock, CleanBlocks, pack_clean
@@ -84,15 +88,14 @@ def _histograms(configuration: Configuration, clean: CleanBlocks) -> dict[str, N
 def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) -> tuple[float, float]:
     """The bounds of one column, by two draws."""
     configuration = reference.configuration
-    chosen = []
+    chosen, unit = [], configuration.privacy.stability  # the unit moves what it moves in the rows, before any resize
     for draw, percentile in zip(bounds_names(configuration, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
         epsilon = reference.plan.draw(draw).parameter
-        unit = configuration.privacy.stability  # before the table is resized: the unit moves what it moves in the rows
 
         def make(bits: NoiseBits, _: bytes, percentile: float = percentile, epsilon: float = epsilon) -> bytes:
             return pack_number(select_percentile(histogram, percentile, epsilon, unit, bits))
 
-        used = {"percentile": str(percentile), "sensitivity": score_sensitivity(percentile, unit)}
+        used: dict[str, str | int] = {"percentile": str(percentile), "sensitivity": score_sensitivity(percentile, unit)}
         prepared = PreparedDraw(inputs=counts_digest([histogram]), used=used, make=make)
         chosen.append(unpack_number(draw_once(reference, draw, prepared)[0]))
     return released_bounds(chosen[0], chosen[1], _candidates(configuration, name))

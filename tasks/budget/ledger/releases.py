@@ -9,8 +9,8 @@ from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.program import Program
 from marginweave.schemas.ledger import Event, EventKind, ReleaseRecord
+from marginweave.schemas.program import Program
 from marginweave.tasks.budget.ledger.admission import Request, check_identity, refusal
 from marginweave.tasks.budget.ledger.books import release_body, release_of
 from marginweave.tasks.budget.ledger.checks import account_in, check_plan, release_in
@@ -18,8 +18,8 @@ from marginweave.tasks.budget.ledger.core import LedgerCore, now
 from marginweave.tasks.budget.ledger.location import opening_command
 from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR, check_lease
 from marginweave.tasks.budget.ledger.openings import opening_for, planned_statement
-from marginweave.tasks.budget.ledger.reserved import check_same_plan
 from marginweave.tasks.budget.ledger.publishing import check_correction, check_settled, publication
+from marginweave.tasks.budget.ledger.reserved import check_same_plan
 
 
 class Releases(LedgerCore):
@@ -64,8 +64,8 @@ class Releases(LedgerCore):
         Raises:
             BudgetError: no account; another unit or neighbors; the source has another account; over the cap, or over the
                 policy of this period.
-            InputError: the id was reserved with another dataset, configuration, source or plan; a plan that does not fit its own statement;
-                a release to correct that is not published in this account, or is corrected already.
+            InputError: the id was reserved with another dataset, configuration, source or plan; a plan that does not fit its
+                own statement; a release to correct that is not published in this account, or is corrected already.
         """
         check_plan(plan)
         request = Request(
