@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import State
 from marginweave.tasks.budget.ledger.core import LedgerCore, now
-from marginweave.tasks.budget.ledger.moves import check_lease, expire, move_draw, take_lease
+from marginweave.tasks.budget.ledger.moves import NO_FACTS, check_lease, expire, move_draw, take_lease
 
 
 class Drawing(LedgerCore):
-    """The methods of the ledger that move one draw from state to state."""
+    """The methods of the ledger that move one draw from state to state; asked again under its own lease, each is content."""
 
     def take_lease(self, release_id: str, lease: str) -> None:
         """Make `lease`, a fresh name, the one attempt at the release: every earlier one is shut out from here on.
 
         Raises:
-            BudgetError: no such release, one that is published, or a lease that was used before.
+            BudgetError: no such release, one that is published, or a lease that was used before another one.
         """
         with self._writing() as journal:
             take_lease(journal, release_id, lease, now=now())
@@ -31,14 +31,15 @@ class Drawing(LedgerCore):
         """
         check_lease(self._known(release_id), lease)
 
-    def begin_draw(self, release_id: str, name: str, lease: str) -> None:
-        """RESERVED → DRAWN: the intent to draw, before the first random byte is taken. One caller succeeds, ever.
+    def begin_draw(self, release_id: str, name: str, lease: str, facts: Mapping[str, str] = NO_FACTS) -> None:
+        """RESERVED → DRAWN: the intent to draw, before any noise is made. One lease succeeds, ever; its row has the `facts`.
 
         Raises:
-            BudgetError: the draw is in any other state, or the lease is not the current one.
+            BudgetError: the draw is in any other state, was begun by this lease with other facts, or the lease is not the
+                current one.
         """
         with self._writing() as journal:
-            move_draw(journal, release_id, name, State.DRAWN, now=now(), lease=lease)
+            move_draw(journal, release_id, name, State.DRAWN, now=now(), lease=lease, facts=facts)
 
     def commit_draw(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
         """DRAWN → COMMITTED, by the current lease, which has drawn or adopts; `digest` is the stored draw's keyed digest.

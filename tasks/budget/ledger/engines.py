@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, RootTransaction, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -18,6 +19,8 @@ from marginweave.tasks.budget.ledger.location import LedgerLocation
 
 _BUSY_SECONDS = 60
 _CONNECT_SECONDS = 10
+# Seconds between attempts to reach the server again: what a restart takes.
+PAUSES = (0.1, 0.3, 1.0, 3.0)
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # Every writer appends behind the newest row of the one chain, so one lock serves all accounts: "marginwe" in ASCII.
 _CHAIN_LOCK = 0x6D617267696E7765
@@ -25,6 +28,10 @@ _CHAIN_LOCK = 0x6D617267696E7765
 
 class DamagedLedger(BudgetError):
     """The bytes of the ledger's database are not what the database wrote."""
+
+
+class LostConnection(BudgetError):
+    """The database's server could not be reached, or stopped answering: what was sent last may have been done or not."""
 
 
 def engine_for(location: LedgerLocation) -> Engine:
@@ -81,21 +88,57 @@ def postgres_engine(url: URL) -> Engine:
 def connected(engine: Engine, location: LedgerLocation, *, writing: bool) -> Iterator[Connection]:
     """One transaction, committed at the end of the block and undone by an exception in it.
 
+    A writer that cannot reach the server tries again, a few times: nothing was asked of it yet.
+
     Raises:
         DamagedLedger: the bytes of the database are not what was written.
+        LostConnection: the server cannot be reached or has stopped answering.
         BudgetError: it cannot be read or written (missing, busy, read-only, disk full).
     """
+    connection, begun = _begun(engine, location, writing=writing)
+    with _translated(engine, location), connection, begun:
+        yield connection
+
+
+def _begun(engine: Engine, location: LedgerLocation, *, writing: bool) -> tuple[Connection, RootTransaction]:
+    for pause in PAUSES if writing else ():
+        try:
+            return _begin(engine, location, writing=writing)
+        except LostConnection:
+            time.sleep(pause)
+    return _begin(engine, location, writing=writing)
+
+
+def _begin(engine: Engine, location: LedgerLocation, *, writing: bool) -> tuple[Connection, RootTransaction]:
+    with _translated(engine, location):
+        connection = engine.connect().execution_options(writing=writing)
+        try:
+            return connection, connection.begin()
+        except BaseException:
+            connection.close()
+            raise
+
+
+@contextmanager
+def _translated(engine: Engine, location: LedgerLocation) -> Iterator[None]:
+    """What the database says, as errors of the ledger."""
     try:
-        with engine.connect() as plain:
-            connection = plain.execution_options(writing=writing)
-            with connection.begin():
-                yield connection
+        yield
     except UnicodeDecodeError:  # of a message of SQLite's that quotes the damaged bytes
         raise DamagedLedger(_damage(location)) from None
     except DBAPIError as error:
         if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
             raise DamagedLedger(_damage(location)) from None
-        raise BudgetError(f"the ledger {location} cannot be used: {_words(error, engine.url)}") from None
+        kind = LostConnection if _is_lost(error, engine) else BudgetError
+        raise kind(f"the ledger {location} cannot be used: {_words(error, engine.url)}") from None
+
+
+def _is_lost(error: DBAPIError, engine: Engine) -> bool:
+    """Whether the server went away, shuts down, or was never reached: then it has given no code of its own."""
+    if engine.dialect.name == "sqlite":
+        return False
+    code = getattr(error.orig, "sqlstate", None)
+    return error.connection_invalidated or code is None or code.startswith(("08", "57P"))
 
 
 def _is_writing(connection: Connection) -> bool:

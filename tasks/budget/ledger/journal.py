@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, func, insert, select
+from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import Event
 from marginweave.tasks.budget.ledger.chain import GENESIS, check_chain, check_row, seal
-from marginweave.tasks.budget.ledger.engines import connected
+from marginweave.tasks.budget.ledger.engines import PAUSES, LostConnection, connected
 from marginweave.tasks.budget.ledger.keyring import Keyring, key_id, sealing_key
 from marginweave.tasks.budget.ledger.location import LedgerLocation
 from marginweave.tasks.budget.ledger.tables import ACCOUNTS, EVENTS, columns_of, event_of
@@ -25,6 +25,7 @@ class Journal:
 
     connection: Connection
     key: Keyring
+    written: list[tuple[Table, list[dict[str, Any]]]] = field(default_factory=list)  # in this transaction, in order
 
     def release_events(self, release: str) -> tuple[Event, ...]:
         """All events of one release, oldest first, each checked by its own seal.
@@ -90,7 +91,7 @@ class Journal:
         for number, entry in enumerate(entries, start=seq + 1):
             rows.append(seal(columns_of(entry), seq=number, prev_hash=previous, keys=self.key, sealed_by=name))
             previous = rows[-1]["row_hash"]
-        self.connection.execute(insert(EVENTS), rows)
+        self._insert(EVENTS, rows)
 
     def sealing_key(self) -> str:
         """The id of the key in use, which sealed the newest row.
@@ -102,9 +103,14 @@ class Journal:
 
     def add_account(self, entry: Event) -> None:
         """Add an account and its OPENED event."""
-        next_seq = select(func.max(EVENTS.c.seq) + 1).scalar_subquery()
-        self.connection.execute(insert(ACCOUNTS).values(dataset=entry.account, opened=next_seq))
+        newest = self._newest()
+        opened = 1 if newest is None else newest["seq"] + 1
+        self._insert(ACCOUNTS, [{"dataset": entry.account, "opened": opened}])
         self.append(entry)
+
+    def _insert(self, table: Table, rows: list[dict[str, Any]]) -> None:
+        self.written.append((table, rows))
+        self.connection.execute(insert(table), rows)
 
     def _sealing_key(self, newest: dict[str, Any] | None) -> str:
         return (sealing_key(newest["mac"]) if newest else "") or key_id(self.key.root)
@@ -124,8 +130,47 @@ class Journal:
 def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writing: bool) -> Iterator[Journal]:
     """The ledger inside one transaction of `connected`.
 
+    Where the answer of its commit is lost, it is looked up whether the rows are there, and they are written once more if
+    they are not: so rows stand once, and the caller goes on as if nothing had happened.
+
     Raises:
         BudgetError: as `connected`.
     """
-    with connected(engine, location, writing=writing) as connection:
-        yield Journal(connection=connection, key=key)
+    journal, ended = None, False
+    try:
+        with connected(engine, location, writing=writing) as connection:
+            journal = Journal(connection=connection, key=key)
+            yield journal
+            ended = True
+    except LostConnection as error:
+        if journal is None or not ended:
+            raise
+        if journal.written:
+            _settle(engine, location, journal, error)
+
+
+def _settle(engine: Engine, location: LedgerLocation, journal: Journal, lost: LostConnection) -> None:
+    """Have the rows of `journal` in the ledger, whose commit was sent or not, once.
+
+    Sealed rows carry the hash of the row before: where that is still the newest one, nothing was written since, every rule
+    that was checked for them holds, and they go in as they are. A writer has the lock, so that a commit that is still under
+    way has ended before.
+
+    Raises:
+        LostConnection: the server does not come back, or others have written meanwhile: then the rows are not there.
+    """
+    rows = [row for table, own in journal.written if table is EVENTS for row in own]
+    for _ in PAUSES:
+        try:
+            with connected(engine, location, writing=True) as connection:
+                hashes = select(EVENTS.c.row_hash).order_by(EVENTS.c.seq.desc())
+                if connection.scalar(hashes.where(EVENTS.c.seq == rows[-1]["seq"])) == rows[-1]["row_hash"]:
+                    return
+                if (connection.scalar(hashes.limit(1)) or GENESIS) != rows[0]["prev_hash"]:
+                    break
+                for table, own in journal.written:
+                    connection.execute(insert(table), own)
+            return
+        except LostConnection as error:
+            lost = error
+    raise lost

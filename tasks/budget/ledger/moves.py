@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import TRANSITIONS, Event, EventKind, ReleaseRecord, State
@@ -11,10 +14,11 @@ from marginweave.tasks.budget.ledger.checks import release_in
 from marginweave.tasks.budget.ledger.journal import Journal
 
 LEDGER_ACTOR = "marginweave"
+NO_FACTS: Mapping[str, str] = MappingProxyType({})
 
 
 def take_lease(journal: Journal, release_id: str, lease: str, *, now: datetime) -> None:
-    """Append the row that makes `lease` the current one of the release.
+    """Append the row that makes `lease` the current one of the release; for the current one there is nothing to do.
 
     Raises:
         BudgetError: no such release, one that is published or was submitted for approval, or a lease that was used before.
@@ -23,6 +27,8 @@ def take_lease(journal: Journal, release_id: str, lease: str, *, now: datetime) 
     if record.outputs or record.proposed:
         state = "is published" if record.outputs else "was submitted for approval"
         raise BudgetError(f"release {release_id} {state}; there is nothing left to draw or to finish")
+    if record.lease == lease:
+        return
     if any(event.kind == EventKind.LEASED and event.lease == lease for event in journal.release_events(release_id)):
         raise BudgetError(f"the lease of an attempt at release {release_id} must be new")
     journal.append(
@@ -58,10 +64,12 @@ def move_draw(
     now: datetime,
     lease: str | None = None,
     digest: str | None = None,
+    facts: Mapping[str, str] = NO_FACTS,
 ) -> None:
     """Append the row that brings draw `name` to `target`; only giving back needs no lease.
 
-    The row keeps the lease under which the draw was begun, which names its file; who adopts it stands in the body.
+    The row keeps the lease under which the draw was begun, which names its file; who adopts it stands in the body, beside
+    the `facts`. Asked again, in the same words, it finds its row and is content.
 
     Raises:
         BudgetError: no such release or draw, a transition that does not exist, or a lease that is not the current one.
@@ -72,22 +80,24 @@ def move_draw(
         raise BudgetError(f"release {release_id} has no draw {name}")
     if target != State.RETURNED:
         check_lease(record, lease or "")
+    adopted = target not in (State.DRAWN, State.RETURNED) and draw.lease != lease
+    entry = Event(
+        kind=EventKind(target.value),
+        actor=LEDGER_ACTOR,
+        created=now,
+        account=record.dataset,
+        release=release_id,
+        draw=name,
+        lease=lease if target == State.DRAWN else draw.lease,
+        digest=digest,
+        body={**facts, **({"by": lease} if adopted else {})},
+    )
+    newest = [event for event in journal.release_events(release_id) if event.draw == name][-1]
+    if newest == replace(entry, created=newest.created):
+        return
     if (draw.state, target) not in TRANSITIONS:
         raise BudgetError(f"draw {name} of release {release_id} is {draw.state}; it cannot become {target}")
-    adopted = target not in (State.DRAWN, State.RETURNED) and draw.lease != lease
-    journal.append(
-        Event(
-            kind=EventKind(target.value),
-            actor=LEDGER_ACTOR,
-            created=now,
-            account=record.dataset,
-            release=release_id,
-            draw=name,
-            lease=lease if target == State.DRAWN else draw.lease,
-            digest=digest,
-            body={"by": lease} if adopted else {},
-        )
-    )
+    journal.append(entry)
 
 
 def expire(journal: Journal, before: datetime, *, now: datetime) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ TABLE = {
     ("DRAWN", "commit"): "COMMITTED",
     ("DRAWN", "lose"): "CHARGED_LOST",
 }
+# The same again, by the lease that did it, finds its own row and writes nothing.
+AGAIN = {(state, move) for (_, move), state in TABLE.items()}
 
 
 PATHS = {
@@ -44,7 +46,7 @@ PATHS = {
 
 
 def test_every_move_from_every_state(ledger, reserve) -> None:
-    """Each of the twenty goes where the table says, or is refused and changes nothing."""
+    """Each of the twenty goes where the table says, is content with its own row, or is refused and changes nothing."""
     cases = {f"draw-{i}": case for i, case in enumerate(itertools.product(PATHS, sorted(MOVES.keys() - {"take"})))}
     cost = Cost(mu2=Decimal("0.001"), rho=Decimal("0.0005"))
     reserve("r", plan=small_plan(tuple(cases), cost=cost))
@@ -52,8 +54,10 @@ def test_every_move_from_every_state(ledger, reserve) -> None:
     for name, (state, move) in cases.items():
         for before in PATHS[state]:
             MOVES[before](ledger, name, "A")
-        if (state, move) in TABLE:
+        rows = ledger.verify()
+        if (state, move) in TABLE or (state, move) in AGAIN:
             MOVES[move](ledger, name, "A")
+            assert ledger.verify() == rows + ((state, move) in TABLE)
         else:
             with pytest.raises(BudgetError):
                 MOVES[move](ledger, name, "A")
@@ -74,6 +78,7 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
     """Any sequence of calls ends where the table says; a refused call changes nothing; a charge leaves by RETURNED only."""
     cost = Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"), delta=Decimal("1e-9"))
     states = {"count": "RESERVED", "level-1": "RESERVED"}
+    ended: dict[str, str] = {}
     leases: dict[str, str] = {}
     taken: list[str] = []
     with TemporaryDirectory() as folder:
@@ -82,8 +87,10 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
         reserve_release(ledger, small_plan(("count", "level-1"), cost=cost), "r")
         for move, name, lease in moves:
             target = TABLE.get((states[name], move))
+            if (states[name], move) in AGAIN and (move == "return" or ended[name] == lease):
+                target = states[name]
             if move == "take":
-                target = None if lease in taken else states[name]
+                target = None if lease in taken[:-1] else states[name]
             elif move != "return" and taken[-1:] != [lease]:
                 target = None
             if target is None:
@@ -91,10 +98,11 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
                     MOVES[move](ledger, name, lease)
                 continue
             MOVES[move](ledger, name, lease)
-            states[name] = target
-            if move == "take":
+            if move != "take":
+                states[name], ended[name] = target, lease
+            elif taken[-1:] != [lease]:
                 taken.append(lease)
-            elif move == "begin":
+            if move == "begin":
                 leases[name] = lease
         record = ledger.release("r")
         assert record is not None
@@ -109,22 +117,22 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
 
 
 def test_one_of_many_begins_a_draw(ledger, reserve) -> None:
-    """Twelve processes with one lease begin the same draw at once: one succeeds."""
+    """Twelve processes with one lease begin the same draw at once, each with inputs of its own: one succeeds."""
     reserve()
     ledger.take_lease("first", "lease")
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(12)
     winners = context.Queue()
 
-    def begin() -> None:
+    def begin(number: int) -> None:
         barrier.wait()
         try:
-            ledger.begin_draw("first", "count", "lease")
+            ledger.begin_draw("first", "count", "lease", {"inputs": str(number)})
             winners.put(True)
         except BudgetError:
             winners.put(False)
 
-    processes = [context.Process(target=begin) for _ in range(12)]
+    processes = [context.Process(target=begin, args=(number,)) for number in range(12)]
     for process in processes:
         process.start()
     results = [winners.get(timeout=60) for _ in processes]
@@ -132,6 +140,28 @@ def test_one_of_many_begins_a_draw(ledger, reserve) -> None:
         process.join()
     assert sum(results) == 1
     assert ledger.release("first").draw("count").lease == "lease"
+
+
+def test_a_move_asked_again_finds_its_own_row(ledger, reserve) -> None:
+    """The same lease in the same words writes nothing; other inputs, another digest or another lease are refused."""
+    reserve()
+    ledger.take_lease("first", "A")
+    facts = {"inputs": "ab", "program": "1.0"}
+    ledger.begin_draw("first", "count", "A", facts)
+    rows = ledger.verify()
+    ledger.begin_draw("first", "count", "A", facts)
+    for other in ({}, {**facts, "inputs": "cd"}):
+        with pytest.raises(BudgetError, match="is DRAWN; it cannot become DRAWN"):
+            ledger.begin_draw("first", "count", "A", other)
+    assert ledger.verify() == rows
+    ledger.take_lease("first", "B")
+    with pytest.raises(BudgetError, match="is DRAWN; it cannot become DRAWN"):
+        ledger.begin_draw("first", "count", "B", facts)
+    for _ in range(2):
+        ledger.commit_draw("first", "count", "B", "digest", tainted=False)
+    with pytest.raises(BudgetError, match="is COMMITTED; it cannot become COMMITTED"):
+        ledger.commit_draw("first", "count", "B", "another", tainted=False)
+    assert ledger.verify() == rows + 2
 
 
 def test_tainted_draws_are_never_committed(ledger, reserve) -> None:

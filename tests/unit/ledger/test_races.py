@@ -80,10 +80,10 @@ def test_sixty_four_race_for_one_release(shared: Ledger, plan) -> None:
 
 
 def test_sixty_four_race_for_one_draw(shared: Ledger, plan) -> None:
-    """One caller begins a draw; the others are told so before they have drawn anything."""
+    """One caller begins a draw; the others, of other inputs, are told so before they have drawn anything."""
     reserve_release(shared, plan(), "one")
     shared.take_lease("one", "lease")
-    counted = _race([lambda: shared.begin_draw("one", "count", "lease") for _ in range(RACERS)])
+    counted = _race([lambda n=n: shared.begin_draw("one", "count", "lease", {"inputs": str(n)}) for n in range(RACERS)])
     assert counted == {"granted": 1, "refused": RACERS - 1}
     record = shared.release("one")
     assert record is not None
