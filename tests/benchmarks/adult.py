@@ -30,7 +30,7 @@ from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
 from marginweave.tasks.aggregate.released import collect
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.budget.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
@@ -72,7 +72,7 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
         cap = configuration.contribution_cap(k)
         histogram = contribution_histogram(blocks, candidates, cap, engine, room)
         epsilon = plan.draw(f"percentile-{k}").parameter
-        bound = select_percentile(histogram, 99.0, epsilon, configuration.stability)
+        bound = select_percentile(histogram, 99.0, epsilon, configuration.stability, fresh_bits())
         mechanism = plan_level(
             configuration,
             candidates=candidates,
@@ -83,11 +83,11 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
         )
         words = KeyedBits(key=os.urandom(32), purpose=f"level-{k}")
         bounded = bounded_counts(blocks, candidates, bound, words, engine, room)
-        levels.append(draw_level(bounded, candidates, mechanism))
+        levels.append(draw_level(bounded, candidates, mechanism, fresh_bits()))
         noises.append(level_noise(mechanism, candidates))
         candidates = CandidateSet.above(levels[-1], table.sizes)
     sd = count_deviation(plan.draw("count").parameter, configuration.stability)
-    count = int(add_noise(np.array([table.records], np.int64), sd)[0])
+    count = int(add_noise(np.array([table.records], np.int64), sd, fresh_bits())[0])
     return collect(configuration.names, table.labels, count, float(sd), levels, noises)
 
 

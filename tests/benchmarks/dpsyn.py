@@ -26,6 +26,7 @@ from marginweave.flows.environment import prepare_environment
 from marginweave.flows.server import prefect_server
 from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal, measure_marginals, split_deviations
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.encode.codes import code_type
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.synthesize.gum.settings import GumSettings
@@ -176,7 +177,7 @@ def _rounds() -> str:
     row = Stability(records=1, neighbors="add-remove")
     deviations = split_deviations(1 / math.sqrt(0.05), pairs, table.sizes, "cells", row)
     exact = [count_marginal(codes, table.sizes, pair) for pair in pairs]
-    consistent = make_consistent(list(measure_marginals(exact, pairs, deviations)))
+    consistent = make_consistent(list(measure_marginals(exact, pairs, deviations, fresh_bits())))
     synthesize_gum(consistent, table.sizes, 10, GumSettings(rounds=1))
     start = _clock()
     synthesize_gum(consistent, table.sizes, len(codes[0]), GumSettings(start="one-way", tolerance=0.0))

@@ -80,9 +80,15 @@ def scale_gaussian(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     monkeypatch.setattr(mechanisms, "noise_table", lambda sd: table(sd * Fraction(factor)))
 
 
-def scale_opendp(monkeypatch: pytest.MonkeyPatch, name: str, factor: float) -> None:
+def scale_choices(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Choices with `factor` times the epsilon that is charged."""
+    choose = mechanisms.choose
+    monkeypatch.setattr(mechanisms, "choose", lambda scores, rate, bits: choose(scores, rate * Fraction(factor), bits))
+
+
+def scale_laplace(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """OpenDP's noise of another scale than the one whose loss was looked at."""
-    make: Callable[[float], Any] = getattr(mechanisms, name)
+    make: Callable[[float], Any] = mechanisms._discrete_laplace
 
     class Faulty:
         def __init__(self, scale: float) -> None:
@@ -91,7 +97,7 @@ def scale_opendp(monkeypatch: pytest.MonkeyPatch, name: str, factor: float) -> N
         def __call__(self, values: Any) -> Any:
             return self.draw(values)
 
-    monkeypatch.setattr(mechanisms, name, Faulty)
+    monkeypatch.setattr(mechanisms, "_discrete_laplace", Faulty)
 
 
 GAUSSIAN = {
@@ -123,20 +129,20 @@ def test_too_little_noise_is_found_in_a_whole_pipeline(name: str, monkeypatch: p
 
 
 def test_too_little_laplace_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    scale_opendp(monkeypatch, "_discrete_laplace", 1 / FAULT)
+    scale_laplace(monkeypatch, 1 / FAULT)
     findings = found("marginals, Laplace", Effort(trials=1, laplace=8000, selections=1, runs=1, units=1))
     assert {"marginals", "all Laplace noise"} <= named(findings.values(), "exceeded")
 
 
 def percentile_of(configuration: Configuration) -> Finding:
-    """The percentile alone: OpenDP draws a thousand a second."""
+    """The percentile alone."""
     draw = suite.plan_budget(configuration).draw("percentile-1")
     scores = levels.percentile_scores(configuration, draw, 2500)
     return suite.mu_finding("percentile", scores, claims.claimed_mu(draw), tight=False)
 
 
 def test_too_little_noise_of_a_percentile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    scale_opendp(monkeypatch, "_noisy_max", 1 / FAULT)
+    scale_choices(monkeypatch, FAULT)
     assert percentile_of(EXAMPLES["k-tuples, percentile"]).verdict == "exceeded"
 
 
@@ -154,7 +160,7 @@ def test_too_little_noise_of_a_choice_is_found(monkeypatch: pytest.MonkeyPatch) 
     """And of a sensitivity that is half of what a unit moves."""
     assert choice_of_a_round().verdict == "holds"
     with monkeypatch.context() as patch:
-        scale_opendp(patch, "_noisy_max", 1 / FAULT)
+        scale_choices(patch, FAULT)
         assert choice_of_a_round().verdict == "exceeded"
     half = marginals.score_sensitivity
     monkeypatch.setattr(marginals, "score_sensitivity", lambda *given: half(*given) // 2)

@@ -26,7 +26,7 @@ from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_
 from marginweave.tasks.aggregate.marginals import count_marginal, measure_marginals
 from marginweave.tasks.aggregate.selection.compress import compress_codes
 from marginweave.tasks.budget.mechanisms import add_noise, select_percentile
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.budget.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.budget.thresholds import level_threshold
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.evaluate.bounding import most_cut_records
@@ -112,9 +112,9 @@ def test_over_all_candidates_the_nominal_interval_has_its_level(length: int, bou
     Intervals with z = 1.645, or at sd 3/2 without the 1/2 of rounding, cover .90.
     """
     candidates = every_level(length)
-    counts, bits, hits, trials = bounded(people(), candidates, bound), SeededBits(length), 0, 0
+    counts, hits, trials = bounded(people(), candidates, bound), 0, 0
     while trials < 6_000:
-        level = draw_level(counts, candidates, mechanism(length, bound, sd, EVERYTHING), bits)
+        level = draw_level(counts, candidates, mechanism(length, bound, sd, EVERYTHING), SeededBits(length, trials))
         inside = covered(count_interval(level.counts, float(sd)), true_counts(counts, candidates, level))
         hits, trials = hits + int(inside.sum()), trials + len(level)
     assert_nominal(hits, trials)
@@ -124,9 +124,9 @@ def survivors(count: int, eta: float, sd: Fraction, seed: int) -> tuple[NDArray[
     """10,000 and more noisy counts of a combination with the true `count` that reached the threshold of `eta`, and it."""
     settings = configuration(aggregate={"thresholds": {"adaptive": {2: eta}}}).tuples
     least = level_threshold(settings, 2, 3, sd, 10, 10)
-    bits, kept, found = SeededBits(seed), [], 0
+    kept, found = list[NDArray[np.int64]](), 0
     while found < 10_000:
-        noisy = add_noise(np.full(1 << 18, count, np.int64), sd, bits)
+        noisy = add_noise(np.full(1 << 18, count, np.int64), sd, SeededBits(seed, found))
         kept.append(noisy[noisy >= least])
         found += len(kept[-1])
     return np.concatenate(kept), least
@@ -165,9 +165,9 @@ def test_survivors_of_a_whole_release_are_covered() -> None:
     """Pairs of the table at eta .1, counts of all sizes: 12,000 survivors of simulated releases; false alarm 1e-6."""
     sd, candidates = Fraction(30), every_level(2)
     least = level_threshold(configuration(aggregate={"thresholds": {"adaptive": {2: 0.1}}}).tuples, 2, 3, sd, 10, 10)
-    counts, bits, hits, trials = bounded(people(), candidates, 3), SeededBits(8), 0, 0
+    counts, hits, trials = bounded(people(), candidates, 3), 0, 0
     while trials < 12_000:
-        level = draw_level(counts, candidates, mechanism(2, 3, sd, least), bits)
+        level = draw_level(counts, candidates, mechanism(2, 3, sd, least), SeededBits(8, trials))
         inside = covered(selected_interval(level.counts, least, float(sd)), true_counts(counts, candidates, level))
         hits, trials = hits + int(inside.sum()), trials + len(level)
     assert_nominal(hits, trials)
@@ -181,16 +181,16 @@ CLIQUES = ((0, 1), (1, 2, 3))
 
 def measured(table: EncodedTable, seed: int, config: Any = SETTINGS) -> tuple[Marginals, Any]:
     """Marginals of the table under seeded noise, rare values measured together; and the compression."""
-    bits, sizes = SeededBits(seed), tuple(size + 1 for size in SIZES)
+    sizes = tuple(size + 1 for size in SIZES)
     alone = tuple((a,) for a in range(len(SIZES)))
     exact = [count_marginal(table.codes, sizes, c) for c in alone]
-    one_way = tuple(measure_marginals(exact, alone, [Fraction(6)] * len(alone), bits))
+    one_way = tuple(measure_marginals(exact, alone, [Fraction(6)] * len(alone), SeededBits(seed, "one-way")))
     labels = tuple(attribute.labels for attribute in config.attributes)
     domain = Domain(names=tuple(attribute.name for attribute in config.attributes), labels=labels)
     compression = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), config)[1]
     merged = compress_codes(table.codes, compression)
     exact = [count_marginal(merged, compression.sizes, c) for c in CLIQUES]
-    larger = tuple(measure_marginals(exact, CLIQUES, [Fraction(4), Fraction(9)], bits))
+    larger = tuple(measure_marginals(exact, CLIQUES, [Fraction(4), Fraction(9)], SeededBits(seed, "larger")))
     return Marginals(domain=domain, one_way=one_way, larger=larger), compression
 
 
@@ -285,13 +285,13 @@ def test_the_bound_of_released_combinations_holds_whatever_was_selected() -> Non
     sd, failures, trials = Fraction(30), 0, 0
     first, second = every_level(1), every_level(2)
     config = configuration(aggregate={"reporting_length": 2})
-    table, bits = people(), SeededBits(6)
+    table = people()
     counts = [bounded(table, first, 2), bounded(table, second, 3)]
     rng = np.random.default_rng(6)
-    for _ in range(60):
+    for release in range(60):
         plans = [mechanism(1, 2, sd, EVERYTHING), mechanism(2, 3, sd, 39)]
         pairs = [(counts[0], first), (counts[1], second)]
-        levels = [draw_level(c, v, m, bits) for (c, v), m in zip(pairs, plans, strict=True)]
+        levels = [draw_level(c, v, m, SeededBits(6, release, m.length)) for (c, v), m in zip(pairs, plans, strict=True)]
         labels = tuple(attribute.labels for attribute in config.attributes)
         drawn = Aggregates(
             domain=Domain(names=("sex", "region", "age", "grade"), labels=labels),
@@ -332,7 +332,7 @@ SPREAD = (50, 450, 1000, 1500, 1300, 600, 100)
 def test_no_more_records_are_cut_than_the_bound_says(
     percentile: float, epsilon: float, histogram: tuple[int, ...]
 ) -> None:
-    """400 choices by OpenDP and noisy record counts: at 95 % the bound fails no more often than 5 %; false alarm 1e-6.
+    """400 choices and noisy record counts: at 95 % the bound fails no more often than 5 %; false alarm 1e-6.
 
     From epsilon .07 it says something: less than a quarter of the 5,000 records.
     """
@@ -341,7 +341,7 @@ def test_no_more_records_are_cut_than_the_bound_says(
     assert config.contribution_cap(2) == 6
     noise, failures, bounds = add_noise(np.zeros(400, np.int64), Fraction(30), SeededBits(7)), 0, []
     for error in noise.tolist():
-        chosen = select_percentile(records, percentile, epsilon, ROW)
+        chosen = select_percentile(records, percentile, epsilon, ROW, fresh_bits())
         aggregates = Aggregates(
             domain=Domain(names=(), labels=()), record_count=5000 + error, record_deviation=30.0, levels=(), noise=()
         )

@@ -17,6 +17,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate import cliques
 from marginweave.tasks.aggregate.cliques import count_values, discover_labels, discovery
 from marginweave.tasks.budget.noise_table import noise_table
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.budget.split import plan_budget
 from tests.laws.test_level_draw import clopper_pearson, table_of
 from tests.support.configurations import configuration
@@ -47,7 +48,7 @@ def exposed(config: Configuration, theta: int, columns: int, *, alike: bool) -> 
     owner = np.repeat(np.arange(SUBJECTS), theta)
     own = owner if alike else np.arange(SUBJECTS * theta)
     table = table_of([own.tolist()] * columns, [int(own.max()) + 1] * columns)
-    found = discover_labels(count_values([table], range(columns)), table.labels, sd, threshold)
+    found = discover_labels(count_values([table], range(columns)), table.labels, sd, threshold, fresh_bits())
     rows = [int(label[1:]) for labels in found.values() for label in labels]
     shown = {value if alike else int(owner[value]) for value in rows}
     count, values = (theta, columns) if alike else (1, theta * columns)

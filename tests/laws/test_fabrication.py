@@ -20,6 +20,7 @@ from marginweave.tasks.aggregate.payloads import level_bytes
 from marginweave.tasks.budget.ledger.checks import check_plan
 from marginweave.tasks.budget.mechanisms import deviation
 from marginweave.tasks.budget.noise_table import noise_table
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.budget.thresholds import private_threshold
 from marginweave.tasks.publish.statement import privacy_statement
@@ -109,7 +110,7 @@ def test_combinations_of_one_record_are_published_with_probability_delta_over_r_
         delta_threshold=0.3,
     )
     counts = bounded(table, candidates, 3)
-    level = draw_level(counts, candidates, mechanism)
+    level = draw_level(counts, candidates, mechanism, fresh_bits())
     assert (level.values[:, 0] == level.values[:, 1]).all()
     out = len(np.unique(level.values[:, 0]))
     low, high = clopper_pearson(out, ALONE)
@@ -145,7 +146,7 @@ def test_what_is_released_occurs(rows: list[tuple[int, int, int]], thresholds: A
             deviation=Fraction(5),
             delta_threshold=0.9,
         )
-        level = draw_level(bounded(table, candidates, 3), candidates, mechanism)
+        level = draw_level(bounded(table, candidates, 3), candidates, mechanism, fresh_bits())
         held = tuple_counts(table, length)
         released = [
             tuple(zip(c, v, strict=True)) for c, v in zip(level.columns.tolist(), level.values.tolist(), strict=True)

@@ -13,6 +13,7 @@ import math
 import multiprocessing
 import os
 import struct
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -27,8 +28,8 @@ from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals
-from marginweave.tasks.budget.mechanisms import add_laplace_noise, add_noise, prepare_noise
-from marginweave.tasks.budget.randomness import OsBits
+from marginweave.tasks.budget.mechanisms import add_noise, draw_laplace_noise, prepare_noise
+from marginweave.tasks.budget.randomness import DrawBits, Words, fresh_bits
 from tests.laws.test_level_draw import bounded, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
 
@@ -58,7 +59,7 @@ def level_noise_of(length: int) -> NDArray[np.int64]:
     )
     mechanism = LevelMechanism(length=length, contribution_bound=1, deviation=WIDE, threshold=-(10**6))
     nothing = table_of([[]] * len(sizes), sizes)
-    return draw_level(bounded(nothing, candidates, 1), candidates, mechanism).counts
+    return draw_level(bounded(nothing, candidates, 1), candidates, mechanism, fresh_bits()).counts
 
 
 def test_lengths_of_one_release() -> None:
@@ -75,7 +76,7 @@ def test_releases_of_one_table() -> None:
     other = table_of([[3], [5]], SIZES)
     mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=WIDE, threshold=-(10**6))
     drawn = [level_noise_of(2), level_noise_of(2)]
-    drawn.append(draw_level(bounded(other, candidates, 1), candidates, mechanism).counts)
+    drawn.append(draw_level(bounded(other, candidates, 1), candidates, mechanism, fresh_bits()).counts)
     assert_uncorrelated(drawn)
     for left, right in itertools.combinations(drawn, 2):
         assert (left == right).sum() <= 60
@@ -86,12 +87,12 @@ def test_cells_that_are_visited_and_those_that_are_not() -> None:
     """The noise of cells that occur and of zero cells that pass, of one draw, and of marginals that share cells."""
     exact = [np.zeros((40, 50), np.int64), np.zeros((50, 40), np.int64), np.zeros((2000,), np.int64)]
     cliques = [(0, 1), (1, 2), (3,)]
-    measured = [m.counts.ravel() for m in measure_marginals(exact, cliques, [WIDE, Fraction(20), WIDE])]
+    measured = [m.counts.ravel() for m in measure_marginals(exact, cliques, [WIDE, Fraction(20), WIDE], fresh_bits())]
     assert_uncorrelated(measured)
     mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=WIDE, threshold=1)
     candidates = CandidateSet.above(surviving_values(SIZES), SIZES)
     table = table_of([list(range(130)) * 20, list(range(130)) * 20], SIZES)
-    level = draw_level(bounded(table, candidates, 1), candidates, replace(mechanism, threshold=-(10**6)))
+    level = draw_level(bounded(table, candidates, 1), candidates, replace(mechanism, threshold=-(10**6)), fresh_bits())
     occurs = level.values[:, 0] == level.values[:, 1]
     zeros = level.counts[~occurs][: occurs.sum()]
     assert_uncorrelated([level.counts[occurs] - 20, zeros])
@@ -100,7 +101,7 @@ def test_cells_that_are_visited_and_those_that_are_not() -> None:
 def test_laplace_draws_of_two_calls() -> None:
     """OpenDP's noise, from a generator of its own: two calls, 20,000 cells each."""
     unit = Stability(records=1, neighbors="add-remove")
-    assert_uncorrelated([add_laplace_noise(np.zeros(20_000, np.int64), Fraction(1, 50), unit) for _ in range(2)])
+    assert_uncorrelated([draw_laplace_noise(20_000, Fraction(1, 50), unit) for _ in range(2)])
 
 
 # --- workers -------------------------------------------------------------------------------------------------------
@@ -109,8 +110,8 @@ def test_laplace_draws_of_two_calls() -> None:
 def first_draws(_: int = 0) -> Draws:
     """What a worker draws first: of Gaussian noise, and of OpenDP's Laplace noise at epsilon 1/1000."""
     unit = Stability(records=1, neighbors="add-remove")
-    gaussian, zeros = add_noise(np.zeros(FIRST, np.int64), WIDE), np.zeros(FIRST, np.int64)
-    return (*gaussian.tolist(), *add_laplace_noise(zeros, Fraction(1, 1000), unit).tolist())
+    gaussian = add_noise(np.zeros(FIRST, np.int64), WIDE, fresh_bits())
+    return (*gaussian.tolist(), *draw_laplace_noise(FIRST, Fraction(1, 1000), unit).tolist())
 
 
 def by_threads() -> Iterator[Draws]:
@@ -174,12 +175,12 @@ def test_no_two_workers_draw_the_same(workers: Callable[[], Iterator[Draws]]) ->
         assert len(set(drawn)) == len(drawn)
 
 
-STATE = SeededBits(1)
+STATE = itertools.count()
 
 
-def stateful(_: OsBits, nbytes: int) -> bytes:
-    """A generator of the process's own."""
-    return STATE.take(nbytes)
+def stateful() -> SeededBits:
+    """Seeds from a generator of the process's own."""
+    return SeededBits(1, next(STATE))
 
 
 @pytest.mark.parametrize("workers", [by_forks, by_fresh_forks], ids=["forks", "pool"])
@@ -188,18 +189,25 @@ def test_a_source_with_a_state_would_be_found(
 ) -> None:
     """Forks that inherit a generator draw the same, and the law above says so."""
     prepare_noise(WIDE)
-    monkeypatch.setattr(OsBits, "take", stateful)
+    monkeypatch.setattr(sys.modules[__name__], "fresh_bits", stateful)
     gaussian, _ = kinds_of_noise(list(workers()))
     assert len(set(gaussian)) < 64
 
 
 def test_noise_that_is_used_twice_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bits that begin anew with every call are correlated from length to length, and from marginal to marginal."""
-    monkeypatch.setattr(OsBits, "take", lambda _, nbytes: SeededBits(1).take(nbytes))
-    with pytest.raises(AssertionError):
-        test_lengths_of_one_release()
-    with pytest.raises(AssertionError):
-        test_releases_of_one_table()
+    """A seed of two draws, and an address without the table, are correlated from length to length, and between marginals."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "fresh_bits", lambda: SeededBits(1))
+        with pytest.raises(AssertionError):
+            test_lengths_of_one_release()
+        with pytest.raises(AssertionError):
+            test_releases_of_one_table()
+    words = DrawBits.words
+
+    def of_any_table(bits: DrawBits, _: int, start: int, count: int) -> Words:
+        return words(bits, 0, start, count)
+
+    monkeypatch.setattr(DrawBits, "words", of_any_table)
     with pytest.raises(AssertionError):
         test_cells_that_are_visited_and_those_that_are_not()
 
@@ -209,4 +217,6 @@ def test_marginals_that_share_attributes() -> None:
     sizes = (20, 30, 40)
     cliques = all_cliques(sizes, 2)
     exact = [np.zeros([sizes[a] for a in clique], np.int64) for clique in cliques]
-    assert_uncorrelated([m.counts.ravel()[:600] for m in measure_marginals(exact, cliques, [WIDE] * len(cliques))])
+    assert_uncorrelated(
+        [m.counts.ravel()[:600] for m in measure_marginals(exact, cliques, [WIDE] * len(cliques), fresh_bits())]
+    )

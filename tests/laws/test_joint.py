@@ -26,6 +26,7 @@ from marginweave.tasks.budget.joint import (
 )
 from marginweave.tasks.budget.mechanisms import deviation
 from marginweave.tasks.budget.noise_table import NoiseTable, noise_table
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.budget.thresholds import private_threshold
 from tests.laws.test_level_draw import PRIVATE, bounded, clopper_pearson, table_of
@@ -287,7 +288,7 @@ def test_a_canary_with_a_public_and_a_new_value_loses_what_is_claimed() -> None:
     cut = float(sd) * (mu / 2 + (epsilon - math.log1p(-plan.delta_threshold)) / mu)
 
     def found(table: object, known: bool) -> np.ndarray:
-        level = draw_level(bounded(table, candidates, 2), candidates, mechanism)  # type: ignore[arg-type]
+        level = draw_level(bounded(table, candidates, 2), candidates, mechanism, fresh_bits())  # type: ignore[arg-type]
         high = np.zeros(CANARIES, bool)
         first = level.columns[:, 0] == 0
         high[level.values[first, 0]] = level.counts[first] > cut

@@ -15,7 +15,13 @@ from scipy import stats
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.aggregate.marginals import all_cliques, budget_shares, measure_with_laplace, split_epsilons
+from marginweave.tasks.aggregate.marginals import (
+    all_cliques,
+    budget_shares,
+    laplace_noises,
+    measure_with_laplace,
+    split_epsilons,
+)
 from marginweave.tasks.budget import mechanisms
 from marginweave.tasks.budget.accountants import sds_rho, zcdp_rho
 from marginweave.tasks.budget.laplace import (
@@ -25,7 +31,7 @@ from marginweave.tasks.budget.laplace import (
     laplace_scale,
     laplace_variance,
 )
-from marginweave.tasks.budget.mechanisms import add_laplace_noise
+from marginweave.tasks.budget.mechanisms import add_drawn_noise, draw_laplace_noise
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")
@@ -47,7 +53,7 @@ def cells_of(scale: Fraction, reach: int) -> np.ndarray:
 
 
 def observed(epsilon: Fraction, reach: int) -> np.ndarray:
-    drawn = add_laplace_noise(np.zeros(DRAWS, np.int64), epsilon, ONE)
+    drawn = draw_laplace_noise(DRAWS, epsilon, ONE)
     return np.bincount(np.clip(drawn, -reach, reach) + reach, minlength=2 * reach + 1)
 
 
@@ -100,14 +106,33 @@ def test_a_loss_above_the_planned_one_is_never_drawn(monkeypatch: pytest.MonkeyP
     """A scale that is too small, wherever it came from, stops the draw."""
     monkeypatch.setattr(mechanisms, "laplace_scale", lambda epsilon, _: 1 / epsilon * Fraction(9, 10))
     with pytest.raises(StageError, match="the measured privacy loss is above the planned one"):
-        add_laplace_noise(np.zeros(3, np.int64), Fraction(1), ONE)
+        draw_laplace_noise(3, Fraction(1), ONE)
 
 
 def test_what_is_no_noise_is_refused() -> None:
     with pytest.raises(InputError, match=r"epsilon \(0\) must be positive"):
-        add_laplace_noise(np.zeros(3, np.int64), Fraction(0), ONE)
+        draw_laplace_noise(3, Fraction(0), ONE)
     with pytest.raises(InputError, match=r"counts \(float64\) must be int64"):
-        add_laplace_noise(np.zeros(3), Fraction(1), ONE)  # type: ignore[arg-type]
+        add_drawn_noise(np.zeros(3), np.zeros(3, np.int64))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [np.zeros(5, np.int64), np.zeros(7, np.int64), np.zeros((2, 3), np.int64), np.zeros(6), np.zeros(1, np.int64)],
+)
+def test_noise_that_was_drawn_for_another_marginal_is_refused(noise: Any) -> None:
+    """Nothing is broadcast, cut or cast: each cell has the noise that was made for it."""
+    with pytest.raises(StageError, match="it was drawn for another one"):
+        add_drawn_noise(np.zeros((2, 3), np.int64), noise)
+
+
+def test_drawn_noise_is_added_in_place_and_in_64_bits() -> None:
+    """Cell i of the flattened marginal has noise i; a sum that could leave 64 bits is refused, whatever its sign."""
+    counts = np.arange(6).reshape(2, 3)
+    assert add_drawn_noise(counts, np.array([5, 0, -9, 1, 2, 3])).tolist() == [[5, 1, -7], [4, 6, 8]]
+    for extreme in (np.iinfo(np.int64).max, -np.iinfo(np.int64).max):
+        with pytest.raises(StageError, match="must fit 64 bits"):
+            add_drawn_noise(np.array([0, extreme]), np.array([-1, 0]))
 
 
 @given(
@@ -144,7 +169,8 @@ def test_every_cell_gets_noise_of_its_own() -> None:
     """
     empty = [np.zeros((50, 50), np.int64)] * 2
     parts = split_epsilons(0.2, [(0, 1), (1, 2)], (50, 50, 50), "cells")
-    first, second = measure_with_laplace(empty, [(0, 1), (1, 2)], parts, ONE)
+    noises = laplace_noises([2500, 2500], parts, ONE)
+    first, second = measure_with_laplace(empty, [(0, 1), (1, 2)], parts, ONE, noises)
     for m in (first, second):
         assert m.noise == "discrete-laplace"
         assert m.deviation == pytest.approx(math.sqrt(2) * 10, rel=1e-3)

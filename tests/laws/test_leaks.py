@@ -22,6 +22,7 @@ from prefect.tasks import Task
 
 import marginweave.tasks
 from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum
@@ -141,7 +142,7 @@ def marginals_work(sizes: tuple[int, ...]) -> Callable[[], Any]:
 
     def work() -> None:
         exact = count_marginals([codes], sizes, pairs)
-        noisy = list(measure_marginals(exact, pairs, [Fraction(3)] * 2))
+        noisy = list(measure_marginals(exact, pairs, [Fraction(3)] * 2, fresh_bits()))
         synthesize_gum(list(make_consistent(noisy, rounds=1)), sizes, 6, GumSettings(rounds=1))
 
     return work

@@ -26,7 +26,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
 from marginweave.tasks.aggregate.released import recode, released_values, to_released
 from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.budget.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from tests.support.configurations import configuration
 from tests.support.counting import WholeCounts, count_bounded
@@ -101,7 +101,9 @@ def test_private_values_of_one_record_are_published_with_probability_delta_at_mo
     """
     config, table, candidates = records_of_their_own(3)
     mechanism = planned(config, candidates, 4, sd)
-    low, high = clopper_pearson(exposed(draw_level(bounded(table, candidates, 4), candidates, mechanism)), UNIQUE)
+    low, high = clopper_pearson(
+        exposed(draw_level(bounded(table, candidates, 4), candidates, mechanism, fresh_bits())), UNIQUE
+    )
     assert low <= DELTA
     # One step of the threshold changes the probability by at most the factor 1 - e^(-z / sd), z = 1.8.
     assert high >= DELTA * math.exp(-2.5 / float(sd)) * 0.9 or sd < 2
@@ -114,7 +116,9 @@ def test_the_threshold_counts_the_values_that_the_bound_admits() -> None:
     """
     config, table, candidates = records_of_their_own(5)
     mechanism = planned(config, candidates, 2, Fraction(30))
-    low, high = clopper_pearson(exposed(draw_level(bounded(table, candidates, 2), candidates, mechanism)), UNIQUE)
+    low, high = clopper_pearson(
+        exposed(draw_level(bounded(table, candidates, 2), candidates, mechanism, fresh_bits())), UNIQUE
+    )
     # The public value takes one of the two places in 2 of 6 records: 1.67 private values a record on average.
     mean = 1 - (2 / 3) * (1 - DELTA) - (1 / 3) * math.sqrt(1 - DELTA)
     assert low <= mean <= DELTA
@@ -129,7 +133,7 @@ def test_the_domain_is_formed_after_bounding() -> None:
     config, table, candidates = records_of_their_own(5)
     mechanism = planned(config, candidates, 1, Fraction(30))
     kept = bounded(table, candidates, 1)
-    level = draw_level(kept, candidates, mechanism)
+    level = draw_level(kept, candidates, mechanism, fresh_bits())
     for j in range(1, 6):
         assert set(level.values[level.columns[:, 0] == j, 0].tolist()) <= set(kept.cells[j].tolist())
     assert sum(len(cells) for cells in kept.cells[1:]) <= UNIQUE
@@ -141,7 +145,7 @@ def test_the_domain_is_formed_after_bounding() -> None:
         for j, (c, cells) in enumerate(zip(everything.column_sets, everything.cells, strict=True))
     )
     uncorrected = replace(everything, counts=counts)
-    assert clopper_pearson(exposed(draw_level(uncorrected, candidates, mechanism)), UNIQUE)[0] > DELTA
+    assert clopper_pearson(exposed(draw_level(uncorrected, candidates, mechanism, fresh_bits())), UNIQUE)[0] > DELTA
 
 
 # --- zero cells ----------------------------------------------------------------------------------------------------
@@ -226,7 +230,9 @@ def test_noise_is_added_before_the_threshold() -> None:
     )
     candidates = CandidateSet(length=1, sizes=(size,))
     table = table_of([np.repeat(np.arange(size), 40).tolist()], (size,))
-    level = draw_level(bounded(table, candidates, 1), candidates, planned(config, candidates, 1, Fraction(10)))
+    level = draw_level(
+        bounded(table, candidates, 1), candidates, planned(config, candidates, 1, Fraction(10)), fresh_bits()
+    )
     assert_survivors(level, size, tail(0, Fraction(10)))
 
 
@@ -285,16 +291,15 @@ NOTHING = st.tuples(
 def two_levels(rows: Sequence[Sequence[str]], sd: Fraction) -> tuple[Any, ...]:
     """Everything that two draws show, with repeatable noise: mechanisms, column sets, masks, released labels, levels."""
     table = encoded(rows, MIXED)
-    bits = SeededBits(5)
     first = CandidateSet(length=1, sizes=table.sizes)
     mechanism = planned(MIXED, first, 4, sd)
-    drawn = draw_level(bounded(table, first, 4), first, mechanism, bits)
+    drawn = draw_level(bounded(table, first, 4), first, mechanism, SeededBits(5, 1))
     released = released_values(drawn, table, sorted(mechanism.private_columns))
     level = to_released(drawn, table, released)
     table = recode(table, released)
     second = CandidateSet.above(level, table.sizes)
     again = planned(MIXED, second, 6, sd, survivors=len(level))
-    pairs = draw_level(bounded(table, second, 6), second, again, bits)
+    pairs = draw_level(bounded(table, second, 6), second, again, SeededBits(5, 2))
     masks = [(c, second.mask(c).tolist()) for c in second.column_sets()]
     arrays = [getattr(item, part).tolist() for item in (level, pairs) for part in ("columns", "values", "counts")]
     return mechanism, again, released, masks, arrays

@@ -35,6 +35,7 @@ from marginweave.tasks.aggregate.selection.indif import (
     plan_indif,
 )
 from marginweave.tasks.budget.noise_table import MAX_DEVIATION
+from marginweave.tasks.budget.randomness import fresh_bits
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")
@@ -87,7 +88,7 @@ def test_the_noise_of_a_marginal_has_the_deviation_it_claims() -> None:
     codes = tuple(np.zeros(1000, np.uint8) for _ in sizes)
     exact = count_marginal(codes, sizes, (0, 1, 2))
     for sd in (Fraction(5), Fraction(40)):
-        drawn = [next(iter(measure_marginals([exact], [(0, 1, 2)], [sd]))) for _ in range(4)]
+        drawn = [next(iter(measure_marginals([exact], [(0, 1, 2)], [sd], fresh_bits()))) for _ in range(4)]
         squares = sum(float(((m.counts - exact) ** 2).sum()) for m in drawn) / (float(sd) ** 2 + 1 / 12)
         tail = stats.chi2(4 * exact.size).cdf(squares)
         assert FALSE_ALARM / 4 < tail < 1 - FALSE_ALARM / 4
@@ -99,7 +100,7 @@ def test_marginals_of_one_measurement_never_share_noise() -> None:
     codes = tuple(np.zeros(3, np.uint8) for _ in range(3))
     pairs = [(0, 1), (1, 2)]
     exact = [count_marginal(codes, (50, 50, 50), pair) for pair in pairs]
-    first, second = measure_marginals(exact, pairs, [Fraction(9)] * 2)
+    first, second = measure_marginals(exact, pairs, [Fraction(9)] * 2, fresh_bits())
     r = np.corrcoef(first.counts.ravel(), second.counts.ravel())[0, 1]
     assert abs(r) < 5.2 / 50
 
@@ -191,7 +192,7 @@ def test_the_scores_carry_that_noise() -> None:
     pairs = all_cliques([2] * 25, 2)
     plan = plan_indif(len(pairs), 0.5, ONE)
     scores = indif_scores([codes], [2] * 25, pairs, plan.steps)
-    noise = np.concatenate([measure_indif(scores, plan) for _ in range(40)])
+    noise = np.concatenate([measure_indif(scores, plan, fresh_bits()) for _ in range(40)])
     sd = float(plan.deviation) / plan.steps
     assert abs((noise**2).mean() / sd**2 - 1) < 5.1 * math.sqrt(2 / len(noise))
 
@@ -238,7 +239,7 @@ def test_an_empty_selection_is_measured_as_nothing() -> None:
     """Independent columns may leave nothing to select: no error after the draws that selected it."""
     assert select_marginals([6, 10], np.array([0.0, -5.0]), 1.0) == ()
     assert len(budget_shares([], SIZES, "cells")) == 0
-    assert list(measure_marginals([], [], [])) == []
+    assert list(measure_marginals([], [], [], fresh_bits())) == []
 
 
 @settings(max_examples=60)

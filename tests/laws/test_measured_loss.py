@@ -23,6 +23,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
 from marginweave.tasks.aggregate.level import draw_level
 from marginweave.tasks.aggregate.universe import Integers
 from marginweave.tasks.budget.mechanisms import deviation
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.encode.codes import EncodedTable
 from tests.laws.test_level_draw import bounded, category, clopper_pearson, planned, table_of
@@ -72,7 +73,7 @@ def total_scores(config: Configuration, table: EncodedTable) -> np.ndarray:
         mechanism = replace(planned(config, candidates, bound, sd), threshold=-(10**6))
         counts = bounded(table, candidates, bound)
         for repeat in range(REPEATS):
-            total[repeat] += scores(draw_level(counts, candidates, mechanism), sd)
+            total[repeat] += scores(draw_level(counts, candidates, mechanism, fresh_bits()), sd)
     return total
 
 

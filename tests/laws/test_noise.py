@@ -11,13 +11,14 @@ from scipy import stats
 from scipy.special import ndtr
 
 from marginweave.tasks.budget.mechanisms import add_noise
+from marginweave.tasks.budget.randomness import fresh_bits
 
 DRAWS = 1_000_000
 FALSE_ALARM = 1e-6
 
 
 def draws(scale: Fraction) -> np.ndarray:
-    return add_noise(np.zeros(DRAWS, np.int64), scale)
+    return add_noise(np.zeros(DRAWS, np.int64), scale, fresh_bits())
 
 
 def binned(scale: float, least: float) -> tuple[np.ndarray, np.ndarray]:
@@ -80,18 +81,20 @@ def test_cells_and_calls_are_independent() -> None:
 def test_two_releases_differ_by_twice_the_variance() -> None:
     """The same counts twice never share noise: the difference has variance 2 sd^2 within 5.1 standard errors (5e-7)."""
     counts = np.full(DRAWS, 1234)
-    difference = (add_noise(counts, Fraction(30)) - add_noise(counts, Fraction(30))).astype(float)
+    difference = (add_noise(counts, Fraction(30), fresh_bits()) - add_noise(counts, Fraction(30), fresh_bits())).astype(
+        float
+    )
     expected = 2 * (900 + 1 / 12)
     assert abs(difference.var() / expected - 1) < 5.1 * np.sqrt(2 / DRAWS)
 
 
 def _first_draws(_: int) -> tuple[int, ...]:
-    return tuple(add_noise(np.zeros(12, np.int64), Fraction(300)).tolist())
+    return tuple(add_noise(np.zeros(12, np.int64), Fraction(300), fresh_bits()).tolist())
 
 
 def test_forked_workers_never_share_noise() -> None:
     """First draws of 8 tasks in 4 forks and of the parent are pairwise distinct: a chance equality is below 1e-35."""
-    add_noise(np.zeros(1, np.int64), Fraction(300))
+    add_noise(np.zeros(1, np.int64), Fraction(300), fresh_bits())
     with multiprocessing.get_context("fork").Pool(4) as pool:
         seen = [*pool.map(_first_draws, range(8), chunksize=1), _first_draws(0)]
     assert len(set(seen)) == len(seen)

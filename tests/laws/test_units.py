@@ -24,6 +24,7 @@ from marginweave.tasks.aggregate.level import draw_level
 from marginweave.tasks.budget.mechanisms import count_deviation, deviation
 from marginweave.tasks.budget.noise_table import noise_table
 from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.budget.thresholds import private_threshold
 from marginweave.tasks.preprocess.resize import sampled_rows
 from marginweave.tasks.preprocess.subjects import kept_rows
@@ -301,7 +302,7 @@ def test_values_of_one_subject_are_published_with_probability_delta_at_most(sd: 
     table = table_of([values.tolist()] * 2, [size] * 2)
     candidates = CandidateSet(length=1, sizes=table.sizes)
     mechanism = planned(config, candidates, 2, sd)
-    level = draw_level(bounded(table, candidates, 2), candidates, mechanism)
+    level = draw_level(bounded(table, candidates, 2), candidates, mechanism, fresh_bits())
     shown = np.unique(level.values[:, 0] if alike else owner[level.values[:, 0]])
     low, high = clopper_pearson(len(shown), SUBJECTS)
     assert low <= DELTA

@@ -65,10 +65,10 @@ def joint_p_value(draw: Callable[..., Any], trials: int, case: Case, exact: Exac
     """Chi-square of the joint distribution of survivors and values against the exact one."""
     (candidates, bounded), (cells, expected), mechanism = case, exact, MECHANISM
     assert sum(expected.values()) == pytest.approx(1)
-    bits, seen = SeededBits(3), Counter[Outcome]()
+    seen = Counter[Outcome]()
     place = {cell: i for i, cell in enumerate(cells.tolist())}
-    for _ in range(trials):
-        told, noisy = draw(bounded, candidates, mechanism, bits)[0, 1, 2]
+    for trial in range(trials):
+        told, noisy = draw(bounded, candidates, mechanism, SeededBits(3, trial))[0, 1, 2]
         outcome: list[int | None] = [None] * len(cells)
         for cell, count in zip(told.tolist(), noisy.tolist(), strict=True):
             if cell not in place or outcome[place[cell]] is not None:
@@ -185,10 +185,10 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = WholeCounts(column_sets=(), cells=(), counts=())
     mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=Fraction(10), threshold=3)
     monkeypatch.setattr(zero_cells, "_PASSING", 7)
-    sets, bits, trials = list(candidates.column_sets()), SeededBits(1), 400
+    sets, trials = list(candidates.column_sets()), 400
     told = Counter[tuple[Any, ...]]()
-    for _ in range(trials):
-        for columns, (cells, _) in draw_unvisited(nothing, candidates, mechanism, bits).items():
+    for trial in range(trials):
+        for columns, (cells, _) in draw_unvisited(nothing, candidates, mechanism, SeededBits(1, trial)).items():
             told.update((columns, cell) for cell in cells.tolist())
     expected = {(c, cell) for c in sets for cells in candidates.cells(c) for cell in cells.tolist()}
     assert set(told) == expected

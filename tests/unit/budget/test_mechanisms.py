@@ -14,6 +14,7 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
 from marginweave.tasks.budget.noise_table import NoiseTable, noise_table
+from marginweave.tasks.budget.randomness import Words
 from marginweave.tasks.budget.sampler import Sampler
 from tests.support.seeded_bits import SeededBits
 
@@ -21,18 +22,21 @@ SCALES = [Fraction(1, 64), Fraction(3, 10), Fraction(1), Fraction(17), Fraction(
 ONE_ROW = Stability(records=1, neighbors="add-remove")
 
 
-class Script:
-    """Random bits that a test writes down in advance."""
+class Script(SeededBits):
+    """One cell whose 128 bits and sign a test writes down in advance: cell 7 of table 3."""
 
-    tainted = True
+    def __init__(self, uniform: int, negative: bool = False) -> None:
+        super().__init__(0)
+        object.__setattr__(self, "uniform", uniform)
+        object.__setattr__(self, "negative", negative)
 
-    def __init__(self, *parts: bytes) -> None:
-        self.parts = list(parts)
+    def words(self, table: int, start: int, count: int) -> Words:
+        assert (table, start, count) == (3, 7, 1)
+        return np.array([(self.uniform >> 65) << 1 | self.negative], np.uint64)
 
-    def take(self, nbytes: int) -> bytes:
-        part = self.parts.pop(0)
-        assert len(part) == nbytes
-        return part
+    def rest(self, table: int, cell: int) -> int:
+        assert (table, cell) == (3, 7)
+        return self.uniform & (2**65 - 1)
 
 
 @given(
@@ -58,9 +62,7 @@ def test_draws_compare_all_128_bits(scale: Fraction, data: st.DataObject) -> Non
     offset = data.draw(st.one_of(st.integers(-3, 3), st.integers(-(2**66), 2**66), st.integers(-(2**127), 2**127)))
     uniform = min(max(entry + offset, 0), 2**128 - 1)
     negative = data.draw(st.booleans())
-    word = (uniform >> 65) << 1 | negative
-    rest = (uniform & (2**65 - 1)) << 7 | data.draw(st.integers(0, 127))
-    drawn = add_noise(np.zeros(1, np.int64), scale, Script(word.to_bytes(8, "little"), rest.to_bytes(9, "little")))
+    drawn = add_noise(np.zeros(1, np.int64), scale, Script(uniform, negative), table=3, start=7)
     expected = sum(1 for value in table.cumulative if value <= uniform)
     assert drawn[0] == (-expected if negative else expected)
 
@@ -73,15 +75,13 @@ def test_entries_on_the_edges_of_the_guide_are_compared_too(around: int, distanc
     high = np.array([entry >> 65, 1 << 63], np.uint64)
     table = NoiseTable(deviation=Fraction(1), cumulative=(entry, 1 << 128), high=high)
     uniform = entry + distance
-    rest = (uniform & (2**65 - 1)) << 7
-    bits = Script((uniform >> 65 << 1).to_bytes(8, "little"), rest.to_bytes(9, "little"))
-    assert Sampler(table, bits).draw(1).tolist() == [int(entry <= uniform)]
+    assert Sampler(table).draw(Script(uniform), 3, 7, 1).tolist() == [int(entry <= uniform)]
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_the_guided_search_finds_what_a_plain_search_does(scale: Fraction) -> None:
     """20000 draws of a known stream equal a scan of the exact table."""
-    words = np.frombuffer(SeededBits(9).take(8 * 20_000), "<u8").tolist()
+    words = SeededBits(9).words(0, 0, 20_000).tolist()
     drawn = add_noise(np.zeros(20_000, np.int64), scale, SeededBits(9))
     cumulative = noise_table(scale).cumulative
     expected = [bisect_right(cumulative, (word >> 1) << 65) * (-1 if word & 1 else 1) for word in words]
@@ -95,18 +95,18 @@ def test_noise_does_not_depend_on_the_counts() -> None:
     noise = add_noise(np.zeros(300_000, np.int64), Fraction(17), SeededBits(1))
     assert np.array_equal(add_noise(counts, Fraction(17), SeededBits(1)), counts + noise.reshape(3, -1))
     assert np.array_equal(counts, before)
-    assert add_noise(np.zeros((0, 4), np.int64), Fraction(1)).shape == (0, 4)
+    assert add_noise(np.zeros((0, 4), np.int64), Fraction(1), SeededBits(1)).shape == (0, 4)
 
 
 def test_counts_that_could_overflow_or_are_no_int64_are_refused() -> None:
     """No wrapping, no silent casts, and no count in the message."""
     for extreme in (np.iinfo(np.int64).max, np.iinfo(np.int64).min):
         with pytest.raises(StageError, match=r"^counts with noise must fit 64 bits$"):
-            add_noise(np.array([0, extreme]), Fraction(3))
+            add_noise(np.array([0, extreme]), Fraction(3), SeededBits(1))
     near = np.iinfo(np.int64).max - noise_table(Fraction(3)).largest
-    assert add_noise(np.array([near]), Fraction(3)).shape == (1,)
+    assert add_noise(np.array([near]), Fraction(3), SeededBits(1)).shape == (1,)
     with pytest.raises(InputError, match=r"counts \(float64\) must be int64"):
-        add_noise(np.zeros(2), Fraction(1))
+        add_noise(np.zeros(2), Fraction(1), SeededBits(1))
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,12 @@ def test_impossible_deviations_are_refused(arguments, message: str) -> None:
 def test_impossible_selections_are_refused(histogram, percentile, epsilon, message: str) -> None:
     """Every parameter has its rule."""
     with pytest.raises(InputError, match=message):
-        select_percentile(histogram, percentile, epsilon, ONE_ROW)
+        select_percentile(histogram, percentile, epsilon, ONE_ROW, SeededBits(1))
 
 
 def test_the_only_candidate_is_chosen() -> None:
     """With a public cap of 1 the answer is 1, whatever the data."""
-    assert select_percentile(np.array([5, 9]), 99, 0.1, ONE_ROW) == 1
-    assert select_percentile(np.array([0, 0]), 99, 0.1, Stability(records=3, neighbors="replace-one")) == 1
+    assert select_percentile(np.array([5, 9]), 99, 0.1, ONE_ROW, SeededBits(1)) == 1
+    assert (
+        select_percentile(np.array([0, 0]), 99, 0.1, Stability(records=3, neighbors="replace-one"), SeededBits(1)) == 1
+    )

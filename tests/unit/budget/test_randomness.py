@@ -2,32 +2,131 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from typing import Any
+
 import numpy as np
 import pytest
-from hypothesis import given
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.randomness import KeyedBits, OsBits
+from marginweave.tasks.budget import randomness
+from marginweave.tasks.budget.randomness import (
+    BLOCKS_A_KEY,
+    NOISE_FORMAT,
+    DrawBits,
+    KeyedBits,
+    encoded,
+    fresh_bits,
+)
 from tests.support.seeded_bits import SeededBits
 
 KEY = bytes(range(32))
+PARTS = st.lists(st.one_of(st.integers(), st.text(st.characters(), max_size=4)), max_size=5)
 
 
-def test_the_operating_system_never_repeats() -> None:
-    """Bytes of the asked length, different each time, and untainted."""
-    source = OsBits()
+def test_fresh_bits_never_repeat() -> None:
+    """Seeds of the operating system: other words each time, untainted."""
+    source = fresh_bits()
     assert not source.tainted
-    assert len(source.take(33)) == 33
-    assert source.take(32) != source.take(32)
+    assert source.words(0, 0, 4).tolist() != fresh_bits().words(0, 0, 4).tolist()
 
 
 def test_seeded_bits_repeat_and_say_so() -> None:
-    """The tests' source is tainted; the same seed and calls give the same bytes, another seed others."""
-    first, same, other = SeededBits(5), SeededBits(5), SeededBits(6)
-    assert first.tainted
-    assert [first.take(8), first.take(8)] == [same.take(8), same.take(8)]
-    assert first.take(16) != other.take(16)
+    """The tests' source is tainted; the same seed and context give the same words, others give others."""
+    assert SeededBits(5).tainted
+    assert SeededBits(5, "a").words(0, 0, 4).tolist() == SeededBits(5, "a").words(0, 0, 4).tolist()
+    others = {tuple(SeededBits(*given).words(0, 0, 4).tolist()) for given in ((5,), (6,), (5, "a"), (5, 1), (5, "1"))}
+    assert len(others) == 5
+
+
+def test_words_are_those_of_hkdf_and_aes_as_others_make_them() -> None:
+    """By cryptography's own HKDF and whole counter blocks: cells, ties, streams, and the second key of a table."""
+    bits = DrawBits(seed=KEY, context=("release", 7))
+
+    def stream(*rest: str | int) -> bytes:
+        info = encoded(NOISE_FORMAT, 2, "release", 7, *rest)
+        key = HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(KEY)
+        return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(1 << 10))
+
+    def words(*rest: str | int) -> list[int]:
+        return np.frombuffer(stream(*rest), "<u8").tolist()
+
+    assert bits.words(3, 5, 20).tolist() == words("cells", 1, 3, 0)[5:25]
+    assert bits.words(3, (1 << 21) + 1, 20).tolist() == words("cells", 1, 3, 1)[1:21]
+    assert bits.rest(3, 9) == int.from_bytes(stream("ties", 1, 3, 0)[9 * 16 : 10 * 16], "little") >> 63
+    assert bits.rest(3, (1 << 20) + 2) == int.from_bytes(stream("ties", 1, 3, 1)[2 * 16 : 3 * 16], "little") >> 63
+    assert bits.stream(4, 6).words(11).tolist() == words("stream", 2, 4, 6, 0)[:11]
+    first, second = words("stream", 0, 0)[:2]
+    assert bits.stream().integer(65) == (first << 64 | second) >> 63
+
+
+@given(PARTS, PARTS)
+@settings(max_examples=300)
+def test_no_two_contexts_have_the_same_encoding(one: list[Any], other: list[Any]) -> None:
+    """Whatever strings and numbers they are of, lone surrogates too."""
+    assert (encoded(*one) == encoded(*other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [((1,), ("1",)), (("a", "b"), ("a,b",)), (("\ud83d\ude00",), ("\U0001f600",)), (("",), ())]
+)
+def test_contexts_that_look_alike_are_told_apart(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
+    assert encoded(*one) != encoded(*other)
+    words = [DrawBits(seed=KEY, context=context).words(0, 0, 2).tolist() for context in (one, other)]
+    assert words[0] != words[1]
+
+
+@pytest.mark.parametrize("context", [(True,), (1.5,), (None,), (("a",),), (np.int64(1),)])
+def test_contexts_of_other_types_are_refused(context: tuple[Any, ...]) -> None:
+    with pytest.raises(InputError, match="must be strings and whole numbers"):
+        DrawBits(seed=KEY, context=context)
+
+
+@pytest.mark.parametrize("seed", [b"", b"short", bytes(31), bytes(33)])
+def test_a_seed_has_32_bytes(seed: bytes) -> None:
+    with pytest.raises(InputError, match="must have 32 bytes"):
+        DrawBits(seed=seed)
+
+
+def test_a_seed_is_never_told() -> None:
+    """Not in a representation, and in no message to another process."""
+    seed = b"a seed of 32 letters, no fewer.."
+    bits = DrawBits(seed=seed, context=("release",))
+    bits.words(0, 0, 1)
+    assert "letters" not in repr(bits) + str(bits) + repr(bits.stream(0)) + repr(bits._key)
+    for send in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="stays in its process"):
+            send(bits)
+
+
+def test_no_key_enciphers_more_than_2_to_the_20_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words, ties and streams that go beyond go on under another key, at its first block."""
+    used: list[tuple[bytes, int, int]] = []
+    real = randomness._keystream
+
+    def spy(key: algorithms.AES, first_block: int, start: int, count: int) -> Any:
+        used.append((key.key, start, count))
+        return real(key, first_block, start, count)
+
+    monkeypatch.setattr(randomness, "_keystream", spy)
+    bits = DrawBits(seed=KEY)
+    stream = bits.stream(1)
+    bits.words(0, 2 * BLOCKS_A_KEY - 3, 8)
+    stream.words(2 * BLOCKS_A_KEY - 3)
+    stream.words(8)
+    bits.rest(0, BLOCKS_A_KEY - 1)
+    bits.rest(0, BLOCKS_A_KEY)
+    assert [(start, count) for _, start, count in used] == [
+        (2 * BLOCKS_A_KEY - 3, 3), (0, 5), (0, 2 * BLOCKS_A_KEY - 3), (2 * BLOCKS_A_KEY - 3, 3), (0, 5),
+        (2 * BLOCKS_A_KEY - 2, 2), (0, 2),
+    ]  # fmt: skip
+    assert len({key for key, _, _ in used}) == 6
 
 
 @given(st.integers(0, 99), st.lists(st.integers(0, 13), max_size=6))
@@ -66,6 +165,7 @@ def test_a_key_is_secret_and_long_enough() -> None:
 
 
 def test_keyed_bits_are_no_source_of_noise() -> None:
-    """They lack what RandomBits needs, so that noise can never come from them."""
-    assert not hasattr(KeyedBits, "take")
-    assert not hasattr(KeyedBits, "tainted")
+    """They lack what NoiseBits needs, so that noise can never come from them."""
+    for needed in ("words", "rest", "stream", "tainted"):
+        assert not hasattr(KeyedBits, needed)
+        assert hasattr(fresh_bits(), needed)

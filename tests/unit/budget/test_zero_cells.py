@@ -61,8 +61,8 @@ def test_a_large_binomial_agrees_with_floats(trials: int, p: Fraction) -> None:
 
 
 def test_binomials_that_are_certain() -> None:
-    assert binomial_table(0, Fraction(1, 2)).draw(SeededBits(0)) == 0
-    assert binomial_table(9, Fraction(0)).draw(SeededBits(0)) == 0
+    assert binomial_table(0, Fraction(1, 2)).draw(SeededBits(0).stream()) == 0
+    assert binomial_table(9, Fraction(0)).draw(SeededBits(0).stream()) == 0
     with pytest.raises(InputError, match="probability must lie in"):
         binomial_table(3, Fraction(1))
 
@@ -83,7 +83,7 @@ def test_the_tail_has_the_probabilities_of_the_noise_table(sd: str, least: int) 
 def test_draws_of_a_tail_follow_it() -> None:
     """200,000 draws, chi-square, false alarm 1e-6; a tail that is one off is 60 deviations away."""
     table = noise_table(Fraction(4))
-    drawn = draw_tail(TailTable.of(table, 5), 200_000, SeededBits(2))
+    drawn = draw_tail(TailTable.of(table, 5), 200_000, SeededBits(2).stream())
     tails = np.array([float(table.upper_tail(t)) for t in range(5, 20)])
     expected = np.append(-np.diff(tails), tails[-1]) / tails[0] * len(drawn)
     observed = np.bincount(np.minimum(drawn - 5, len(expected) - 1), minlength=len(expected))
@@ -93,9 +93,9 @@ def test_draws_of_a_tail_follow_it() -> None:
 
 def test_positions_are_uniform_sets() -> None:
     """20,000 choices of 3 among 6, chi-square over the 20 sets, false alarm 1e-6."""
-    bits, seen = SeededBits(4), Counter[tuple[int, ...]]()
+    stream, seen = SeededBits(4).stream(), Counter[tuple[int, ...]]()
     for _ in range(20_000):
-        seen[tuple(draw_positions(3, 6, bits).tolist())] += 1
+        seen[tuple(draw_positions(3, 6, stream).tolist())] += 1
     assert len(seen) == 20
     assert chisquare(list(seen.values())).pvalue > 1e-6
 
@@ -103,7 +103,7 @@ def test_positions_are_uniform_sets() -> None:
 @given(st.integers(1, 2**62), st.integers(0, 50), st.integers(0, 1000))
 @settings(deadline=None, max_examples=60)
 def test_positions_are_distinct_and_inside(size: int, count: int, seed: int) -> None:
-    drawn = draw_positions(min(count, size), size, SeededBits(seed))
+    drawn = draw_positions(min(count, size), size, SeededBits(seed).stream())
     assert len(drawn) == min(count, size)
     assert (np.diff(drawn) > 0).all()
     assert 0 <= drawn.min(initial=0) <= drawn.max(initial=0) < size
@@ -113,12 +113,12 @@ def test_nothing_passes_what_no_noise_reaches() -> None:
     sd = Fraction(1)
     beyond = noise_table(sd).largest + 1
     assert passing_probability(beyond, sd) == 0
-    assert list(passing_zeros(10**12, beyond, sd)) == []
+    assert list(passing_zeros(10**12, beyond, sd, SeededBits(0))) == []
     assert most_passing(10**12, beyond, sd) <= 28
     prepare_passing(10**12, beyond, sd)
-    assert len(passing_noise(0, beyond, sd)) == 0
+    assert len(passing_noise(0, beyond, sd, SeededBits(0))) == 0
     with pytest.raises(InputError, match=r"threshold \(0\) must be at least 1"):
-        list(passing_zeros(10, 0, sd))
+        list(passing_zeros(10, 0, sd, SeededBits(0)))
 
 
 @pytest.mark.parametrize("cells", [3, 1000, 10**9])

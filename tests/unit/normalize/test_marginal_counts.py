@@ -24,6 +24,7 @@ from marginweave.tasks.aggregate.marginal_payloads import (
     unpack_measurements,
 )
 from marginweave.tasks.budget.mechanisms import deviation
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
@@ -202,8 +203,8 @@ def test_values_are_discovered_where_they_reach_the_threshold() -> None:
     codes = np.repeat(np.array([0, 1, 3], np.uint8), [200, 10, 50])
     table = EncodedTable(codes=(codes, codes), labels=(("common", "rare", "absent"), ("u", "v", "w")))
     sd = deviation(1.5, 1, configuration().stability)
-    assert discover_labels(count_values([table], [0]), table.labels, sd, 30) == {0: ("common",)}
-    assert discover_labels(count_values([table], [0]), table.labels, sd, -30) == {0: ("common", "rare")}
+    assert discover_labels(count_values([table], [0]), table.labels, sd, 30, fresh_bits()) == {0: ("common",)}
+    assert discover_labels(count_values([table], [0]), table.labels, sd, -30, fresh_bits()) == {0: ("common", "rare")}
 
 
 def test_files_have_columns_for_the_longest_marginal_that_may_be_chosen() -> None:

@@ -14,6 +14,7 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.columns import NumberColumn
 from marginweave.tasks.budget.mechanisms import select_percentile
 from marginweave.tasks.budget.percentile import rank_scores
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.preprocess.bounds import candidate_histogram, released_bounds
 from marginweave.tasks.preprocess.clean import clean_table
 from tests.support.configurations import configuration
@@ -50,7 +51,9 @@ def test_the_best_candidate_is_the_quantile(percentile: float) -> None:
     assert isinstance(column, NumberColumn)
     cells = rng.normal(50, 12, 2000).clip(0, 120)
     histogram = candidate_histogram(pa.array(cells), column.bound_candidates)
-    number = select_percentile(histogram, percentile, 1000.0, Stability(records=1, neighbors="add-remove"))
+    number = select_percentile(
+        histogram, percentile, 1000.0, Stability(records=1, neighbors="add-remove"), fresh_bits()
+    )
     wanted = Fraction(str(percentile)) / 100 * len(cells)
     chosen, before = column.bound_candidates[number - 1], column.bound_candidates[number - 2]
     assert rank_scores(histogram, percentile)[number - 1] == 0
