@@ -78,16 +78,18 @@ def test_a_zombie_cannot_rename_after_the_takeover(
 
         def late(staged: StagedFile, data: bytes) -> None:
             write(staged, data)
-            takeover()
+            if staged.path.suffix == ".draw":
+                takeover()
 
         monkeypatch.setattr(StagedFile, "write", late)
     else:
 
-        def linking(*arguments: object) -> None:
-            if moment == "between check and link":
+        def linking(source: object, target: object) -> None:
+            drawn = str(target).endswith(".draw")
+            if drawn and moment == "between check and link":
                 takeover()
-            link(*arguments)  # type: ignore[arg-type]
-            if moment == "after the link":
+            link(source, target)  # type: ignore[arg-type]
+            if drawn and moment == "after the link":
                 takeover()
 
         monkeypatch.setattr(os, "link", linking)
@@ -125,11 +127,13 @@ def test_removal_takes_temporary_files_first(
 
 
 def test_a_lease_is_taken_once_and_not_after_publication(ledger: Ledger) -> None:
-    """A stale lease cannot come back, and a finished release has no attempts."""
+    """A stale lease cannot come back, the current one is taken again for nothing, and a finished release has no attempts."""
     ledger.take_lease("r", "B")
-    for lease in ("A", "B"):
-        with pytest.raises(BudgetError, match="must be new"):
-            ledger.take_lease("r", lease)
+    rows = ledger.verify()
+    ledger.take_lease("r", "B")
+    assert ledger.verify() == rows
+    with pytest.raises(BudgetError, match="must be new"):
+        ledger.take_lease("r", "A")
     ledger.give_back("r", ["count", "level-1", "level-2"])
     with pytest.raises(BudgetError, match="taken over"):
         ledger.finish("r", "A", {"release/a.csv": "0" * 64})

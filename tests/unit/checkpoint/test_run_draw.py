@@ -44,7 +44,7 @@ def _draw_files(store: DrawStore) -> list[Path]:
 def test_order_is_secret_charge_draw_store_commit(
     ledger: Ledger, draw_store: DrawStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When noise is made the seed and the charge are durable; bytes are stored before the commit, and the seed ends after it."""
+    """When noise is made, seed and charge are durable; bytes are stored before the commit, and the seed ends after it."""
     seen: list[object] = []
     keep = StagedFile.keep
 
@@ -140,7 +140,7 @@ def _make(bits: NoiseBits, noise: bytes) -> bytes:
 
 def _halfway(fdopen: Callable[..., object]) -> Callable[..., object]:
     def call(descriptor: int, mode: str = "r") -> object:
-        if mode != "wb" or "draws" not in os.readlink(f"/proc/self/fd/{descriptor}"):
+        if mode != "wb" or "draws" not in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
             return fdopen(descriptor, mode)
         os.write(descriptor, b"half")
         os._exit(9)
@@ -215,7 +215,7 @@ def _killed_run(ledger: Ledger, store: DrawStore, point: str, made: Path, *, lap
             owner, name, how, _ = CRASHES[point]
             setattr(owner, name, how(getattr(owner, name)))
             unkeyed = (lambda: os.urandom(8)) if laplace else None
-            prepared = prepared_draw(make=_kept(lambda bits, noise: _make(bits, noise), made), unkeyed=unkeyed)
+            prepared = prepared_draw(make=_kept(_HERE._make, made), unkeyed=unkeyed)
             take_part(ledger, store, "count", "A", prepared)
         finally:
             os._exit(1)
