@@ -11,6 +11,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
+from marginweave.schemas.written import is_written, written_content
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.draws import unknown_draw
 from marginweave.tasks.checkpoint.files import file_digest
@@ -24,10 +25,16 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
     Raises:
         InputError: names the keys that differ, not their values.
     """
-    if present.configuration_digest == request.configuration.digest:
+    if present.is_of(request.configuration):
         return
-    before = Configuration.from_canonical(present.configuration)
-    places = ", ".join(configuration_differences(before, request.configuration))
+    if is_written(present.written):
+        before, now = written_content(present.written), written_content(request.configuration.written)
+        differing = _differences(before, now, "")
+    else:  # begun by 0.1.0, which did not keep what was written
+        differing = configuration_differences(
+            Configuration.from_canonical(present.configuration), request.configuration
+        )
+    places = ", ".join(differing)
     raise InputError(
         f"run {present.run} has another configuration; it differs in {places}. Give the new release a name with --run"
     )

@@ -69,7 +69,8 @@ from marginweave.tasks.validate.task import validate
 def _flow_run_name() -> str:
     configuration = Path(str(flow_run.parameters.get("configuration")))
     with suppress(MarginweaveError):  # the flow itself says what is wrong with the configuration
-        return run_name(configuration, flow_run.parameters.get("run"))
+        home = _home_of(flow_run.parameters.get("home"))
+        return run_name(configuration, flow_run.parameters.get("run"), home)
     return configuration.stem
 
 
@@ -106,7 +107,9 @@ def release(
     _settle_in()
     path = Path(configuration)
     with announced(flow_run.name or path.stem) as ending:
-        request = read_request(path, run=run_name(path, run), source=source, home=_home_of(home), supersedes=supersedes)
+        place = _home_of(home)
+        named = run_name(path, run, place)
+        request = read_request(path, run=named, source=source, home=place, supersedes=supersedes)
         with run_lock(request.folder), told_to_operator(request.folder):
             private, state = quiet("prepare")(prepare_run)(request)
             end_dead_attempts(private.manifest.release)

@@ -22,7 +22,7 @@ def reserve_budget(reference: RunReference, actor: str) -> None:
         release_id=reference.manifest.release,
         run=reference.manifest.run,
         plan=reference.plan,
-        plan_digest=configuration.digest,
+        plan_digest=reference.manifest.plan_digest,
         source_digest=reference.manifest.source_digest,
         unit=configuration.privacy.unit_key,
         actor=actor,
