@@ -182,7 +182,9 @@ def expire(
     older_than: Annotated[str, typer.Option("--older-than", help="Days without a row, such as 7d.")],
     release: Annotated[
         str | None,
-        typer.Option("--release", metavar="ID", help="This release alone, also if it was begun: its run can never finish."),
+        typer.Option(
+            "--release", metavar="ID", help="This release alone, also if it was begun: its run can never finish."
+        ),
     ] = None,
     example: Example = False,
     home: Home = None,

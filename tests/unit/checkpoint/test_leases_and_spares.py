@@ -147,14 +147,15 @@ def test_a_lease_is_taken_once_and_not_after_publication(ledger: Ledger) -> None
 
 
 def test_expiry_gives_back_what_was_never_begun(ledger: Ledger, draw_store: DrawStore) -> None:
-    """Only RESERVED draws of releases without recent rows are given back; the rest stays charged, the run cannot go on."""
+    """Only RESERVED draws are given back, of a begun release that is named; the rest stays charged, the run cannot go on."""
     run_draw(ledger, draw_store, "r", "count", "A", _payload(b"noise"))
     ledger.begin_draw("r", "level-1", "A")
     assert ledger.expire(timedelta(days=1)) == ()
     with pytest.raises(InputError):
         ledger.expire(timedelta(days=-1))
-    assert ledger.expire(timedelta(0)) == ("r",)
-    assert ledger.expire(timedelta(0)) == ()
+    assert ledger.expire(timedelta(0)) == ()  # it was begun
+    assert ledger.expire(timedelta(0), "r") == ("r",)
+    assert ledger.expire(timedelta(0), "r") == ()
     assert _states(ledger) == {"count": State.COMMITTED, "level-1": State.DRAWN, "level-2": State.RETURNED}
     with pytest.raises(BudgetError, match="was given back"):
         run_draw(ledger, draw_store, "r", "level-2", "A", _never)
