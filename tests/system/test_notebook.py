@@ -93,7 +93,7 @@ def _with_rows(home: Path) -> list[Path]:
 
 
 def test_a_killed_fit_leaves_no_rows(ledgered: CommandLine) -> None:
-    """The rows were readable when SIGKILL came, and are in no file afterwards; the next fit goes on, and the one after is free."""
+    """The rows were readable when SIGKILL came and are in no file afterwards; the next fit goes on, the one after is free."""
     ledgered("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
     killed = subprocess.run(
         [sys.executable, "-c", KILLED],
