@@ -113,7 +113,7 @@ def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
 
 
 def _plan(manifest: Manifest) -> bytes:
-    """What was written, with its digest as the ledger has it, the configuration as resolved, and the split of the budget."""
+    """What was written, its digest as the ledger has it, the resolved configuration, and the split of the budget."""
     configuration = Configuration.from_canonical(manifest.configuration)
     plan = plan_budget(configuration)
     content = {

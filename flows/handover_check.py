@@ -57,7 +57,7 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         said = _rejected(plan, own, json.loads((bundle / "privacy.json").read_bytes()), published)
     else:
         _check_correction(rows, own[0])
-        said = _published(own, bundle, published)
+        said = _published(plan, own, bundle, published)
     return [
         f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
         f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
@@ -66,8 +66,8 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     ]
 
 
-def _published(own: list[dict[str, Any]], bundle: Path, published: Path | None) -> list[str]:
-    """The released files, as far as they are there, against the row that published them."""
+def _published(plan: dict[str, Any], own: list[dict[str, Any]], bundle: Path, published: Path | None) -> list[str]:
+    """The released files, as far as they are there, against the row that published them; what privacy.json was made of."""
     (row,) = [row for row in own if row["kind"] == "PUBLISHED"]
     outputs = row["body"]["outputs"]
     told = published or bundle
@@ -76,6 +76,8 @@ def _published(own: list[dict[str, Any]], bundle: Path, published: Path | None) 
         content = (told / name.removeprefix("release/")).read_bytes()
         if hashlib.sha256(content).hexdigest() != outputs[name]:
             raise Fault(f"{name} is not the file that was published")
+    if json.loads((told / "privacy.json").read_bytes())["configuration"] != plan["configuration"]:
+        raise Fault("the configuration in plan.json is not that of privacy.json")
     return [
         f"row {row['seq']} published it when every draw had come to its end{_approval(own)}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",

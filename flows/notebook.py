@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -125,11 +125,13 @@ def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
 
     `link` leads there as long as the process lives, and to nothing afterwards.
     """
-    link.unlink(missing_ok=True)
-    with at_place(link, "written"), tempfile.TemporaryFile(dir=link.parent) as rows:
-        rows.write(content)
-        rows.flush()
-        link.symlink_to(f"/proc/{os.getpid()}/fd/{rows.fileno()}")
+    with ExitStack() as files:
+        with at_place(link, "written"):
+            rows = files.enter_context(tempfile.TemporaryFile(dir=link.parent))
+            rows.write(content)
+            rows.flush()
+            link.unlink(missing_ok=True)
+            link.symlink_to(f"/proc/{os.getpid()}/fd/{rows.fileno()}")
         try:
             yield link
         finally:

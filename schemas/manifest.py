@@ -5,7 +5,6 @@ It holds public knowledge and keyed digests only: no value, size, count or durat
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
@@ -89,6 +88,19 @@ class Manifest(BaseModel):
     stages: dict[str, StageEntry] = {}
     outputs: dict[RelativePath, Digest] = {}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_format_1(cls, content: Any) -> Any:
+        """A manifest of 0.1.0: the ledger knows its configuration by the digest of the resolved form.
+
+        The canonical configurations in manifests, statements and handovers of 0.1.0 need no change:
+        `Configuration.from_canonical` reads every key that they may hold, `privacy.redraws` too.
+        """
+        if isinstance(content, dict) and content.get("version") == 1:
+            kept = {name: value for name, value in content.items() if name != "code_version"}
+            return {**kept, "version": 2, "written": content.get("configuration")}
+        return content
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if digest_of(self.configuration) != self.configuration_digest:
@@ -149,19 +161,4 @@ class Manifest(BaseModel):
         Raises:
             ValueError: `text` is no manifest of a known format.
         """
-        content = json.loads(text)
-        return cls.model_validate_json(json.dumps(from_format_1(content)) if _is_format_1(content) else text)
-
-
-def _is_format_1(content: object) -> bool:
-    return isinstance(content, dict) and content.get("version") == 1
-
-
-def from_format_1(content: dict[str, Any]) -> dict[str, Any]:
-    """A manifest of 0.1.0 as one of today: the ledger knows its configuration by the digest of the resolved form.
-
-    The canonical configurations in manifests, statements and handovers of 0.1.0 are read by `Configuration.from_canonical`
-    as they are: every key that they may hold, `privacy.redraws` too, is still one.
-    """
-    kept = {name: value for name, value in content.items() if name != "code_version"}
-    return {**kept, "version": 2, "written": content.get("configuration")}
+        return cls.model_validate_json(text)

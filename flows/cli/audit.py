@@ -96,9 +96,10 @@ def export(
 
     Example: `marginweave ledger export census-2026 --to audit/`
     """
-    from marginweave.schemas.errors import BudgetError, InputError
+    from marginweave.schemas.errors import InputError
     from marginweave.tasks.budget.ledger import opening_command
     from marginweave.tasks.budget.ledger.audit import audit_ledger
+    from marginweave.tasks.budget.ledger.checks import account_in
     from marginweave.tasks.budget.ledger.export import comma_separated, json_lines, registry_record
     from marginweave.tasks.checkpoint.files import at_place, replace_file
     from marginweave.tasks.program import program_identity
@@ -106,8 +107,8 @@ def export(
 
     location = _location(example, home)
     audited = audit_ledger(location, _keys(location)[0])
-    if dataset is not None and dataset not in audited.accounts:
-        raise BudgetError(f"the ledger has no account {dataset}; open it: {opening_command(dataset)}")
+    if dataset is not None:
+        account_in(audited.accounts, dataset, opening_command(dataset))
     with at_place(to, "written"):
         if to.exists() and any(to.iterdir()):
             raise InputError(f"{to} is not empty; choose another folder")

@@ -70,7 +70,7 @@ def main(target: Path) -> None:
         make(home)
         _tidy(home)
         _pack(home, target / f"{name}.tar.xz")
-        print(f"{name}: {(target / f'{name}.tar.xz').stat().st_size} bytes")
+        sys.stdout.write(f"{name}: {(target / f'{name}.tar.xz').stat().st_size} bytes\n")
     shutil.rmtree(HOME_OF_ALL)
 
 
@@ -129,7 +129,7 @@ HOMES: dict[str, Callable[[Path], None]] = {
 
 
 def _table(place: Path, rows: int, *, seed: int) -> None:
-    made = random.Random(seed)  # noqa: S311 - a made-up table
+    made = random.Random(seed)
     lines = ["sex,region,age,grade"]
     for _ in range(rows):
         sex, region = made.choice("fm"), made.choice(["north", "north", "south", "west"])
@@ -218,7 +218,7 @@ def _released(home: Path, config: Path, run: str | None, ending: str) -> int:
     try:
         release.fn(str(config), run, None, str(home))
     except MarginweaveError as error:
-        print(f"{config.name}: {error}")
+        sys.stderr.write(f"{config.name}: {error}\n")
         return error.exit_code
     assert ending == FINISHED, f"{config} was not stopped at {ending}"
     return 0

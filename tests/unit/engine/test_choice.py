@@ -25,6 +25,7 @@ def begun(home: Path, **settings: object) -> RunReference:
             run="one",
             dataset=config.dataset,
             release=str(uuid.uuid4()),
+            written=config.written,
             configuration=config.canonical(),
             configuration_digest=config.digest,
             execution=config.execution,

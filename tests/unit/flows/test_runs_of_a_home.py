@@ -40,6 +40,7 @@ def begun(home: Path, run: str, state: RunState, source: str = "people.csv") -> 
         run=run,
         dataset="people",
         release=f"release-of-{run}",
+        written="{}",
         configuration="{}",
         configuration_digest=hashlib.sha256(b"{}").hexdigest(),
         source=source,
