@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from marginweave.tasks.budget.largest import largest_epsilon
 from marginweave.tasks.checkpoint.draws import reconcile
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.references import RunReference
@@ -28,6 +31,7 @@ def reserve_budget(reference: RunReference, actor: str) -> None:
         actor=actor,
         needs_approval=configuration.publish.approval is not None,
         supersedes=None if corrected is None else corrected.release,
+        largest=partial(largest_epsilon, configuration),
     )
     reference.ledger.take_lease(reference.manifest.release, reference.lease)
     reconcile(reference.ledger, reference.draws, reference.manifest.release, reference.lease)
