@@ -289,3 +289,8 @@ class AccountTotal:
     epsilon: float
     composition: str
     spent: Spent
+
+    @property
+    def releases(self) -> int:
+        """How many releases are charged for."""
+        return self.spent.releases

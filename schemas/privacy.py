@@ -96,8 +96,8 @@ class PrivacySettings(BaseModel):
             raise ValueError("has weak_delta without a reason")
         if Decimal(repr(self.delta)) > MOST_DELTA and self.weak_delta is None:
             raise ValueError(
-                f"has delta ({self.delta:g}) above {MOST_DELTA}: with that probability all may be disclosed; choose one far below "
-                '1 / (number of people), or say why not with weak_delta: "reason"'
+                f"has delta ({self.delta:g}) above {MOST_DELTA}: with that probability all may be disclosed; choose one "
+                'far below 1 / (number of people), or say why not with weak_delta: "reason"'
             )
         return self
 

@@ -195,9 +195,11 @@ def _raised(account: Account, spent: Spent, request: Request) -> Plain | None:
         if delta > MOST_DELTA and times > 1:
             return None
         low, high = account.epsilon, account.epsilon * 2**10
+        if holds(Plain(epsilon=low, delta=delta)):
+            return Plain(epsilon=low, delta=delta)
         if not holds(Plain(epsilon=high, delta=delta)):
             continue
-        while _UP.create_decimal(low) < _UP.create_decimal(high) and high - low > low / 2000:
+        while _UP.create_decimal(low) < _UP.create_decimal(high) and high - low > low / 10**5:
             middle = (low + high) / 2
             low, high = (low, middle) if holds(Plain(epsilon=middle, delta=delta)) else (middle, high)
         return Plain(epsilon=_UP.create_decimal(high).normalize(), delta=delta)

@@ -77,7 +77,7 @@ def check_weak_delta(delta: float | Decimal, reason: str | None) -> None:
     Raises:
         InputError: it is, and there is no reason.
     """
-    if Decimal(delta) > MOST_DELTA and not (reason or "").strip():
+    if stated(delta) > MOST_DELTA and not (reason or "").strip():
         raise InputError(
             f"delta ({float(delta):g}) is above {MOST_DELTA}: with that probability all may be disclosed; choose one far below "
             "1 / (number of people), or say why not with --weak-delta REASON"

@@ -19,6 +19,8 @@ def account_fault(account: Account, before: Account | None = None) -> str | None
     epsilon, delta = account.epsilon, account.delta
     if not (epsilon.is_finite() and epsilon > 0 and 0 <= delta < 1):
         return "the cap is no (epsilon, delta)"
+    if account.policy is not None and (fault := policy_fault(account.policy, epsilon, delta)) is not None:
+        return fault
     if not account.old_allowance.within(account.cap) and before is None:
         return "what is set aside is no part of the cap"
     if account.box is not None and (fault := box_fault(account.box, account.cap)) is not None:
@@ -27,7 +29,7 @@ def account_fault(account: Account, before: Account | None = None) -> str | None
         return "a cap is changed without its box"
     if before is not None and before.cap.within(account.cap) and not _grows(before, account):
         return "a cap is raised and its box becomes smaller"
-    return None if account.policy is None else policy_fault(account.policy, epsilon, delta)
+    return None
 
 
 def policy_overrun(account: Account, record: ReleaseRecord, releases: Iterable[ReleaseRecord]) -> str | None:
