@@ -16,20 +16,19 @@ _LAST_DIGITS = Decimal("1e-9")
 
 def account_fault(account: Account, before: Account | None = None) -> str | None:
     """Why an account, as a row leaves it that it had `before`, is none that a ledger writes; None for nothing."""
-    epsilon, delta = account.epsilon, account.delta
+    epsilon, delta, policy = account.epsilon, account.delta, account.policy
     if not (epsilon.is_finite() and epsilon > 0 and 0 <= delta < 1):
         return "the cap is no (epsilon, delta)"
-    if account.policy is not None and (fault := policy_fault(account.policy, epsilon, delta)) is not None:
-        return fault
-    if not account.old_allowance.within(account.cap) and before is None:
-        return "what is set aside is no part of the cap"
-    if account.box is not None and (fault := box_fault(account.box, account.cap)) is not None:
-        return fault
-    if before is not None and (account.box is None) != (before.box is None):
+    fault = None if policy is None else policy_fault(policy, epsilon, delta)
+    fault = fault or (None if account.box is None else box_fault(account.box, account.cap))
+    if fault is not None or before is None:
+        return fault or (
+            None if account.old_allowance.within(account.cap) else "what is set aside is no part of the cap"
+        )
+    if (account.box is None) != (before.box is None):
         return "a cap is changed without its box"
-    if before is not None and before.cap.within(account.cap) and not _grows(before, account):
-        return "a cap is raised and its box becomes smaller"
-    return None
+    shrinks = before.cap.within(account.cap) and not _grows(before, account)
+    return "a cap is raised and its box becomes smaller" if shrinks else None
 
 
 def policy_overrun(account: Account, record: ReleaseRecord, releases: Iterable[ReleaseRecord]) -> str | None:
