@@ -15,14 +15,19 @@ from typing import Any, ParamSpec, TypeVar
 from marginweave.flows.continuity import as_booked
 from marginweave.flows.progress import reporter
 from marginweave.schemas.errors import OperatorError, StageError
-from marginweave.schemas.ledger import Account, ReleaseRecord, State
+from marginweave.schemas.ledger import Account, CapChange, ReleaseRecord, State
 from marginweave.schemas.manifest import StageEntry
+from marginweave.tasks.budget.ledger.boxes import box_body
 from marginweave.tasks.budget.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, StageResult
 
 _HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
+CAP_WAS_CHANGED = (
+    "The cap was changed after noise had been drawn. Where that followed from noisy results, what holds is the largest cap "
+    "that any result would have led to, and this is the largest of those that there were."
+)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -162,19 +167,19 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
     dataset = reference.configuration.dataset
     total, releases = reference.ledger.account_total(dataset), reference.ledger.releases(dataset)
     own = next((record for record in releases if record.release == reference.manifest.release), None)
+    account = total.account
     return {
-        "dataset": total.account.dataset,
+        "dataset": account.dataset,
         "epsilon": total.epsilon,
-        "delta": float(total.account.delta),
-        "cap_epsilon": float(total.account.epsilon),
+        "delta": float(account.delta),
+        "cap_epsilon": float(account.epsilon),
         "composition": total.composition,
-        "purse": {
-            "epsilon": float(total.account.purse.epsilon),
-            "delta": float(total.account.purse.delta),
-            "spent_epsilon": float(total.purse.epsilon),
-            "spent_delta": float(total.purse.delta),
-        },
-        "releases": total.releases,
+        "box": {} if account.box is None else box_body(account.box),
+        "spent": total.spent.cost.texts,
+        "releases": total.spent.releases,
+        "releases_before_box": account.releases_before,
+        **({} if account.weak_delta is None else {"weak_delta": account.weak_delta}),
+        **_cap_facts(reference.ledger.cap_changes(dataset)),
         "lost_draws": [
             {"release": draw.release, "draw": draw.replaces or draw.name, **draw.cost.texts}
             for record in releases
@@ -182,6 +187,22 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
             if draw.state == State.CHARGED_LOST
         ],
         **_policy_facts(total.account, releases, own.created if own else datetime.now(UTC)),
+    }
+
+
+def _cap_facts(caps: Sequence[CapChange]) -> dict[str, Any]:
+    """The caps since the first draw, where they were changed, and what holds then; nothing of a cap that stood."""
+    if len(caps) < 2:
+        return {}
+    return {
+        "caps_since_the_first_draw": [
+            {"epsilon": float(cap.epsilon), "delta": float(cap.delta), "since": cap.since.isoformat()} for cap in caps
+        ],
+        "largest_cap": {
+            "epsilon": float(max(cap.epsilon for cap in caps)),
+            "delta": float(max(cap.delta for cap in caps)),
+            "meaning": CAP_WAS_CHANGED,
+        },
     }
 
 

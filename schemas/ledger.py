@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -51,6 +51,7 @@ class EventKind(StrEnum):
     CHARGED_LOST = "CHARGED_LOST"
     LEDGER_CREATED = "LEDGER_CREATED"
     OPENED = "OPENED"
+    ACCOUNT_BOXED = "ACCOUNT_BOXED"
     CAP_CHANGED = "CAP_CHANGED"
     PUBLISHED = "PUBLISHED"
     EVALUATED_INTERNALLY = "EVALUATED_INTERNALLY"
@@ -83,11 +84,31 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Box:
+    """What an account may spend, coordinate by coordinate: constants that were fixed before its first release.
+
+    `mu2` bounds the sum of mu^2, `delta_add` that of the additive deltas of thresholds, `allowance` that of what is charged
+    in plain (epsilon, delta). No coordinate pays for another: that makes it a filter (deployments/privacy.md, step 30).
+    """
+
+    mu2: Decimal = Decimal(0)
+    delta_add: Decimal = Decimal(0)
+    allowance: Plain = NOTHING
+
+    def holds(self, cost: Cost) -> bool:
+        """Whether `cost` is at most the box in every coordinate."""
+        return cost.mu2 <= self.mu2 and cost.delta <= self.delta_add and cost.plain.within(self.allowance)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Account:
     """All releases about the same people: what may be spent, and what a person is.
 
-    `purse` is set aside within the cap, once and for all, for what is known in plain (epsilon, delta) only; nothing where
-    none was asked for. `aliases` are the accounts whose sources may, by decision, be released under this one as well.
+    `box` is what its cap (epsilon, delta) admits; None only where 0.1.0 opened the account and it was not upgraded since,
+    with `old_allowance` as the part of the cap that was set aside then. `kind_of_plan` is what a release of the plan costs
+    for which the box was chosen, if it was. `releases_before` counts those that were made before there was a box, `history`
+    is what they had spent then: until the box holds it, nothing is admitted.
+    `aliases` are the accounts whose sources may, by decision, be released under this one as well.
     """
 
     dataset: str
@@ -95,9 +116,28 @@ class Account:
     delta: Decimal
     unit: str
     neighbors: Neighbors
-    purse: Plain = NOTHING
+    box: Box | None = None
+    kind_of_plan: Cost | None = None
+    history: Cost | None = None
+    releases_before: int = 0
+    old_allowance: Plain = NOTHING
+    weak_delta: str | None = None
     aliases: frozenset[str] = frozenset()
     policy: Policy | None = None
+
+    @property
+    def cap(self) -> Plain:
+        """(epsilon, delta) as an amount."""
+        return Plain(epsilon=self.epsilon, delta=self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapChange:
+    """A cap, and since when an account has it."""
+
+    epsilon: Decimal
+    delta: Decimal
+    since: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +186,8 @@ class ReleaseRecord:
     `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the
     release that this one corrects, `superseded_by` the published one that corrects it. `discovery` is what the statement
     of an `accountant: joint` rests on. `plan` is the whole plan as it was reserved, which is what is drawn; None in rows of
-    0.1.0, which have a part of it. `program` is the one that reserved it.
+    0.1.0, which have a part of it. `program` is the one that reserved it. `by_statement` says that the
+    account's box does not hold it, and that it was admitted as the first of its account by its own (epsilon, delta).
     """
 
     release: str
@@ -173,6 +214,12 @@ class ReleaseRecord:
     accountant: AccountantName = "gdp"
     plan: BudgetPlan | None = None
     program: Program | None = None
+    by_statement: bool = False
+
+    @cached_property
+    def reserved(self) -> Cost:
+        """What was asked for, whatever was given back since."""
+        return sum((draw.cost for draw in self.draws), Cost())
 
     @cached_property
     def charged(self) -> Cost:
@@ -202,11 +249,18 @@ class ReleaseRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Exact sums over the charged releases of one account, kept up to date release by release instead of added again."""
+    """Exact sums over the charged releases of one account, kept up to date release by release instead of added again.
+
+    `releases` counts those that are charged for, `ever` all that were reserved. `alone` is what was reserved for the one that
+    was admitted by its own statement, if there is one: given back or not, the account is closed to others until its box
+    holds it.
+    """
 
     releases: int = 0
+    ever: int = 0
     cost: Cost = field(default_factory=Cost)
     statement: Plain = NOTHING
+    alone: Cost | None = None
 
     def with_release(self, now: ReleaseRecord, before: ReleaseRecord | None = None) -> Spent:
         """The sums with one more release, or with one that was counted as `before` until now."""
@@ -214,25 +268,38 @@ class Spent:
         if before is not None:
             cost, statement = cost - before.charged, statement - before.statement
             releases -= int(bool(before.statement))
-        return Spent(releases=self.releases + releases, cost=cost, statement=statement)
+        return Spent(
+            releases=self.releases + releases,
+            ever=self.ever + (before is None),
+            cost=cost,
+            statement=statement,
+            alone=now.reserved if now.by_statement else self.alone,
+        )
 
     def with_charge(self, cost: Cost, statement: Plain) -> Spent:
         """The sums with a release more that would cost `cost` and state `statement`."""
-        return Spent(releases=self.releases + 1, cost=self.cost + cost, statement=self.statement + statement)
+        return replace(
+            self,
+            releases=self.releases + 1,
+            ever=self.ever + 1,
+            cost=self.cost + cost,
+            statement=self.statement + statement,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccountTotal:
-    """What an account has spent: epsilon at the cap's delta, by the tightest valid composition, and its name.
+    """What an account has spent: exact sums, and `epsilon` at the cap's delta by the tightest composition, which is named.
 
-    `releases` counts those that are charged for; `purse` is what of them is charged to the account's purse, `added_delta` the
-    sum of the deltas of thresholds, which no composition makes smaller.
+    The epsilon is shown, and admits nothing: that is what `Box` is for.
     """
 
     account: Account
     epsilon: float
-    delta: float
     composition: str
-    releases: int
-    purse: Plain = NOTHING
-    added_delta: Decimal = Decimal(0)
+    spent: Spent
+
+    @property
+    def releases(self) -> int:
+        """How many releases are charged for."""
+        return self.spent.releases

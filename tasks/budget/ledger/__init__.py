@@ -8,7 +8,7 @@ from marginweave.tasks.budget.ledger.location import (
     ledger_location,
     opening_command,
 )
-from marginweave.tasks.budget.ledger.openings import least_account, opening_for
+from marginweave.tasks.budget.ledger.openings import opening_for
 from marginweave.tasks.budget.ledger.schema import upgrade
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "LedgerLocation",
     "PostgresLocation",
     "example_ledger_location",
-    "least_account",
     "ledger_location",
     "opening_command",
     "opening_for",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
 from marginweave.schemas.budget import Plain
@@ -21,11 +20,10 @@ from marginweave.schemas.ledger import (
     Spent,
     State,
 )
-from marginweave.tasks.budget.composition import account_epsilon
+from marginweave.tasks.budget.ledger.admission import admitted
 from marginweave.tasks.budget.ledger.books import accounts_of, decision_of, release_of
-from marginweave.tasks.budget.ledger.checks import is_part
 from marginweave.tasks.budget.ledger.plans import draws_fault, stated_fault
-from marginweave.tasks.budget.ledger.policies import period_epsilon, period_spent, policy_fault
+from marginweave.tasks.budget.ledger.rules import account_fault, policy_overrun, within_old_cap
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PENDING = frozenset({State.RESERVED, State.DRAWN})
@@ -85,6 +83,7 @@ class Replay:
             EventKind.LEDGER_CREATED: self._nothing,
             EventKind.KEY_ROTATED: self._nothing,
             EventKind.OPENED: self._open,
+            EventKind.ACCOUNT_BOXED: self._box,
             EventKind.CAP_CHANGED: self._cap,
             EventKind.ALIASED: self._alias,
             EventKind.REFUSED: self._refuse,
@@ -108,17 +107,24 @@ class Replay:
     def _open(self, event: Event) -> None:
         _expect(event.account not in self.accounts, f"account {event.account} is open already")
         self.accounts.update(accounts_of([event]))
-        account = self._account(event)
-        _expect_cap(account.epsilon, account.delta)
-        cap = Plain(epsilon=account.epsilon, delta=account.delta)
-        _expect(is_part(account.purse, cap), "the purse is no part of the cap")
-        _expect_policy(account)
+        _expect_none(account_fault(self._account(event)))
+
+    def _box(self, event: Event) -> None:
+        before = self._account(event)
+        _expect(before.box is None, f"account {before.dataset} has a box already")
+        account = accounts_of([event], {before.dataset: before})[before.dataset]
+        spent = self._spent.get(account.dataset, Spent())
+        _expect(
+            account.box is not None and (account.history, account.releases_before) == (spent.cost, spent.ever),
+            "its box does not follow from what was spent",
+        )
+        _expect_none(account_fault(account))
+        self.accounts[account.dataset] = account
 
     def _cap(self, event: Event) -> None:
         before = self._account(event)
         account = accounts_of([event], {before.dataset: before})[before.dataset]
-        _expect_cap(account.epsilon, account.delta)
-        _expect_policy(account)
+        _expect_none(account_fault(account, before))
         self.accounts[account.dataset] = account
 
     def _alias(self, event: Event) -> None:
@@ -191,17 +197,17 @@ class Replay:
         planned = sorted((draw for draw in record.draws if not draw.is_spare), key=lambda draw: places[draw.name])
         _expect_none(draws_fault(statement, planned, record.neighbors, record.discovery))
         account = self.accounts[record.dataset]
-        self._expect_within_policy(account, record)
-        spent = self._spent.get(account.dataset, Spent()).with_release(record)
-        self._spent[account.dataset] = spent
-        total, _ = account_epsilon([spent.cost], [spent.statement], account.delta, account.purse)
-        _expect(
-            spent.cost.plain.within(account.purse),
-            f"with release {record.release}, more is charged to the purse of account {account.dataset} than it holds",
-        )
-        _expect(
-            total <= float(account.epsilon), f"with release {record.release}, account {account.dataset} is over its cap"
-        )
+        _expect_none(policy_overrun(account, record, self.releases.values()))
+        spent = self._spent.get(account.dataset, Spent())
+        over = f"with release {record.release}, account {account.dataset} is over its cap"
+        if account.box is None:
+            boxed = any(other.box is not None for other in self.accounts.values())
+            _expect(not boxed, f"account {account.dataset} has no box, and others have")
+            _expect(within_old_cap(account, spent.with_release(record)), over)
+        else:
+            how = "statement" if record.by_statement else "sums"
+            _expect(admitted(account, spent, record.reserved, statement) == how, over)
+        self._spent[account.dataset] = spent.with_release(record)
 
     def _move(self, event: Event) -> None:
         record, target = self._release(event), State(event.kind.value)
@@ -238,14 +244,6 @@ class Replay:
         if target == State.RETURNED:
             spent = self._spent[record.dataset]
             self._spent[record.dataset] = spent.with_release(self.releases[record.release], record)
-
-    def _expect_within_policy(self, account: Account, record: ReleaseRecord) -> None:
-        """What the account's releases of one period cost together, the new one among them, against its policy then."""
-        policy = account.policy
-        if policy is not None:
-            spent = period_spent(policy, account.dataset, self.releases.values(), record.created)
-            fits = period_epsilon(policy, spent) <= float(policy.epsilon)
-            _expect(fits, f"with release {record.release}, account {account.dataset} is over its policy of {policy}")
 
     def _lease(self, event: Event) -> None:
         record, lease = self._release(event), event.lease or ""
@@ -311,12 +309,3 @@ def _expect(holds: bool, fault: str) -> None:
 def _expect_none(fault: str | None) -> None:
     if fault is not None:
         raise AuditError(fault)
-
-
-def _expect_cap(epsilon: Decimal, delta: Decimal) -> None:
-    _expect(epsilon.is_finite() and epsilon > 0 and 0 <= delta < 1, "the cap is no (epsilon, delta)")
-
-
-def _expect_policy(account: Account) -> None:
-    if account.policy is not None:
-        _expect_none(policy_fault(account.policy, account.epsilon, account.delta))
