@@ -19,7 +19,7 @@ from marginweave.flows.request import Request, remember
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account
 from marginweave.schemas.manifest import Correction, Manifest, RunState
-from marginweave.tasks.budget.ledger import Ledger, least_account, opening_for
+from marginweave.tasks.budget.ledger import Ledger, Witness, least_account, opening_for
 from marginweave.tasks.budget.ledger.publishing import check_correction as check_correctable
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
@@ -121,15 +121,16 @@ def open_ledger(request: Request) -> Ledger:
     """The ledger with the dataset's account; for an example both are made where they are missing.
 
     Raises:
-        BudgetError: no ledger, key or account.
+        BudgetError: no ledger, key or account, or a ledger that lacks what this home has seen of it.
     """
     configuration = request.configuration
     privacy, plan = configuration.privacy, plan_budget(configuration)
+    witness = Witness(request.folder.path.parent.parent)
     if not request.is_example:
-        ledger = Ledger.open(request.ledger_location, command=opening_for(configuration.dataset, plan))
+        ledger = Ledger.open(request.ledger_location, command=opening_for(configuration.dataset, plan), witness=witness)
         ledger.forecast(configuration.dataset, plan)  # refuses where there is no account
         return ledger
-    ledger = Ledger.create(request.ledger_location)
+    ledger = Ledger.create(request.ledger_location, witness=witness)
     if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):
         cap, purse = least_account(plan)
         ledger.open_account(

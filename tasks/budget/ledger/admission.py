@@ -84,6 +84,8 @@ def refusal(
     The total with the release added is compared with the cap by <=, as doubles, so that a release alone fits a cap equal
     to its own (epsilon, delta).
     """
+    if account.frozen:
+        return Refusal(reason="reconciled", message=frozen_words(account))
     if (other_unit := unit_refusal(request.unit, request.neighbors, account)) is not None:
         return other_unit
     for other in releases:
@@ -97,6 +99,15 @@ def refusal(
         _over_purse(request, account, spent)
         or _over_cap(request, account, spent)
         or _over_policy(request, account, releases, moment)
+    )
+
+
+def frozen_words(account: Account) -> str:
+    """Why an account admits nothing after a reconciliation, and what ends that."""
+    return (
+        f"account {account.dataset} admits nothing: its ledger was restored, and what other homes drew under it is not known; "
+        'look at each (marginweave ledger reconcile --home HOME), and then say --no-other-home "reason", or '
+        "--unaccounted EPSILON,DELTA for those that are gone"
     )
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain
-from marginweave.schemas.ledger import Account, Decision, DrawRecord, Event, EventKind, ReleaseRecord, State
+from marginweave.schemas.ledger import Account, Decision, DrawRecord, Event, EventKind, Reconciled, ReleaseRecord, State
 from marginweave.schemas.policy import PERIODS, Policy
 
 _DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
@@ -102,10 +102,26 @@ def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = N
             account = accounts[event.account]
             policy = policy_of(event.body) if "policy" in event.body else account.policy
             accounts[event.account] = replace(account, epsilon=epsilon, delta=delta, policy=policy)
+        elif event.kind == EventKind.RECONCILED:
+            account = accounts[event.account]
+            accounts[event.account] = replace(account, reconciled=(*account.reconciled, _reconciled(event)))
         elif event.kind == EventKind.ALIASED:
             account = accounts[event.account]
             accounts[event.account] = replace(account, aliases=account.aliases | {event.body["other"]})
     return accounts
+
+
+def _reconciled(event: Event) -> Reconciled:
+    body = event.body
+    charge = body.get("unaccounted")
+    return Reconciled(
+        created=event.created,
+        adopted=int(body["adopted"]),
+        lost=int(body["lost"]),
+        homes=int(body["homes"]),
+        no_other_home=body.get("no_other_home"),
+        unaccounted=charge and Plain(epsilon=Decimal(charge["epsilon"]), delta=Decimal(charge["delta"])),
+    )
 
 
 def _purse(body: Mapping[str, Any]) -> Plain:
