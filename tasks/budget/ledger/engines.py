@@ -132,16 +132,20 @@ def _begun(engine: Engine, location: LedgerLocation, *, writing: bool) -> tuple[
             break
     try:
         return _begin(engine, location, writing=writing)
-    except FullDisk:
-        reserve = reserve_beside(location)
-        if (reserve is None or not reserve.give_up()) and writing:
-            raise
-    try:
-        return _begin(engine, location, writing=writing)
-    except FullDisk:
-        if writing or not isinstance(location, Path):
-            raise
-    return _begin(sqlite_engine(location, still=True), location, writing=False)
+    except FullDisk as full:
+        return _begin_on_a_full_disk(engine, location, full, writing=writing)
+
+
+def _begin_on_a_full_disk(
+    engine: Engine, location: LedgerLocation, full: FullDisk, *, writing: bool
+) -> tuple[Connection, RootTransaction]:
+    """Read without the two files that there is no room for; or write, or read behind a log, with what was set aside."""
+    if isinstance(location, Path) and not writing and not access_to(location).log_bytes:
+        return _begin(sqlite_engine(location, still=True), location, writing=False)
+    reserve = reserve_beside(location)
+    if reserve is None or not reserve.give_up():
+        raise full
+    return _begin(engine, location, writing=writing)
 
 
 def _begin(engine: Engine, location: LedgerLocation, *, writing: bool) -> tuple[Connection, RootTransaction]:
