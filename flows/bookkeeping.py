@@ -186,6 +186,7 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
             for draw in record.draws
             if draw.state == State.CHARGED_LOST
         ],
+        **({"reconciled": [each.facts for each in total.account.reconciled]} if total.account.reconciled else {}),
         **_policy_facts(total.account, releases, own.created if own else datetime.now(UTC)),
     }
 

@@ -19,7 +19,15 @@ _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
 _ADDED = frozenset({"plain_epsilon", "plain_delta"})
 _AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # What becomes of a draw, from its first row to its last.
-_COURSES = (["RESERVED", "DRAWN", "COMMITTED"], ["RESERVED", "DRAWN", "CHARGED_LOST"], ["RESERVED", "RETURNED"])
+_COURSES = (
+    ["RESERVED", "DRAWN", "COMMITTED"],
+    ["RESERVED", "DRAWN", "CHARGED_LOST"],
+    ["RESERVED", "RETURNED"],
+    # of a ledger that was restored and reconciled
+    ["RESERVED", "CHARGED_LOST"],
+    ["RESERVED", "RETURNED", "DRAWN", "COMMITTED"],
+    ["RESERVED", "RETURNED", "DRAWN", "CHARGED_LOST"],
+)
 
 
 class Fault(Exception):

@@ -24,7 +24,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
 from marginweave.tasks.budget.largest import largest_epsilon
-from marginweave.tasks.budget.ledger import Ledger, opening_for, upgrade
+from marginweave.tasks.budget.ledger import Ledger, Witness, opening_for, upgrade
 from marginweave.tasks.budget.ledger.openings import planned_statement
 from marginweave.tasks.budget.ledger.publishing import check_correction as check_correctable
 from marginweave.tasks.budget.split import plan_budget
@@ -160,18 +160,19 @@ def open_ledger(request: Request) -> Ledger:
     """The ledger with the dataset's account; for an example both are made where they are missing.
 
     Raises:
-        BudgetError: no ledger, key or account.
+        BudgetError: no ledger, key or account, or a ledger that lacks what this home has seen of it.
     """
     configuration = request.configuration
     privacy, plan = configuration.privacy, plan_budget(configuration)
+    witness = Witness(request.folder.path.parent.parent)
     if not request.is_example:
         command = opening_for(configuration.dataset, plan, request.path)
-        ledger = Ledger.open(request.ledger_location, command=command)
+        ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
         ledger.check_account(configuration.dataset, command)
         return ledger
     if request.ledger_file is not None and request.ledger_file.exists():
         upgrade(request.ledger_file, os.environ)
-    ledger = Ledger.create(request.ledger_location)
+    ledger = Ledger.create(request.ledger_location, witness=witness)
     if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):
         cap = planned_statement(plan)
         ledger.open_account(

@@ -16,7 +16,10 @@ from marginweave.schemas.program import Program
 
 
 class State(StrEnum):
-    """States of a draw: RESERVED → DRAWN → COMMITTED, RESERVED → RETURNED, DRAWN → CHARGED_LOST; REFUSED is a release's."""
+    """States of a draw: RESERVED → DRAWN → COMMITTED, RESERVED → RETURNED, DRAWN → CHARGED_LOST; REFUSED is a release's.
+
+    Reconciling a restored ledger adds RESERVED → CHARGED_LOST and RETURNED → DRAWN: charges only.
+    """
 
     RESERVED = "RESERVED"
     DRAWN = "DRAWN"
@@ -35,6 +38,8 @@ TRANSITIONS = frozenset(
         (State.DRAWN, State.CHARGED_LOST),
     }
 )
+# What a reconciliation after a restore may do beside: nothing in it gives anything back.
+RECONCILING = frozenset({(State.RESERVED, State.CHARGED_LOST), (State.RETURNED, State.DRAWN)})
 
 
 SPARE_PREFIX = "spare-"
@@ -62,6 +67,7 @@ class EventKind(StrEnum):
     APPROVED = "APPROVED"
     REJECTED = "REJECTED"
     SUPERSEDED = "SUPERSEDED"
+    RECONCILED = "RECONCILED"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +107,39 @@ class Box:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reconciled:
+    """What was added to an account after its ledger was restored, and what the steward said of homes not looked at.
+
+    `adopted` and `lost` count the account's rows and draws. While `frozen`, nobody has said anything of other homes.
+    """
+
+    created: datetime
+    adopted: int
+    lost: int
+    homes: int
+    no_other_home: str | None = None
+    unaccounted: Plain | None = None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the account admits nothing."""
+        return self.no_other_home is None and self.unaccounted is None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The same for privacy.json."""
+        charge = self.unaccounted
+        return {
+            "on": self.created.date().isoformat(),
+            "rows_adopted": self.adopted,
+            "draws_charged_as_lost": self.lost,
+            "homes_looked_at": self.homes,
+            "no_other_home": self.no_other_home,
+            "unaccounted": charge and {"epsilon": float(charge.epsilon), "delta": float(charge.delta)},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Account:
     """All releases about the same people: what may be spent, and what a person is.
 
@@ -124,6 +163,12 @@ class Account:
     weak_delta: str | None = None
     aliases: frozenset[str] = frozenset()
     policy: Policy | None = None
+    reconciled: tuple[Reconciled, ...] = ()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether its ledger was restored, and homes that may have drawn under it were not looked at."""
+        return bool(self.reconciled) and self.reconciled[-1].frozen
 
     @property
     def cap(self) -> Plain:

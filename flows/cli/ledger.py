@@ -158,9 +158,9 @@ def cap(
 
     Example: `marginweave ledger cap census-2026 --epsilon 6 --delta 1e-6 --reason "board decision 12"`
     """
-    from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.budget.ledger import Ledger, Witness
 
-    ledger = Ledger.open(_location(example, home))
+    ledger = Ledger.open(_location(example, home), witness=Witness(_home(home)))
     policy: Policy | Literal["as it is"] | None = "as it is"
     if per is not None:
         policy = None if per == "none" else _policy(per)
@@ -230,13 +230,54 @@ def expire(
 
     Example: `marginweave ledger expire --older-than 7d`
     """
-    from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.budget.ledger import Ledger, Witness
 
-    expired = Ledger.open(_location(example, home)).expire(days("older-than", older_than), release)
+    age, witness = days("older-than", older_than), Witness(_home(home))
+    expired = Ledger.open(_location(example, home), witness=witness).expire(age, release)
     for name in expired:
         out.print(f"Release {name}: what was reserved is given back")
     if not expired:
         out.print("Nothing is that old")
+
+
+@app.command("reconcile")
+@command
+def reconcile(
+    home: Annotated[
+        list[Path] | None,
+        typer.Option("--home", help="A home that drew under this ledger; once for each. Default: this one."),
+    ] = None,
+    no_other_home: Annotated[
+        str | None, typer.Option("--no-other-home", help="Why no other home drew under it; it stays in the ledger.")
+    ] = None,
+    unaccounted: Annotated[
+        str | None,
+        typer.Option(metavar="EPSILON,DELTA", help="What homes that are gone may have released, together."),
+    ] = None,
+    example: Example = False,
+) -> None:
+    """Bring a ledger that was restored from an old copy up to what homes have seen of it; it only ever adds charges.
+
+    What is reserved in the old copy is charged as lost. Every account admits nothing until the homes that were not looked at
+    are named, by one of the two options; both are told in privacy.json from then on.
+
+    Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
+    """
+    from marginweave.schemas.budget import Plain
+    from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.budget.ledger.reconciliation import OtherHomes
+
+    homes = [_home(each) for each in home] if home else [_home(None)]
+    epsilon, _, delta = (unaccounted or "").partition(",")
+    charge = Plain(epsilon=_decimal("epsilon", epsilon), delta=_decimal("delta", delta)) if unaccounted else None
+    others = OtherHomes(reason=no_other_home, unaccounted=charge) if no_other_home or unaccounted else None
+    outcome = Ledger.open(_location(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())
+    out.print(f"Looked at {outcome.runs} run(s) of {len(homes)} home(s)")
+    out.print(f"{outcome.adopted} row(s) adopted, {outcome.lost} reserved draw(s) charged as lost")
+    for dataset in outcome.frozen:
+        out.print(
+            f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what of other homes'
+        )
 
 
 def _line(total: AccountTotal) -> str:
@@ -251,11 +292,16 @@ def _line(total: AccountTotal) -> str:
     )
 
 
-def _location(example: bool, home: Path | None) -> LedgerLocation:
+def _home(home: Path | None) -> Path:
     from marginweave.flows.environment import home_directory
+
+    return home_directory(home, os.environ)
+
+
+def _location(example: bool, home: Path | None) -> LedgerLocation:
     from marginweave.tasks.budget.ledger import example_ledger_location, ledger_location
 
-    return example_ledger_location(home_directory(home, os.environ)) if example else ledger_location(os.environ)
+    return example_ledger_location(_home(home)) if example else ledger_location(os.environ)
 
 
 def _decimal(name: str, text: str) -> Decimal:

@@ -10,11 +10,13 @@ from marginweave.tasks.budget.ledger.location import (
 )
 from marginweave.tasks.budget.ledger.openings import opening_for
 from marginweave.tasks.budget.ledger.schema import upgrade
+from marginweave.tasks.budget.ledger.witness import Witness
 
 __all__ = [
     "Ledger",
     "LedgerLocation",
     "PostgresLocation",
+    "Witness",
     "example_ledger_location",
     "ledger_location",
     "opening_command",

@@ -106,6 +106,8 @@ def refusal(
     `spent` is the account's, `releases` are all of the ledger; `largest` says with which epsilon the same configuration
     would fit, 0 for none.
     """
+    if account.frozen:
+        return Refusal(reason="reconciled", message=frozen_words(account))
     if (other_unit := unit_refusal(request.unit, request.neighbors, account)) is not None:
         return other_unit
     for other in releases if request.source_digest else ():
@@ -117,6 +119,15 @@ def refusal(
             return Refusal(reason="source", message=message)
     over = _over_box(request, account, spent, largest)
     return over or _over_policy(request, account, releases, moment)
+
+
+def frozen_words(account: Account) -> str:
+    """Why an account admits nothing after a reconciliation, and what ends that."""
+    return (
+        f"account {account.dataset} admits nothing: its ledger was restored, and what other homes drew under it is not known; "
+        'look at each (marginweave ledger reconcile --home HOME), and then say --no-other-home "reason", or '
+        "--unaccounted EPSILON,DELTA for those that are gone"
+    )
 
 
 def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:

@@ -8,7 +8,18 @@ from decimal import Decimal
 from typing import Any
 
 from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain, PlannedDraw
-from marginweave.schemas.ledger import Account, Box, Decision, DrawRecord, Event, EventKind, ReleaseRecord, Spent, State
+from marginweave.schemas.ledger import (
+    Account,
+    Box,
+    Decision,
+    DrawRecord,
+    Event,
+    EventKind,
+    Reconciled,
+    ReleaseRecord,
+    Spent,
+    State,
+)
 from marginweave.schemas.policy import PERIODS, Policy
 from marginweave.schemas.program import Program
 from marginweave.tasks.budget.ledger.boxes import box_body, box_from
@@ -135,6 +146,9 @@ def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = N
                 history=_cost(event.body["spent"]),
                 releases_before=int(event.body["releases"]),
             )
+        elif event.kind == EventKind.RECONCILED:
+            account = accounts[event.account]
+            accounts[event.account] = replace(account, reconciled=(*account.reconciled, _reconciled(event)))
         elif event.kind == EventKind.ALIASED:
             account = accounts[event.account]
             accounts[event.account] = replace(account, aliases=account.aliases | {event.body["other"]})
@@ -153,6 +167,19 @@ def _cost(texts: Mapping[str, str] | None) -> Cost | None:
         return None
     plain = Plain(epsilon=Decimal(texts["plain_epsilon"]), delta=Decimal(texts["plain_delta"]))
     return Cost(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
+
+
+def _reconciled(event: Event) -> Reconciled:
+    body = event.body
+    charge = body.get("unaccounted")
+    return Reconciled(
+        created=event.created,
+        adopted=int(body["adopted"]),
+        lost=int(body["lost"]),
+        homes=int(body["homes"]),
+        no_other_home=body.get("no_other_home"),
+        unaccounted=charge and Plain(epsilon=Decimal(charge["epsilon"]), delta=Decimal(charge["delta"])),
+    )
 
 
 def releases_of(events: Sequence[Event]) -> dict[str, ReleaseRecord]:

@@ -38,7 +38,7 @@ class Drawing(LedgerCore):
             BudgetError: the draw is in any other state, was begun by this lease with other facts, or the lease is not the
                 current one.
         """
-        with self._writing() as journal:
+        with self._writing(charging=True) as journal:
             move_draw(journal, release_id, name, State.DRAWN, now=now(), lease=lease, facts=facts)
 
     def commit_draw(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:

@@ -82,7 +82,7 @@ class Releases(LedgerCore):
             needs_approval=needs_approval,
             supersedes=supersedes,
         )
-        with self._writing() as journal:
+        with self._writing(charging=True) as journal:
             view = self._view(journal)
             account = account_in(view.accounts, dataset, opening_for(dataset, plan))
             releases = view.releases

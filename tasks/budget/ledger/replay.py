@@ -10,6 +10,8 @@ from typing import Any
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger import (
+    CHARGED,
+    RECONCILING,
     SPARE_PREFIX,
     TRANSITIONS,
     Account,
@@ -99,6 +101,7 @@ class Replay:
             EventKind.REJECTED: self._decide,
             EventKind.SUPERSEDED: self._supersede,
             EventKind.EVALUATED_INTERNALLY: self._evaluate,
+            EventKind.RECONCILED: self._reconcile,
         }
 
     def _nothing(self, event: Event) -> None:
@@ -132,6 +135,10 @@ class Replay:
         _expect(other in self.accounts and other != account.dataset, f"account {other} is not open")
         self.accounts[account.dataset] = replace(account, aliases=account.aliases | {other})
 
+    def _reconcile(self, event: Event) -> None:
+        account = self._account(event)
+        self.accounts[account.dataset] = accounts_of([event], {account.dataset: account})[account.dataset]
+
     def _refuse(self, event: Event) -> None:
         self._account(event)
 
@@ -147,7 +154,9 @@ class Replay:
             (record.unit, record.neighbors) == (account.unit, account.neighbors),
             "unit or neighbors differ from the account's",
         )
-        for other in self.releases.values():
+        late = _is_late(event)
+        _expect(late or not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
+        for other in () if late else self.releases.values():
             same = other.source_digest == record.source_digest
             allowed = {account.dataset, *account.aliases}
             _expect(not same or other.dataset in allowed, f"its source was released under account {other.dataset}")
@@ -186,8 +195,13 @@ class Replay:
             parameter=plan.get("parameter"),
         )
         self.releases[record.release] = replace(record, draws=(*record.draws, draw))
-        if not expected:
-            del self._expected[record.release]
+        if expected:
+            return
+        del self._expected[record.release]
+        if _is_late(event):  # it was drawn already, or may have been: a charge that nobody is asked about
+            spent = self._spent.get(record.dataset, Spent())
+            self._spent[record.dataset] = spent.with_release(self.releases[record.release])
+        else:
             self._charge(self.releases[record.release])
 
     def _charge(self, record: ReleaseRecord) -> None:
@@ -215,10 +229,15 @@ class Replay:
         if draw is None:
             raise AuditError(f"draw {event.draw} was never reserved")
         _expect(event.cost is None, f"draw {draw.name} is charged twice")
-        _expect((draw.state, target) in TRANSITIONS, f"draw {draw.name} is {draw.state}; it cannot become {target}")
+        late = _is_late(event)
+        possible = TRANSITIONS | RECONCILING if late else TRANSITIONS
+        _expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
         if target == State.DRAWN:
             _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
-            _expect(record.lease in {None, event.lease}, f"draw {draw.name} is begun by an attempt that was taken over")
+            _expect(
+                late or record.lease in {None, event.lease},
+                f"draw {draw.name} is begun by an attempt that was taken over",
+            )
             lost = record.standing(event.body["replaces"]) if draw.is_spare else None
             _expect(
                 not draw.is_spare or (lost is not None and lost.state == State.CHARGED_LOST),
@@ -227,7 +246,7 @@ class Replay:
         elif target != State.RETURNED:
             by = event.body.get("by", event.lease)
             _expect(event.lease == draw.lease, f"draw {draw.name} was begun under another lease")
-            _expect(record.lease in {None, by}, f"draw {draw.name} is ended by an attempt that was taken over")
+            _expect(late or record.lease in {None, by}, f"draw {draw.name} is ended by an attempt that was taken over")
         if target == State.COMMITTED:
             _expect(
                 _DIGEST.fullmatch(event.digest or "") is not None, f"draw {draw.name} is committed without a digest"
@@ -241,7 +260,7 @@ class Replay:
         )
         draws = tuple(moved if present.name == draw.name else present for present in record.draws)
         self.releases[record.release] = replace(record, draws=draws)
-        if target == State.RETURNED:
+        if (draw.state in CHARGED) != (target in CHARGED):
             spent = self._spent[record.dataset]
             self._spent[record.dataset] = spent.with_release(self.releases[record.release], record)
 
@@ -299,6 +318,11 @@ class Replay:
         record = self.releases[event.release or ""]
         _expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
         return record
+
+
+def _is_late(event: Event) -> bool:
+    """Whether a reconciliation wrote the row: what it adds was signed by the ledger before, or is charged for safety."""
+    return bool(event.body.keys() & {"adopted", "reconciled"})
 
 
 def _expect(holds: bool, fault: str) -> None:

@@ -32,7 +32,6 @@ def make_manifest(**changes: object) -> Manifest:
         "configuration_digest": hashlib.sha256(configuration.encode()).hexdigest(),
         "source": "example:affairs",
         "source_digest": DIGEST,
-        "written": configuration,
         "created": NOW,
     }
     return Manifest.model_validate({**facts, **changes})
