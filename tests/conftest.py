@@ -31,7 +31,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=212, help="how many runs are killed in tests/system/test_kills.py")
+    parser.addoption("--kills", type=int, default=120, help="random kills in tests/system/test_kills.py")
+    parser.addoption("--kills-file", help="keeps how many of them are done, and is gone on with")
 
 
 @pytest.hookimpl(trylast=True)  # once nothing is captured any more

@@ -15,10 +15,12 @@ from marginweave.schemas.ledger import DrawRecord, ReleaseRecord, State
 from marginweave.schemas.program import Program
 from marginweave.tasks.budget.randomness import DrawBits, NoiseBits
 from marginweave.tasks.checkpoint.files import (
+    PRIVATE_MODE,
     StagedFile,
     read_file,
     remove_file,
     remove_temporary_files,
+    replace_file,
     staged_file,
 )
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -121,14 +123,16 @@ class DrawStore:
     ) -> str:
         """Store a complete draw and its copy durably; the keyed digest. `permitted` is asked right before it gets its name.
 
-        Bytes that stand there already are the same, as every attempt makes the same, or damaged: they give way.
+        Bytes that stand there already are the same, as every attempt makes the same, or damaged: then they give way.
 
         Raises:
-            MachineError: the disk refuses.
+            StageError: the place holds another whole draw, or the disk refuses.
         """
         sealed, digest = seal(self.key, ("draw", *address), payload)
         for staged in room:
-            if not staged.keep(sealed, permitted) and read_file(staged.path) != sealed:
+            if not staged.keep(sealed, permitted) and (present := read_file(staged.path)) != sealed:
+                if present is not None and open_seal(self.key, ("draw", *address), present) is not None:
+                    raise StageError(f"{staged.path} exists: a draw is never written over")
                 staged.take_over()
         return digest
 
@@ -149,6 +153,17 @@ class DrawStore:
             if opened is not None and (digest is None or hmac.compare_digest(opened[1], digest)):
                 return opened[0]
         return None
+
+    def mend(self, release_id: str, name: str, lease: str, payload: bytes) -> None:
+        """Put the one right content where the file of a draw, or its copy, is missing or damaged.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        place, (sealed, _) = self.place(name, lease), seal(self.key, ("draw", release_id, name, lease), payload)
+        for path in (place, place.with_suffix(".copy")):
+            if read_file(path) != sealed:
+                replace_file(path, sealed, PRIVATE_MODE)
 
     def destroy(self, name: str, lease: str) -> None:
         """Remove whatever a lost draw, or a damaged one that is made again, has left.
@@ -286,6 +301,7 @@ def _adopted(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str)
     found = store.read(draw.release, draw.name, begun_by, None)
     if found is None:
         return False
+    store.mend(draw.release, draw.name, begun_by, found)
     digest = store.digest(draw.release, draw.name, begun_by, found)
     ledger.commit_draw(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
     return True
@@ -344,4 +360,5 @@ def _committed(store: DrawStore, draw: DrawRecord) -> bytes:
             f"draw {draw.name} of release {draw.release} is committed, but its bytes are missing or damaged, and so is their "
             "copy; a committed draw is never redrawn: restore the run's private folder, or make a new release"
         )
+    store.mend(draw.release, draw.name, draw.lease or "", found)
     return found

@@ -79,13 +79,18 @@ class DrawSecrets:
     def make(self, release_id: str, name: str) -> None:
         """A secret for a draw that was not begun: the one that is there, or a new one where both copies are gone or damaged.
 
-        Nothing was ever drawn from a seed before its draw was begun, so that another one repeats nothing.
+        Nothing was ever drawn from a seed before its draw was begun, so that another one repeats nothing. Of two attempts at
+        once the first makes it: a whole seed is never written over.
 
         Raises:
             MachineError: the disk refuses.
         """
         if self.read(release_id, name) is None:
-            self._write(release_id, name, DrawSecret(seed=self.source.seed(name), noise=b""))
+            place, _ = self._places(name)
+            sealed, _ = seal(self.key, ("seed", release_id, name), self.source.seed(name))
+            if not write_once(place, sealed) and self._open(release_id, name, place) is None:
+                replace_file(place, sealed, PRIVATE_MODE)
+            self.read(release_id, name)  # which makes the copy
 
     def keep_noise(self, release_id: str, name: str, noise: bytes) -> None:
         """Seal noise of a library beside the seed, before its draw is begun.
@@ -99,7 +104,7 @@ class DrawSecrets:
         self._write(release_id, name, DrawSecret(seed=secret.seed, noise=noise))
 
     def read(self, release_id: str, name: str) -> DrawSecret | None:
-        """The secret of a draw, from whichever copy is whole; a damaged copy is mended. None where neither is.
+        """The secret of a draw, from whichever copy is whole; one that is damaged or another is mended. None where neither is.
 
         Raises:
             MachineError: the disk refuses.
@@ -110,7 +115,7 @@ class DrawSecrets:
         if found is None:
             return None
         secret = DrawSecret(seed=found[:SEED_BYTES], noise=found[SEED_BYTES:])
-        if any(payload is None for payload in opened):
+        if any(payload != found for payload in opened):
             self._write(release_id, name, secret)
         return secret
 

@@ -7,13 +7,13 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, Plain
+from marginweave.schemas.budget import NOTHING, Cost, Plain
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.manifest import RunState
@@ -24,13 +24,17 @@ from marginweave.tasks.checkpoint.run_folder import RunFolder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")
-_FILE = re.compile(r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?P<lease>[0-9a-f]{32})\.draw(?P<temporary>\.[0-9a-f]+\.tmp)?")
+_FILE = re.compile(
+    r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?P<lease>[0-9a-f]{32})\.(?:draw|copy)(?P<temporary>\.[0-9a-f]+\.tmp)?"
+)
+_SECRET = re.compile(r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?:seed|copy)(?P<temporary>\.[0-9a-f]+\.tmp)?")
+_ENDED = {EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST}
 
 
 class WarmParent:
-    """`tests.support.warm_parent` as a process; `calls` is how often an undisturbed run passes each transition."""
+    """`tests.support.warm_parent` as a process; `calls` is how often each undisturbed run passes each transition."""
 
-    def __init__(self, warm: Victim, environment: dict[str, str]) -> None:
+    def __init__(self, warm: Victim, environment: dict[str, str], *others: Victim) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.warm_parent"],
             cwd=REPOSITORY,
@@ -39,7 +43,7 @@ class WarmParent:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.calls: dict[str, int] = self.ask(warm.order())["calls"]
+        self.calls: list[dict[str, int]] = self.ask({"warm": [victim.order() for victim in (warm, *others)]})["calls"]
 
     def ask(self, order: dict[str, Any]) -> dict[str, Any]:
         """Have one order done."""
@@ -59,12 +63,16 @@ class WarmParent:
 
 @dataclass
 class Victim:
-    """One run in a home and ledger of its own, with everything that was seen of it so far; `purse` is its account's."""
+    """One run in a home and ledger of its own, with everything that was seen of it so far; `purse` is its account's.
+
+    `may_lose`: what its seeds or their inputs went through may cost a draw, which no kill may.
+    """
 
     home: Path
     config: Path
     run: str = "r"
     purse: Plain = NOTHING
+    may_lose: bool = False
     events: tuple[Event, ...] = ()
     committed: dict[str, bytes] = field(default_factory=dict)
 
@@ -105,38 +113,72 @@ class Victim:
     def check(self) -> None:
         """What must be true after a kill at any point.
 
-        No charge is lost: the ledger's rows only grow. Nothing is uncharged: every noisy file belongs to a draw that was begun
-        under its lease, every call of a mechanism to one row DRAWN. Nothing is drawn twice for one charge: at most one file a
-        draw, one call a row, and committed bytes stay.
+        No charge is lost: the ledger's rows only grow, and no draw is CHARGED_LOST. Nothing is uncharged: every noisy file and
+        every call of a mechanism belongs to a draw that was begun. Nothing is drawn twice for one charge: a draw is begun once,
+        and whatever was made for it, by however many attempts, is one string of bytes. A seed is there as long as its draw may
+        have to be made again, and no longer than the next step of the run.
         """
         ledger = Ledger.open(self.location, environment={})
         with ledger._reading() as journal:
             events = journal.all_events()
         assert events[: len(self.events)] == self.events, "the ledger has lost rows"
         self.events = events
-        begun = Counter(
-            (event.body.get("replaces", event.draw), event.lease) for event in events if event.kind == EventKind.DRAWN
-        )
-        made = (
-            Counter(tuple(line.split()) for line in self.makes.read_text().splitlines()) if self.makes.exists() else {}
-        )
-        for draw, times in made.items():
-            assert times <= begun[draw], f"{draw} was drawn {times} times under {begun[draw]} charges"
         drawn = [event.draw for event in events if event.kind == EventKind.DRAWN]
         assert len(drawn) == len(set(drawn)), "a draw was begun twice under one charge"
+        assert set(self.bytes_made) <= set(drawn), "noise was made before its charge"
+        for draw, digests in self.bytes_made.items():
+            assert len(digests) <= 1, f"{draw} was made of {len(digests)} kinds under one charge"
+        if not self.may_lose:
+            assert not [event for event in events if event.kind == EventKind.CHARGED_LOST], "a draw was lost"
         self._check_files({(event.draw, event.lease) for event in events if event.kind == EventKind.DRAWN})
+        self._check_secrets()
         self._check_committed(ledger)
 
+    @property
+    def bytes_made(self) -> dict[str, set[str]]:
+        """The digests of all that mechanisms have made for each draw; none where one has only begun."""
+        told: dict[str, set[str]] = defaultdict(set)
+        for line in self.makes.read_text().splitlines() if self.makes.exists() else ():
+            _, name, *digest = line.split()
+            told[name] |= set(digest)
+        return dict(told)
+
     def _check_files(self, begun: set[tuple[str | None, str | None]]) -> None:
-        finals: Counter[str] = Counter()
+        finals: dict[str, set[bytes]] = defaultdict(set)
+        leases: dict[str, set[str]] = defaultdict(set)
         for file in self.folder.draws.iterdir() if self.folder.draws.is_dir() else ():
             match = _FILE.fullmatch(file.name)
             assert match, f"{file.name} is no file of a draw"
             if match["temporary"] is None:
-                finals[match["name"]] += 1
+                finals[match["name"]].add(file.read_bytes())
+                leases[match["name"]].add(match["lease"])
             if match["temporary"] is None or any(file.read_bytes()):
                 assert (match["name"], match["lease"]) in begun, f"{file.name} holds noise that nobody was charged for"
-        assert not finals or max(finals.values()) == 1, "two noisy files for one charge"
+        assert all(len(contents) == 1 for contents in finals.values()), "a draw and its copy differ"
+        assert all(len(of_draw) == 1 for of_draw in leases.values()), "two noisy files for one charge"
+
+    def _check_secrets(self) -> None:
+        left, whole = set(), set()
+        for file in self.folder.seeds.iterdir() if self.folder.seeds.is_dir() else ():
+            match = _SECRET.fullmatch(file.name)
+            assert match, f"{file.name} is no file of a secret"
+            assert file.stat().st_mode & 0o777 == 0o600
+            left.add(match["name"])
+            if match["temporary"] is None:
+                whole.add(match["name"])
+        ended: set[str | None] = set()
+        due: set[str | None] = set()
+        for event in self.events:
+            if event.kind == EventKind.DRAWN:
+                due = set(ended)
+            elif event.kind in _ENDED:
+                ended.add(event.draw)
+        assert not left & due, f"the secrets of {left & due} have outlived their draws"
+        record, manifest = self.record(), self.folder.read_manifest()
+        running = manifest is not None and manifest.state == RunState.RUNNING
+        for draw in record.draws if record is not None and running and not self.may_lose else ():
+            if draw.state == State.DRAWN and draw.name not in whole:
+                raise AssertionError(f"the secret of {draw.name}, which was begun, is gone")
 
     def _check_committed(self, ledger: Ledger) -> None:
         record = self.record()
@@ -151,6 +193,7 @@ class Victim:
                 assert bytes_ is not None or not unfinished, f"committed draw {draw.name} is gone"
                 if bytes_ is not None:
                     assert self.committed.setdefault(draw.name, bytes_) == bytes_
+                    assert self.bytes_made.get(draw.name) in (None, {hashlib.sha256(bytes_).hexdigest()})
 
     def check_finished(self) -> None:
         """A finished run: every planned draw stands once, nothing is pending, the files are those that were booked."""
@@ -163,34 +206,21 @@ class Victim:
         for file, digest in record.outputs.items():
             assert hashlib.sha256((self.folder.path / file).read_bytes()).hexdigest() == digest
         states = {draw.state for draw in record.draws}
-        assert states <= {State.COMMITTED, State.RETURNED, State.CHARGED_LOST}, states
-        for draw in record.draws:
-            if not draw.is_spare:
-                standing = record.standing(draw.name)
-                assert standing is not None
-                assert standing.state in {State.COMMITTED, State.RETURNED}
+        assert states <= {State.COMMITTED, State.RETURNED}, states
+        assert not any(draw.is_spare for draw in record.draws)
+        charged = [draw.cost for draw in record.draws if draw.state == State.COMMITTED]
+        assert record.charged == sum(charged, Cost())
+        assert not self.folder.seeds.is_dir() or not list(self.folder.seeds.iterdir()), "a secret was left"
         if any(entry.purged for entry in manifest.stages.values()):
             assert all(entry.purged for entry in manifest.stages.values())
             assert not self.folder.private.exists()
             assert not self.folder.derived.exists()
         else:
             assert Configuration.from_canonical(manifest.configuration).publish.keep_private, "the run was not purged"
-            kept = {f"{draw.name}.{draw.lease}.draw" for draw in record.draws if draw.state == State.COMMITTED}
+            stems = {f"{draw.name}.{draw.lease}" for draw in record.draws if draw.state == State.COMMITTED}
+            kept = {f"{stem}.{ending}" for stem in stems for ending in ("draw", "copy")}
             assert {file.name for file in self.folder.draws.iterdir()} == kept
         statement = json.loads((self.folder.release / "privacy.json").read_text())
         asked = Configuration.from_canonical(manifest.configuration).privacy.epsilon
         assert statement["guarantee"]["epsilon"] == asked
-        lost = sorted(draw.replaces or draw.name for draw in record.draws if draw.state == State.CHARGED_LOST)
-        assert sorted(draw["draw"] for draw in statement["account"]["lost_draws"]) == lost
-
-    def check_stopped(self, message: str) -> None:
-        """A run that stopped with exit 3 names a draw that is lost, and no spare is left for it."""
-        self.check()
-        found = LOST.search(message)
-        record = self.record()
-        assert found, message
-        assert record is not None
-        standing = record.standing(found[1])
-        assert standing is not None
-        assert standing.state == State.CHARGED_LOST
-        assert record.spare is None
+        assert statement["account"]["lost_draws"] == []

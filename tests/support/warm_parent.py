@@ -6,6 +6,7 @@ by calling the stages' functions directly, and kills itself at a named transitio
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +28,25 @@ import pyarrow as pa
 from marginweave.flows import continuity, release
 from marginweave.flows.approval import decide
 from marginweave.schemas.errors import MarginweaveError
+from marginweave.schemas.program import Program
 from marginweave.schemas.synthesis import MixtureSynthesis
 from marginweave.tasks import drawing, references
+from marginweave.tasks.aggregate import marginals, marginals_task
 from marginweave.tasks.aggregate import task as aggregate
+from marginweave.tasks.aggregate.adaptive import task as adaptive
+from marginweave.tasks.budget import task as budget_door
 from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.randomness import DrawBits
 from marginweave.tasks.checkpoint import blocks, draws, files
 from marginweave.tasks.checkpoint.codecs import unpack_table
+from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.secrets import DrawSecrets
 from marginweave.tasks.checkpoint.store import Store
+from marginweave.tasks.evaluate import paid_task
 from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.preprocess import task as preprocess_door
 from marginweave.tasks.publish import report
 from marginweave.tasks.publish import task as publish_door
 from marginweave.tasks.publish.confidence import count_intervals
@@ -51,14 +62,41 @@ DOORS = (
 FIGURES = ("association_figure", "distribution_figure", "error_figure", "worst_marginals_figure")
 LEASE = re.compile(r"\.[0-9a-f]{32}")
 LEDGER = ("reserve", "take_lease", "begin_draw", "commit_draw", "lose_draw", "give_back", "finish", "submit", "decide")
+
+
+def made(payload: bytes) -> bytes:
+    """What a mechanism has made, before a byte of it is on disk."""
+    return payload
+
+
 # transition → where the call is that makes it
 POINTS: dict[str, tuple[Any, str]] = {
     **{name: (Ledger, name) for name in LEDGER},
     "draw level": (aggregate, "draw_level"),
     "draw number": (aggregate, "add_noise"),
     "draw percentile": (aggregate, "select_percentile"),
-    "reconcile": (draws, "reconcile_draw"),
-    "destroy": (draws.DrawStore, "destroy"),
+    "draw bound": (preprocess_door, "select_percentile"),
+    "draw values": (marginals_task, "discover_labels"),
+    "draw marginals": (marginals_task, "measure_marginals"),
+    "draw Laplace marginals": (marginals_task, "measure_with_laplace"),
+    "draw scores": (marginals_task, "measure_indif"),
+    "draw pick": (adaptive, "select_candidate"),
+    "draw share": (adaptive, "measure_marginals"),
+    "draw evaluation": (paid_task, "add_noise"),
+    "words": (DrawBits, "words"),
+    "Laplace noise": (marginals, "draw_laplace_noise"),
+    "reconcile": (budget_door, "reconcile"),
+    "room": (DrawStore, "room"),
+    "room on disk": (os, "posix_fallocate"),
+    "secret": (DrawSecrets, "make"),
+    "sealed noise": (DrawSecrets, "keep_noise"),
+    "secret written": (DrawSecrets, "_write"),
+    "secret read": (DrawSecrets, "read"),
+    "secret destroyed": (DrawSecrets, "destroy"),
+    "made": (sys.modules[__name__], "made"),
+    "staged": (DrawStore, "stage"),
+    "committed": (draws, "_committed"),
+    "destroy": (DrawStore, "destroy"),
     "checkpoint": (Store, "put"),
     "file written": (StagedFile, "write"),
     "file named": (os, "link"),
@@ -77,18 +115,21 @@ POINTS: dict[str, tuple[Any, str]] = {
 
 def main() -> None:
     """Warm up, then serve orders."""
-    warm = json.loads(sys.stdin.readline())
-    os.environ["MARGINWEAVE_LEDGER"] = warm["ledger"]
+    warm = json.loads(sys.stdin.readline())["warm"]
     for name in FIGURES:  # drawing them passes no transition, and would be half of a run and of what random times hit
         setattr(report, name, lambda *_: "")
-    calls: Counter[str] = Counter()
+    passed = []
     originals = {point: getattr(*place) for point, place in POINTS.items()}
-    for point, (owner, name) in POINTS.items():
-        setattr(owner, name, _counting(calls, point, originals[point]))
-    run_by_doors(warm)
+    for order in warm:
+        os.environ["MARGINWEAVE_LEDGER"] = order["ledger"]
+        calls: Counter[str] = Counter()
+        for point, (owner, name) in POINTS.items():
+            setattr(owner, name, _counting(calls, point, originals[point]))
+        run_by_doors(order)
+        passed.append(calls)
     for point, (owner, name) in POINTS.items():
         setattr(owner, name, originals[point])
-    _answer({"calls": calls})
+    _answer({"calls": passed})
     for line in sys.stdin:
         _answer(_serve(json.loads(line)))
 
@@ -131,7 +172,7 @@ def _child(order: dict[str, Any]) -> None:
 def _run(order: dict[str, Any]) -> int:
     _log_makes(order["makes"])
     if "version" in order:
-        references.code_version = lambda: order["version"]  # type: ignore[assignment]
+        _become(order["version"])
     if order.get("no_lock"):  # as on another machine, where the lock of the file system does not reach
         flow_module.run_lock = lambda _: nullcontext()  # type: ignore[attr-defined]
     if "point" in order:
@@ -188,19 +229,33 @@ def recompute(home: Path, run: str) -> bool:
 
 
 def _log_makes(path: str) -> None:
-    """Write a line for every draw of noise that is begun, whatever becomes of it."""
+    """Write a line for every draw that a mechanism begins to make and for every one that it has made, with its digest."""
     run_draw = drawing.run_draw
 
-    def logging(ledger: Any, store: Any, release_id: str, name: str, lease: str, make: Any, **more: Any) -> bytes:
-        def told() -> Any:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.write(descriptor, f"{name} {lease}\n".encode())
-            os.close(descriptor)
-            return make()
+    def tell(*words: str) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(descriptor, f"{' '.join(words)}\n".encode())
+        os.close(descriptor)
 
-        return run_draw(ledger, store, release_id, name, lease, told, **more)
+    def logging(ledger: Any, store: Any, secrets: Any, attempt: Any, name: str, prepared: Any) -> bytes:
+        def told(bits: Any, noise: bytes) -> bytes:
+            tell("begun", name)
+            payload: bytes = prepared.make(bits, noise)
+            tell("made", name, hashlib.sha256(payload).hexdigest())
+            return made(payload)
 
-    drawing.run_draw = logging  # type: ignore[assignment]
+        logged = None if prepared is None else replace(prepared, make=told)
+        return run_draw(ledger, store, secrets, attempt, name, logged)
+
+    drawing.run_draw = logging
+
+
+def _become(version: str) -> None:
+    """Another program: of this version, with code of its own."""
+    other = Program(version=version, digest=hashlib.sha256(version.encode()).hexdigest())
+    for module in [module for name, module in sys.modules.items() if name.startswith("marginweave.")]:
+        if hasattr(module, "program_identity"):
+            module.program_identity = lambda: other  # type: ignore[attr-defined]
 
 
 def _kill_at(point: str, side: str, number: int, how: str = "kill") -> None:

@@ -1,0 +1,47 @@
+"""Releases of every kind of draw, small enough to be made in a second: what is killed, and what faults are injected into."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from marginweave.schemas.budget import NOTHING, Plain
+from tests.support.kills import Victim
+from tests.support.people import people
+
+PRIVATE = {"type": "category", "domain": "private"}
+SHAPES: dict[str, dict[str, Any]] = {
+    "k-tuples": {"aggregate__reporting_length": 2, "columns__region": PRIVATE},
+    "marginals": {"aggregate__method": "marginals", "columns__region": PRIVATE},
+    "Laplace": {
+        "privacy__delta": 0,
+        "aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"},
+    },
+    "rounds": {"aggregate__method": "marginals", "aggregate__cliques": {"adaptive": 2, "rounds": 3, "batch": 2}},
+    "bought evaluation": {"aggregate__reporting_length": 2, "evaluate__paid": {"share": 0.1}},
+    "private bounds": {
+        "aggregate__reporting_length": 2,
+        "columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 4},
+    },
+}
+NewVictim = Callable[..., Victim]
+
+
+def victims(place: Path) -> NewVictim:
+    """Makes victims in homes of their own: of k-tuples, whose private files are kept, but for what is changed."""
+    numbers = itertools.count()
+
+    def make(shape: str | None = None, **changes: object) -> Victim:
+        home = place / f"home-{next(numbers)}"
+        home.mkdir()
+        usual = {"aggregate__reporting_length": 2} if shape is None else SHAPES[shape]
+        settings = {**usual, "publish__keep_private": True, **changes}
+        pure = shape == "Laplace"
+        return Victim(
+            home=home, config=people(home, 40, **settings), purse=Plain(epsilon=Decimal(20)) if pure else NOTHING
+        )
+
+    return make
