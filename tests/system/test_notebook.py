@@ -57,7 +57,7 @@ def test_fit_and_sample(ledgered: CommandLine) -> None:
     assert len(model.sample()) == model.release.aggregates.record_count
     Synthesizer(quick(raw())).fit(frame())
     assert "1 release(s)" in ledgered("ledger", "list").stdout
-    assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frame.parquet"))
+    assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frame.parq*"))
 
 
 def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:
@@ -104,7 +104,7 @@ def test_a_killed_fit_leaves_no_rows(ledgered: CommandLine) -> None:
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    (link,) = ledgered.home.rglob("frame.parquet")
+    (link,) = ledgered.home.rglob("frame.parq*")
     assert link.is_symlink()
     assert not link.exists()
     assert _with_rows(ledgered.home) == []
@@ -113,7 +113,7 @@ def test_a_killed_fit_leaves_no_rows(ledgered: CommandLine) -> None:
         (line,) = [line for line in ledgered("runs").stdout.splitlines() if line.startswith("people-")]
         assert line.split()[-1] == "no", line
     assert not (ledgered.home / "runs" / line.split()[0] / "private").exists()
-    assert not list(ledgered.home.rglob("frame.parquet"))
+    assert not list(ledgered.home.rglob("frame.parq*"))
     assert "1 release(s)" in ledgered("ledger", "list").stdout
     assert len(model.sample(5)) == 5
 
