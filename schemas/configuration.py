@@ -22,8 +22,8 @@ from marginweave.schemas.automatic import (
     resolve_sigma,
 )
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.column_attributes import column_attribute, group_attribute, value_attributes
 from marginweave.schemas.columns import (
-    Category,
     Column,
     ConstantColumn,
     IdentifierColumn,
@@ -216,11 +216,11 @@ class Configuration(Execution):
         for name, column in self.columns.items():
             group = structure.group_of(name)
             if group is not None:
-                found.setdefault(group.name, (_group_attribute(group),))
+                found.setdefault(group.name, (group_attribute(group),))
             elif isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
                 apart = self.marginals is not None and isinstance(column, SetColumn) and column.domain == "public"
-                attribute = _attribute(name, column, self.lacks_values(name))
-                found[name] = _value_attributes(attribute) if apart else (attribute,)
+                attribute = column_attribute(name, column, self.lacks_values(name))
+                found[name] = value_attributes(attribute) if apart else (attribute,)
         return tuple(itertools.chain.from_iterable(found.values()))
 
     @cached_property
@@ -396,27 +396,3 @@ class Configuration(Execution):
     def digest(self) -> str:
         """SHA-256 of the canonical form of the resolved configuration, in hex; 0.1.0 knew a release by it."""
         return digest_of(self.canonical())
-
-
-def _attribute(name: str, column: MeasuredColumn, optional: bool) -> Attribute:
-    return Attribute(
-        name=name,
-        columns=(name,),
-        labels=column.labels,
-        private=isinstance(column, Category | SetColumn) and column.domain == "private",
-        optional=optional,
-        width=column.width if isinstance(column, SetColumn) else 1,
-        is_set=isinstance(column, SetColumn),
-    )
-
-
-def _value_attributes(attribute: Attribute) -> tuple[Attribute, ...]:
-    """The values of a set, an attribute each: its one value says that a record has it, a missing value that it lacks it."""
-    return tuple(
-        Attribute(name=f"{attribute.name}={label}", columns=attribute.columns, labels=(label,), of_set=True)
-        for label in attribute.labels
-    )
-
-
-def _group_attribute(group: GroupedColumns) -> Attribute:
-    return Attribute(name=group.name, columns=group.columns, labels=group.labels, optional=group.outside == "null")

@@ -1,7 +1,7 @@
 """SIGKILL at every transition and at random times: no charge lost, none uncharged, no draw made twice for one, none lost.
 
-Every run ends by the command that began it. `make test-long` kills a thousand; `--kills-file FILE` keeps how far that has come, so
-that it can be stopped and goes on by the same command.
+Every run ends by the command that began it. `make test-long` kills a thousand; `--kills-file FILE` keeps how far that has come,
+so that it can be stopped and goes on by the same command.
 """
 
 from __future__ import annotations

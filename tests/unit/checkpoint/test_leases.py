@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError, InputError, MachineError
+from marginweave.schemas.errors import BudgetError, MachineError
 from marginweave.schemas.ledger import State
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.randomness import NoiseBits
@@ -140,17 +139,3 @@ def test_a_lease_is_taken_once_and_not_after_publication(ledger: Ledger) -> None
     ledger.finish("r", "B", {"release/a.csv": "0" * 64})
     with pytest.raises(BudgetError, match="is published"):
         ledger.take_lease("r", "C")
-
-
-def test_expiry_gives_back_what_was_never_begun(ledger: Ledger, draw_store: DrawStore) -> None:
-    """Only RESERVED draws of releases without recent rows are given back; the rest stays charged, the run cannot go on."""
-    take_part(ledger, draw_store, "count", "A", prepared_draw())
-    ledger.begin_draw("r", "level-1", "A", {})
-    assert ledger.expire(timedelta(days=1)) == ()
-    with pytest.raises(InputError):
-        ledger.expire(timedelta(days=-1))
-    assert ledger.expire(timedelta(0)) == ("r",)
-    assert ledger.expire(timedelta(0)) == ()
-    assert _states(ledger) == {"count": State.COMMITTED, "level-1": State.DRAWN, "level-2": State.RETURNED}
-    with pytest.raises(BudgetError, match="was given back"):
-        take_part(ledger, draw_store, "level-2", "A", prepared_draw(make=never_made))

@@ -31,7 +31,6 @@ def begun(home: Path, **settings: object) -> RunReference:
             execution=config.execution,
             source="t.csv",
             source_digest="0" * 64,
-            code_version="0",
             created=datetime.now(UTC),
         )
     )

@@ -45,7 +45,6 @@ def begun(home: Path, run: str, state: RunState, source: str = "people.csv") -> 
         configuration_digest=hashlib.sha256(b"{}").hexdigest(),
         source=source,
         source_digest="ab" * 32,
-        code_version="1",
         created=datetime.now(UTC) - timedelta(days=9),
         state=state,
     )
