@@ -19,7 +19,7 @@ from marginweave.flows.continuity import (
     check_same_configuration,
     check_same_draws,
 )
-from marginweave.flows.request import Request, as_begun, remember
+from marginweave.flows.request import Request, remember
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
@@ -51,7 +51,6 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     present = request.folder.read_manifest()
     if present is not None:
         check_same_configuration(request, present)
-        request = as_begun(request, present)
         if present.state == RunState.FAILED:
             raise InputError(
                 f"run {present.run} was purged before it was finished; give the new release a name with --run"
