@@ -182,7 +182,10 @@ def _is_full(error: DBAPIError, location: LedgerLocation) -> bool:
         return bool(code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == "53100")
     if code not in _MAYBE_FULL:
         return False
-    room = os.statvfs(location.parent)
+    try:
+        room = os.statvfs(location.parent)
+    except OSError:  # there is no such folder
+        return False
     return room.f_bavail * room.f_frsize < _FULL_BYTES or (room.f_files > 0 and not room.f_favail)
 
 
