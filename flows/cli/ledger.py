@@ -224,7 +224,7 @@ def reconcile(
     from marginweave.tasks.budget.ledger import Ledger
     from marginweave.tasks.budget.ledger.reconciliation import OtherHomes
 
-    homes = [_home(each) for each in home or [None]]
+    homes = [_home(each) for each in home] if home else [_home(None)]
     epsilon, _, delta = (unaccounted or "").partition(",")
     charge = Plain(epsilon=_decimal("epsilon", epsilon), delta=_decimal("delta", delta)) if unaccounted else None
     others = OtherHomes(reason=no_other_home, unaccounted=charge) if no_other_home or unaccounted else None

@@ -233,9 +233,9 @@ def unaccounted_cost(statement: Plain) -> Cost:
 def _missing(journal: Journal, seen: Sequence[Sighting], key: Keyring) -> list[Row]:
     """The rows that were seen, and are neither in the ledger nor accounted for in it; each once, oldest first."""
     known: set[str] = set()
-    for row in journal.all_rows():
-        body = event_of(row).body
-        known |= {row["row_hash"], str(body.get("adopted")), *body.get("passed", ())}
+    for present in journal.all_rows():
+        body = event_of(present).body
+        known |= {present["row_hash"], str(body.get("adopted")), *body.get("passed", ())}
     found: dict[str, Row] = {}
     for sighting in seen:
         for row in sighting.rows():

@@ -144,6 +144,7 @@ def test_the_row_of_a_draw_is_kept_before_its_noise_is_made(place: Place) -> Non
     ledger = place.reserve("r1")
     for name in DRAWS:
         ledger.begin_draw("r1", name, "lease-r1", {"inputs": "ab"})
+        assert place.seen("r1").exists()
         head = Sighting(place.seen("r1")).head()
         assert head is not None
         assert (head["kind"], head["draw"]) == ("DRAWN", name)
