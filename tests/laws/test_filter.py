@@ -200,7 +200,7 @@ def _plan(cost: Cost) -> BudgetPlan:
 
 
 STEPS = st.one_of(
-    st.tuples(st.just("reserve"), st.sampled_from([(0.0005, 0.0), (0.004, 1e-8), (0.01, 4e-8), (0.0235, 0.0)])),
+    st.tuples(st.just("reserve"), st.sampled_from([(0.0005, 0.0), (0.004, 1e-8), (0.01, 4e-8), (0.0279, 0.0)])),
     st.tuples(st.just("give back"), st.integers(0, 6)),
     st.tuples(st.just("lose"), st.integers(0, 6)),
     st.tuples(st.just("raise"), st.sampled_from([(1.1, 1.0), (1.0, 2.0), (1.5, 1.5)])),

@@ -188,7 +188,7 @@ def test_every_key_counts_in_the_digest(numbers: dict[str, int]) -> None:
         "seed": "synthesize__seed",
         "scale": "synthesize__scale",
     }
-    changes = {places[k]: v / 10 if k == "delta" else v for k, v in numbers.items()}
+    changes = {places[k]: v / 10_000 if k == "delta" else v for k, v in numbers.items()}
     one, other = configuration(**SEEDED), configuration(**SEEDED, **changes)
     assert (one == other) == (one.digest == other.digest)
 
