@@ -13,7 +13,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, Plain
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.manifest import RunState
@@ -59,12 +58,11 @@ class WarmParent:
 
 @dataclass
 class Victim:
-    """One run in a home and ledger of its own, with everything that was seen of it so far; `purse` is its account's."""
+    """One run in a home and ledger of its own, with everything that was seen of it so far."""
 
     home: Path
     config: Path
     run: str = "r"
-    purse: Plain = NOTHING
     events: tuple[Event, ...] = ()
     committed: dict[str, bytes] = field(default_factory=dict)
 
@@ -76,7 +74,6 @@ class Victim:
             delta=Decimal("1e-4"),
             unit="row",
             neighbors="add-remove",
-            purse=self.purse,
         )
         Ledger.create(self.location, environment={}).open_account(account, actor="harness")
 
