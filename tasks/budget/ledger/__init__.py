@@ -9,13 +9,14 @@ from marginweave.tasks.budget.ledger.location import (
     opening_command,
 )
 from marginweave.tasks.budget.ledger.openings import opening_for
-from marginweave.tasks.budget.ledger.schema import upgrade
+from marginweave.tasks.budget.ledger.schema import is_older, upgrade
 
 __all__ = [
     "Ledger",
     "LedgerLocation",
     "PostgresLocation",
     "example_ledger_location",
+    "is_older",
     "ledger_location",
     "opening_command",
     "opening_for",

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from marginweave.flows.preparation import open_ledger
+from marginweave.flows.request import read_request
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger import Account, Event, EventKind
 from marginweave.tasks.budget.largest import largest_epsilon
-from marginweave.tasks.budget.ledger import Ledger, releases, upgrade
+from marginweave.tasks.budget.ledger import Ledger, is_older, releases, upgrade
 from marginweave.tasks.budget.ledger.admission import admitted
 from marginweave.tasks.budget.ledger.audit import audit_ledger
 from marginweave.tasks.budget.ledger.core import now
@@ -21,6 +23,7 @@ from marginweave.tasks.budget.ledger.key import load_key
 from marginweave.tasks.budget.ledger.openings import planned_statement
 from marginweave.tasks.budget.ledger.replay import Replay
 from marginweave.tasks.budget.split import plan_budget
+from tests.mutations.fault import REPOSITORY
 from tests.support.releases import FULL, gaussian, small_plan
 from tests.unit.budget.plans import configuration
 
@@ -283,6 +286,21 @@ def test_a_box_that_does_not_follow_from_the_history_is_found(old, location) -> 
         replay.step(seq, event)
     with pytest.raises(AuditError, match="has a box already"):
         replay.step(len(events) + 1, row)
+
+
+def test_the_ledger_of_an_example_is_upgraded_by_its_run(tmp_path: Path) -> None:
+    """Public data in the home: nobody has to decide anything."""
+    request = read_request(REPOSITORY / "deployments/examples/affairs.yaml", run=None, source=None, home=tmp_path)
+    assert request.ledger_file is not None
+    ledger = Ledger.create(request.ledger_file)
+    body = {"epsilon": "10.0", "delta": "1e-06", "unit": "row", "neighbors": "add-remove"}
+    with ledger._writing() as journal:
+        name = request.configuration.dataset
+        journal.add_account(Event(kind=EventKind.OPENED, actor="run", created=now(), account=name, body=body))
+    _as_of_0003(request.ledger_file)
+    opened = open_ledger(request)
+    assert opened.account_total(name).account.box is not None
+    assert not is_older(request.ledger_file)
 
 
 def test_an_upgrade_without_its_key_changes_nothing(old, location) -> None:
