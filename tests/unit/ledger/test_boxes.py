@@ -23,6 +23,7 @@ from marginweave.tasks.budget.ledger.key import load_key
 from marginweave.tasks.budget.ledger.openings import planned_statement
 from marginweave.tasks.budget.ledger.replay import Replay
 from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 from tests.mutations.fault import REPOSITORY
 from tests.support.releases import FULL, gaussian, small_plan
 from tests.unit.budget.plans import configuration
@@ -357,3 +358,11 @@ def test_a_lost_draw_and_its_spare_of_0_1_0_are_legal(old, location) -> None:
     _audit(location)
     assert ledger.account_total("affairs").spent.cost == cost + cost
     assert ledger.release("first").standing("count").name == "spare-1"
+
+
+def test_only_releases_of_0_1_0_rest_on_an_assumption_about_budgets() -> None:
+    """An account that this version opened assumes nothing of how later budgets are chosen."""
+    assert not any("udgets" in assumption for assumption in ASSUMPTIONS)
+    assert old_releases(0) == []
+    (said,) = old_releases(3)
+    assert said.startswith("The budgets of releases 1 to 3 of the account, made by 0.1.0, were not chosen")
