@@ -24,7 +24,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
 from marginweave.tasks.budget.largest import largest_epsilon
-from marginweave.tasks.budget.ledger import Ledger, Witness, opening_for, upgrade
+from marginweave.tasks.budget.ledger import Ledger, Witness, is_older, opening_for, upgrade
 from marginweave.tasks.budget.ledger.openings import planned_statement
 from marginweave.tasks.budget.ledger.publishing import check_correction as check_correctable
 from marginweave.tasks.budget.split import plan_budget
@@ -169,7 +169,7 @@ def open_ledger(request: Request) -> Ledger:
         ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
         ledger.check_account(configuration.dataset, command)
         return ledger
-    if request.ledger_file is not None and request.ledger_file.exists():
+    if request.ledger_file is not None and is_older(request.ledger_file):
         upgrade(request.ledger_file, os.environ)
     ledger = Ledger.create(request.ledger_location, witness=witness)
     if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):

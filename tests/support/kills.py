@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, Cost, Plain
+from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.manifest import RunState
@@ -63,7 +63,7 @@ class WarmParent:
 
 @dataclass
 class Victim:
-    """One run in a home and ledger of its own, with everything that was seen of it so far; `purse` is its account's.
+    """One run in a home and ledger of its own, with everything that was seen of it so far.
 
     `may_lose`: what its seeds or their inputs went through may cost a draw, which no kill may.
     """
@@ -71,8 +71,8 @@ class Victim:
     home: Path
     config: Path
     run: str = "r"
-    purse: Plain = NOTHING
     may_lose: bool = False
+    pure: bool = False  # an account without delta, for Laplace noise alone
     events: tuple[Event, ...] = ()
     committed: dict[str, bytes] = field(default_factory=dict)
 
@@ -81,10 +81,9 @@ class Victim:
         account = Account(
             dataset="people",
             epsilon=Decimal(50),
-            delta=Decimal("1e-4"),
+            delta=Decimal(0) if self.pure else Decimal("1e-4"),
             unit="row",
             neighbors="add-remove",
-            purse=self.purse,
         )
         Ledger.create(self.location, environment={}).open_account(account, actor="harness")
 

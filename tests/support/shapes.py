@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, Plain
 from tests.support.kills import Victim
 from tests.support.people import people
 
@@ -41,7 +39,7 @@ def victims(place: Path) -> NewVictim:
         settings = {**usual, "publish__keep_private": True, **changes}
         pure = shape == "Laplace"
         return Victim(
-            home=home, config=people(home, 40, **settings), purse=Plain(epsilon=Decimal(20)) if pure else NOTHING
+            home=home, config=people(home, 40, **settings), pure=pure
         )
 
     return make

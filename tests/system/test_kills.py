@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.ledger import State
-from tests.support.kills import WarmParent
+from tests.support.kills import Victim, WarmParent
 from tests.support.shapes import PRIVATE, SHAPES, NewVictim, victims
 from tests.support.walk import Walk
 from tests.support.warm_parent import POINTS

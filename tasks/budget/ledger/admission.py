@@ -153,7 +153,7 @@ def _over_box(request: Request, account: Account, spent: Spent, largest: Largest
     if epsilon:
         message += f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
     elif largest is not None and not is_closed(account, spent):
-        message += ". With no epsilon does a release of the same configuration fit"
+        message += ". With no epsilon does a release of the same configuration fit; a smaller privacy.delta may"
     raised = _raised(account, spent, request)
     if raised is not None:
         command = raising_command(account.dataset, f"{raised.epsilon:f}", repr(float(raised.delta)))

@@ -71,7 +71,7 @@ def test_an_amplified_resize_needs_a_delta() -> None:
 
 @pytest.fixture
 def without_delta(ledger: Ledger, account: Account) -> Ledger:
-    """A ledger with an account of (2, 0), all of it a purse."""
+    """A ledger with an account of (2, 0), all of it an allowance."""
     ledger.open_account(
         replace(account, dataset="pure", epsilon=Decimal(2), delta=Decimal(0)),
         actor="steward",
