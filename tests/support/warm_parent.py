@@ -51,6 +51,7 @@ from marginweave.tasks.publish import report
 from marginweave.tasks.publish import task as publish_door
 from marginweave.tasks.publish.confidence import count_intervals
 from marginweave.tasks.publish.tables import counts_table, csv_bytes
+from tests.support.outcomes import Injected
 
 flow_module = sys.modules["marginweave.flows.release"]
 DOORS = (
@@ -179,6 +180,8 @@ def _run(order: dict[str, Any]) -> int:
         _kill_at(*order["point"])
     if "fault" in order:
         _break_disk_at(*order["fault"])
+    if "outcome" in order:
+        Injected(order, FAULTS)
     if "decision" in order:
         return 0 if decide(Path(order["home"]), order["run"], **order["decision"])[1].approved else 96
     if order.get("recompute"):
