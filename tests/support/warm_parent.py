@@ -159,7 +159,7 @@ def _child(order: dict[str, Any]) -> None:
         with Path(order["log"]).open("w") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-            os.environ["MARGINWEAVE_LEDGER"] = order["ledger"]
+            os.environ.update({"MARGINWEAVE_LEDGER": order["ledger"], **order.get("environment", {})})
             code = _run(order)
     except MarginweaveError as error:
         Path(order["log"]).write_text(getattr(error, "detail", str(error)))

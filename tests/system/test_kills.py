@@ -331,12 +331,12 @@ def test_a_ledger_restored_in_the_middle_of_a_run_stops_it(
     victim = new_victim()
     parent.ask(victim.order(point=rows_of))
     backup = victim.home / "backup"
-    shutil.copytree(victim.location.parent, backup)
+    shutil.copytree(victim.ledger_file.parent, backup)
     shutil.copy(victim.folder.manifest_file, backup / "manifest.json")
     parent.ask(victim.order(point=["commit_draw", "after", 2]))
     made = victim.makes.read_text()
-    shutil.rmtree(victim.location.parent)
-    shutil.copytree(backup, victim.location.parent)
+    shutil.rmtree(victim.ledger_file.parent)
+    shutil.copytree(backup, victim.ledger_file.parent)
     if manifest == "of the backup":
         shutil.copy(backup / "manifest.json", victim.folder.manifest_file)
     for _ in range(2):
@@ -352,7 +352,7 @@ def test_a_release_whose_folder_was_removed_is_not_charged_again(
     """The same command without the manifest is refused, `verify` says what is missing; another name is another release."""
     victim = new_victim()
     assert parent.ask(victim.order())["code"] == 0
-    named = {**marginweave.environment, "MARGINWEAVE_LEDGER": str(victim.location)}
+    named = {**marginweave.environment, "MARGINWEAVE_LEDGER": str(victim.ledger_file)}
     cli = replace(marginweave, home=victim.home, environment=named)
     manifest = victim.folder.manifest_file.read_bytes()
     victim.folder.manifest_file.unlink()

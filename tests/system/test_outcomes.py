@@ -73,7 +73,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def _mend(victim: Victim) -> None:
     """Remove the fault, but for a flipped byte."""
-    home, ledger = victim.home, victim.location
+    home, ledger = victim.home, victim.ledger_file
     if home.is_mount():
         subprocess.run(["umount", str(home)], check=True)
     (home / "ballast").unlink(missing_ok=True)
@@ -92,7 +92,7 @@ def outcome(parent: WarmParent, disk: Path, step: str, fault: str) -> str:
         answer = parent.ask({**victim.order(outcome=[step, fault]), "log": log})
         if answer["code"] == NOTHING_WRITTEN:
             return NOTHING
-        replaced = victim.location.with_suffix(".away").exists() and fault == "older copy of the ledger"
+        replaced = victim.ledger_file.with_suffix(".away").exists() and fault == "older copy of the ledger"
         if answer["code"] == 0 and replaced:
             return "not noticed"
         _mend(victim)
