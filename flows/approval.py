@@ -11,7 +11,7 @@ from marginweave.flows.request import ledger_of
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Decision
 from marginweave.schemas.manifest import RunState
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger import Ledger, Witness
 from marginweave.tasks.budget.ledger.approvals import check_words
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 
@@ -38,7 +38,8 @@ def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tup
     check_words("reason", reason)
     folder, manifest = existing_run(home, run)
     with run_lock(folder):
-        ledger = Ledger.open(ledger_of(folder, home))
+        witness = Witness(home, folder.path, manifest.release)
+        ledger = Ledger.open(ledger_of(folder, home), witness=witness)
         manifest = folder.read_manifest() or manifest
         if approved:
             manifest = as_booked(folder, manifest, ledger)  # a proposal that was changed can still be rejected

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marginweave.flows.request import source_of
-from marginweave.schemas.errors import AuditError, StageError
+from marginweave.schemas.errors import AuditError, BudgetError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.manifest import Manifest, RunState
 from marginweave.schemas.source import EXAMPLE_PREFIX
 from marginweave.tasks.budget.ledger.audit import AuditedLedger
 from marginweave.tasks.budget.ledger.keyring import Keyring, subkey
+from marginweave.tasks.budget.ledger.witness import RECONCILE, SEEN, Sighting
 from marginweave.tasks.checkpoint.blocks import open_blocks
 from marginweave.tasks.checkpoint.draws import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.files import file_digest, read_file
@@ -82,6 +83,7 @@ def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | No
 
 
 def _audit_run(folder: RunFolder, manifest: Manifest, audited: AuditedLedger, keys: Keyring) -> int:
+    _check_seen(folder, audited)
     record = audited.releases.get(manifest.release)
     if record is None:
         if _was_charged(manifest) or any(_draw_files(folder)):
@@ -96,6 +98,20 @@ def _audit_run(folder: RunFolder, manifest: Manifest, audited: AuditedLedger, ke
         checked += _check_draws(folder, manifest, record, DrawStore(folder, key))
         checked += _check_stages(folder, manifest, key)
     return checked
+
+
+def _check_seen(folder: RunFolder, audited: AuditedLedger) -> None:
+    """The newest row that the run has seen is in this ledger, if it is this one that the run has seen."""
+    seen = Sighting(folder.path / SEEN)
+    try:
+        head = seen.head() if seen.path.exists() and seen.ledger == audited.rows[0]["row_hash"] else None
+    except BudgetError as error:
+        raise AuditError(str(error)) from None
+    if head is not None and head["row_hash"] not in {row["row_hash"] for row in audited.rows[head["seq"] - 1 :][:1]}:
+        raise AuditError(
+            f"the ledger does not have row {head['seq']} that run {folder.run} has seen: it is an older copy of itself; "
+            f"restore the newest copy, or: {RECONCILE}"
+        )
 
 
 def _check_nothing_is_left(folder: RunFolder) -> None:
@@ -114,7 +130,7 @@ def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
     for what, present, booked in (
         ("run", manifest.run, record.run),
         ("dataset", manifest.dataset, record.dataset),
-        ("configuration", manifest.configuration_digest, record.plan_digest),
+        ("configuration", manifest.plan_digest, record.plan_digest),
         ("source", manifest.source_digest, record.source_digest),
     ):
         if present != booked:

@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,28 +15,42 @@ from typing import Any, ParamSpec, TypeVar
 from marginweave.flows.continuity import as_booked
 from marginweave.flows.progress import reporter
 from marginweave.schemas.errors import OperatorError, StageError
-from marginweave.schemas.ledger import Account, ReleaseRecord, State
+from marginweave.schemas.ledger import Account, CapChange, ReleaseRecord, State
 from marginweave.schemas.manifest import StageEntry
+from marginweave.tasks.budget.ledger.boxes import box_body
 from marginweave.tasks.budget.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.publication import holds, staged_release
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, StageResult
 
+_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
+CAP_WAS_CHANGED = (
+    "The cap was changed after noise had been drawn. Where that followed from noisy results, what holds is the largest cap "
+    "that any result would have led to, and this is the largest of those that there were."
+)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @contextmanager
 def run_lock(folder: RunFolder) -> Iterator[None]:
-    """Hold the run alone; the lock goes with the process, however it ends.
+    """Hold the run alone; the lock goes with the process, however it ends. Whoever holds it already may take it again.
 
     Raises:
-        StageError: another process has the run.
+        StageError: another process, or another thread, has the run.
     """
     folder.check_links()
-    with held_alone(folder.path / ".lock", f"run {folder.run} is in progress in another process"):
+    lock = (folder.path / ".lock").absolute()
+    if lock in _HELD.get():
         yield
+        return
+    with held_alone(lock, f"run {folder.run} is in progress in another process"):
+        token = _HELD.set(_HELD.get() | {lock})
+        try:
+            yield
+        finally:
+            _HELD.reset(token)
 
 
 @contextmanager
@@ -46,7 +61,7 @@ def held_alone(place: Path, refusal: str) -> Iterator[None]:
         StageError: another process holds it; says `refusal`.
     """
     with at_place(place.parent, "created"):
-        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
     with os.fdopen(descriptor) as lock:
         try:
@@ -158,26 +173,43 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
     dataset = reference.configuration.dataset
     total, releases = reference.ledger.account_total(dataset), reference.ledger.releases(dataset)
     own = next((record for record in releases if record.release == reference.manifest.release), None)
+    account = total.account
     return {
-        "dataset": total.account.dataset,
+        "dataset": account.dataset,
         "epsilon": total.epsilon,
-        "delta": float(total.account.delta),
-        "cap_epsilon": float(total.account.epsilon),
+        "delta": float(account.delta),
+        "cap_epsilon": float(account.epsilon),
         "composition": total.composition,
-        "purse": {
-            "epsilon": float(total.account.purse.epsilon),
-            "delta": float(total.account.purse.delta),
-            "spent_epsilon": float(total.purse.epsilon),
-            "spent_delta": float(total.purse.delta),
-        },
-        "releases": total.releases,
+        "box": {} if account.box is None else box_body(account.box),
+        "spent": total.spent.cost.texts,
+        "releases": total.spent.releases,
+        "releases_before_box": account.releases_before,
+        **({} if account.weak_delta is None else {"weak_delta": account.weak_delta}),
+        **_cap_facts(reference.ledger.cap_changes(dataset)),
         "lost_draws": [
             {"release": draw.release, "draw": draw.replaces or draw.name, **draw.cost.texts}
             for record in releases
             for draw in record.draws
             if draw.state == State.CHARGED_LOST
         ],
+        **({"reconciled": [each.facts for each in total.account.reconciled]} if total.account.reconciled else {}),
         **_policy_facts(total.account, releases, own.created if own else datetime.now(UTC)),
+    }
+
+
+def _cap_facts(caps: Sequence[CapChange]) -> dict[str, Any]:
+    """The caps since the first draw, where they were changed, and what holds then; nothing of a cap that stood."""
+    if len(caps) < 2:
+        return {}
+    return {
+        "caps_since_the_first_draw": [
+            {"epsilon": float(cap.epsilon), "delta": float(cap.delta), "since": cap.since.isoformat()} for cap in caps
+        ],
+        "largest_cap": {
+            "epsilon": float(max(cap.epsilon for cap in caps)),
+            "delta": float(max(cap.delta for cap in caps)),
+            "meaning": CAP_WAS_CHANGED,
+        },
     }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
 
 from prefect.events import emit_event
@@ -17,6 +16,7 @@ from prefect.runtime import flow_run
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import AccountTotal
+from marginweave.tasks.budget.ledger.admission import is_closed
 
 
 class ReleaseEvent(StrEnum):
@@ -55,7 +55,7 @@ def announced(run: str) -> Iterator[Ending]:
 
 
 def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
-    """Tell that the account, or its purse, has spent `threshold` of its cap or more; threshold and totals are public."""
+    """Tell that the account has spent `threshold` of its box or more; threshold and totals are public."""
     share = spent_share(total)
     if share >= threshold:
         account = total.account
@@ -70,18 +70,17 @@ def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
 
 
 def spent_share(total: AccountTotal) -> float:
-    """Epsilon spent (at the cap's delta) over the cap's or, where it is larger, the share of the delta or the purse that is.
-
-    Deltas of thresholds add up, to at most the cap's without the purse's, which is set aside whole: they can run out first.
-    """
-    account, purse = total.account, total.account.purse
-    pairs: list[tuple[float | Decimal, Decimal]] = [
-        (total.epsilon, account.epsilon),
-        (total.purse.epsilon, purse.epsilon),
-        (total.purse.delta, purse.delta),
-        (total.added_delta, account.delta - purse.delta),
-    ]
-    return max(float(spent) / float(cap) for spent, cap in pairs if cap > 0)
+    """The largest share of a coordinate of the account's box that is spent; 1 where it admits nothing more."""
+    box, cost = total.account.box, total.spent.cost
+    if box is None or is_closed(total.account, total.spent):
+        return 1.0
+    pairs = (
+        (cost.mu2, box.mu2),
+        (cost.delta, box.delta_add),
+        (cost.plain.epsilon, box.allowance.epsilon),
+        (cost.plain.delta, box.allowance.delta),
+    )
+    return max((float(spent / most) for spent, most in pairs if most > 0), default=0.0)
 
 
 def _emit(event: ReleaseEvent, run: str, payload: dict[str, str | float]) -> None:

@@ -9,7 +9,7 @@ from marginweave.flows.continuity import as_booked, check_outputs
 from marginweave.flows.request import ledger_of
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.manifest import Manifest, RunState
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger import Ledger, Witness
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 
 
@@ -68,7 +68,7 @@ def as_decided(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
         BudgetError: there is no ledger to ask.
         StageError: the run is in progress, or a file of an approved release was changed.
     """
-    ledger = Ledger.open(ledger_of(folder, home))
+    ledger = Ledger.open(ledger_of(folder, home), witness=Witness(home))
     record = ledger.release(manifest.release)
     if record is None or record.decision is None:
         return manifest

@@ -77,7 +77,7 @@ def noise_forecast(configuration: Configuration) -> list[str]:
         return [f"Noise: Gaussian, {_why_gaussian(configuration)}"]
     plain = plan.cost.plain
     charged = f"epsilon {float(plain.epsilon):.6g}" + (f" and delta {float(plain.delta):g}" if plain.delta else "")
-    return [f"Noise: Laplace, charged to the second purse with {charged}"]
+    return [f"Noise: Laplace, charged to the account's allowance with {charged}"]
 
 
 def combinations_forecast(configuration: Configuration) -> list[str]:
@@ -131,7 +131,7 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
         names = ", ".join(map(repr, bought))
         lines.append(f"Bounds: bought for {names}, {100 * configuration.bounds_share:g} % of the budget together")
     if resize is not None:
-        how = "charged as (epsilon, delta) to the second purse" if resize.amplify else "noised for it"
+        how = "charged as (epsilon, delta) to the account's allowance" if resize.amplify else "noised for it"
         lines.append(
             f"Resize: {resize.records} records from {resize.copies} cop{'y' if resize.copies == 1 else 'ies'} sampled at rate "
             f"{float(resize.rate):g}; one unit replaces at most "
@@ -285,7 +285,7 @@ def ledger_forecast(request: Request) -> list[str]:
         return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
     try:
         plan = plan_budget(configuration)
-        ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan))
+        ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan, request.path))
         after, fits = ledger.forecast(dataset, plan)
         total = ledger.account_total(dataset)
     except BudgetError as refusal:
@@ -294,12 +294,6 @@ def ledger_forecast(request: Request) -> list[str]:
     if (other := unit_refusal(plan.unit, plan.neighbors, total.account)) is not None:
         verdict = f"it will be refused: {other.message}"
     spent = f"epsilon {total.epsilon:.4g} of {float(total.account.epsilon):g} at delta {float(total.account.delta):g}"
-    asked = plan.cost.plain
-    if asked:
-        left = total.account.purse - total.purse
-        verdict += (
-            f"; its purse has epsilon {float(left.epsilon):.4g} left, and {float(asked.epsilon):.4g} is asked of it"
-        )
     return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}: {verdict}"]
 
 

@@ -19,7 +19,15 @@ _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
 _ADDED = frozenset({"plain_epsilon", "plain_delta"})
 _AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # What becomes of a draw, from its first row to its last.
-_COURSES = (["RESERVED", "DRAWN", "COMMITTED"], ["RESERVED", "DRAWN", "CHARGED_LOST"], ["RESERVED", "RETURNED"])
+_COURSES = (
+    ["RESERVED", "DRAWN", "COMMITTED"],
+    ["RESERVED", "DRAWN", "CHARGED_LOST"],
+    ["RESERVED", "RETURNED"],
+    # of a ledger that was restored and reconciled
+    ["RESERVED", "CHARGED_LOST"],
+    ["RESERVED", "RETURNED", "DRAWN", "COMMITTED"],
+    ["RESERVED", "RETURNED", "DRAWN", "CHARGED_LOST"],
+)
 
 
 class Fault(Exception):
@@ -57,7 +65,7 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         said = _rejected(plan, own, json.loads((bundle / "privacy.json").read_bytes()), published)
     else:
         _check_correction(rows, own[0])
-        said = _published(own, bundle, published)
+        said = _published(plan, own, bundle, published)
     return [
         f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
         f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
@@ -66,8 +74,8 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     ]
 
 
-def _published(own: list[dict[str, Any]], bundle: Path, published: Path | None) -> list[str]:
-    """The released files, as far as they are there, against the row that published them."""
+def _published(plan: dict[str, Any], own: list[dict[str, Any]], bundle: Path, published: Path | None) -> list[str]:
+    """The released files, as far as they are there, against the row that published them; what privacy.json was made of."""
     (row,) = [row for row in own if row["kind"] == "PUBLISHED"]
     outputs = row["body"]["outputs"]
     told = published or bundle
@@ -76,6 +84,8 @@ def _published(own: list[dict[str, Any]], bundle: Path, published: Path | None) 
         content = (told / name.removeprefix("release/")).read_bytes()
         if hashlib.sha256(content).hexdigest() != outputs[name]:
             raise Fault(f"{name} is not the file that was published")
+    if json.loads((told / "privacy.json").read_bytes())["configuration"] != plan["configuration"]:
+        raise Fault("the configuration in plan.json is not that of privacy.json")
     return [
         f"row {row['seq']} published it when every draw had come to its end{_approval(own)}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",
@@ -107,9 +117,11 @@ def _check_plan(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
     first = own[0]
     if first["kind"] != "RESERVED" or first["draw"] is not None:
         raise Fault("the rows of the release do not begin with its reservation")
-    body, digest = first["body"], hashlib.sha256(plan["configuration"].encode()).hexdigest()
-    if not digest == plan["configuration_sha256"] == body["plan_digest"]:
-        raise Fault(f"the configuration in plan.json is not that of row {first['seq']}")
+    body, written = first["body"], plan.get("written", plan["configuration"])  # 0.1.0 had the second alone
+    if hashlib.sha256(written.encode()).hexdigest() != body["plan_digest"]:
+        raise Fault(f"what was written, in plan.json, is not that of row {first['seq']}")
+    if hashlib.sha256(plan["configuration"].encode()).hexdigest() != plan["configuration_sha256"]:
+        raise Fault("the configuration in plan.json does not have its digest")
     for name in ("unit", "neighbors", "accountant"):
         if plan[name] != body[name]:
             raise Fault(f"{name} in plan.json is not that of row {first['seq']}")

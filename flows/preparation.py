@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import secrets
 import uuid
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 
 from marginweave.flows.continuity import (
     as_booked,
@@ -16,11 +19,13 @@ from marginweave.flows.continuity import (
     check_same_configuration,
     check_same_draws,
 )
-from marginweave.flows.request import Request, remember
+from marginweave.flows.request import Request, as_begun, remember
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import Account
+from marginweave.schemas.ledger import Account, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
-from marginweave.tasks.budget.ledger import Ledger, least_account, opening_for
+from marginweave.tasks.budget.largest import largest_epsilon
+from marginweave.tasks.budget.ledger import Ledger, Witness, opening_for, upgrade
+from marginweave.tasks.budget.ledger.openings import planned_statement
 from marginweave.tasks.budget.ledger.publishing import check_correction as check_correctable
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
@@ -46,6 +51,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     present = request.folder.read_manifest()
     if present is not None:
         check_same_configuration(request, present)
+        request = as_begun(request, present)
         if present.state == RunState.FAILED:
             raise InputError(
                 f"run {present.run} was purged before it was finished; give the new release a name with --run"
@@ -56,6 +62,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     supersedes = check_correction(request, present)
     digest = ledger.source_digest(TableSource(request.source, request.configuration.source).chunks())
     if present is None:
+        _check_admission(request, ledger, digest)
         present = _new_manifest(request, digest, supersedes)
         request.folder.create()
         write_once(request.folder.private / "key", secrets.token_bytes(32))
@@ -68,6 +75,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         )
     elif present.state in {RunState.RUNNING, RunState.AWAITING}:
         present = _to_go_on(request, as_booked(request.folder, present, ledger))
+        present = _reserved_anew(request, present, ledger)
     if present.state == RunState.REJECTED:
         raise InputError(
             f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
@@ -100,11 +108,21 @@ def _to_go_on(request: Request, present: Manifest) -> Manifest:
     return changed
 
 
+def _reserved_anew(request: Request, present: Manifest, ledger: Ledger) -> Manifest:
+    """The manifest of a run whose reservation expired before anything was drawn: a new release, to be admitted like any."""
+    record = ledger.release(present.release) if present.state == RunState.RUNNING else None
+    if record is None or not record.draws or any(draw.state != State.RETURNED for draw in record.draws):
+        return present
+    changed = present.with_release(str(uuid.uuid4()))
+    request.folder.write_manifest(changed)
+    return changed
+
+
 def check_request(request: Request) -> Ledger:
     """Refuse what can be refused before a run leaves any trace, and return the ledger.
 
-    That is the source, a ledger that is not there or not the one in which the runs of this home were charged, and a
-    correction of what is not there to be corrected.
+    That is the source, a ledger that is not there or not the one in which the runs of this home were charged, a correction
+    of what is not there to be corrected, and a release that the account does not admit: before a row of the table is read.
 
     Raises:
         InputError, BudgetError: as `prepare_run`.
@@ -118,24 +136,45 @@ def check_request(request: Request) -> Ledger:
     if present is None and corrected is not None:
         releases = {record.release: record for record in ledger.releases(request.configuration.dataset)}
         check_correctable(request.configuration.dataset, corrected.release, releases)
+    if present is None or (present.state == RunState.RUNNING and ledger.release(present.release) is None):
+        _check_admission(request, ledger)
     return ledger
+
+
+def _check_admission(request: Request, ledger: Ledger, source_digest: str = "") -> None:
+    """What the ledger would refuse when the release is reserved it refuses now; the source where its digest is known."""
+    configuration = request.configuration
+    ledger.check_admission(
+        dataset=configuration.dataset,
+        run=request.folder.run,
+        plan=plan_budget(configuration),
+        plan_digest=configuration.digest,
+        source_digest=source_digest,
+        unit=configuration.privacy.unit_key,
+        actor=getpass.getuser(),
+        largest=partial(largest_epsilon, configuration),
+    )
 
 
 def open_ledger(request: Request) -> Ledger:
     """The ledger with the dataset's account; for an example both are made where they are missing.
 
     Raises:
-        BudgetError: no ledger, key or account.
+        BudgetError: no ledger, key or account, or a ledger that lacks what this home has seen of it.
     """
     configuration = request.configuration
     privacy, plan = configuration.privacy, plan_budget(configuration)
+    witness = Witness(request.folder.path.parent.parent)
     if not request.is_example:
-        ledger = Ledger.open(request.ledger_location, command=opening_for(configuration.dataset, plan))
-        ledger.forecast(configuration.dataset, plan)  # refuses where there is no account
+        command = opening_for(configuration.dataset, plan, request.path)
+        ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
+        ledger.check_account(configuration.dataset, command)
         return ledger
-    ledger = Ledger.create(request.ledger_location)
+    if request.ledger_file is not None and request.ledger_file.exists():
+        upgrade(request.ledger_file, os.environ)
+    ledger = Ledger.create(request.ledger_location, witness=witness)
     if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):
-        cap, purse = least_account(plan)
+        cap = planned_statement(plan)
         ledger.open_account(
             Account(
                 dataset=configuration.dataset,
@@ -143,7 +182,8 @@ def open_ledger(request: Request) -> Ledger:
                 delta=cap.delta,
                 unit=privacy.unit_key,
                 neighbors=privacy.neighbors,
-                purse=purse,
+                kind_of_plan=plan.cost,
+                weak_delta=privacy.weak_delta,
             ),
             actor="marginweave run (example)",
         )
@@ -156,6 +196,7 @@ def _new_manifest(request: Request, digest: str, supersedes: Correction | None) 
         run=request.folder.run,
         dataset=configuration.dataset,
         release=str(uuid.uuid4()),
+        written=configuration.written,
         configuration=configuration.canonical(),
         configuration_digest=configuration.digest,
         execution=configuration.execution,

@@ -16,7 +16,7 @@ from marginweave.flows.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.ledger import State
 from marginweave.schemas.manifest import Manifest, RunState
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger import Ledger, Witness
 from marginweave.tasks.checkpoint.files import at_place
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 
@@ -135,7 +135,7 @@ def purge_older(home: Path, age: timedelta) -> Purged:
 
 def _ended(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: bool) -> Manifest:
     """An unfinished run brought to its end: to the one that the ledger knows, or given up."""
-    ledger = Ledger.open(ledger_of(folder, home))
+    ledger = Ledger.open(ledger_of(folder, home), witness=Witness(home, folder.path, manifest.release))
     manifest = as_booked(folder, manifest, ledger)
     if manifest.state != RunState.RUNNING:
         return manifest

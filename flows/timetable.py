@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
-from decimal import Decimal
 from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -29,7 +27,7 @@ _CHUNK = 1000  # as many as Prefect computes at a time
 _PATIENCE = 16  # runs that one period refuses in a row before the rest of it is skipped
 _FORESIGHT = timedelta(days=100 * 366)  # nothing later is looked at
 
-Amount = Literal["epsilon", "delta", "purse"]
+Amount = Literal["epsilon", "delta", "allowance"]
 Summable = TypeVar("Summable", Cost, Plain)
 
 
@@ -98,7 +96,7 @@ def schedule_forecast(request: Request, schedule: Schedule) -> list[str]:
     if request.is_example:
         return ["Schedule: public example data keeps an account in the home, which no schedule needs"]
     try:
-        ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan))
+        ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan, request.path))
         account, releases = ledger.account_total(dataset).account, ledger.releases(dataset)
     except BudgetError:
         return ["Schedule: without an account no run fits"]
@@ -120,8 +118,8 @@ def outlook(
 ) -> Outlook:
     """The runs of `plan` at the times `after` `moment`, until the account, which has `spent` so much, admits no more.
 
-    `of_period` is what of it was spent in the period of the account's policy that `moment` is in. Spares are given back, as
-    in runs that lose nothing. DP: arithmetic on public numbers.
+    `of_period` is what of it was spent in the period of the account's policy that `moment` is in.
+    DP: arithmetic on public numbers.
     """
     fitting = _fitting(account, spent, plan)
     first = last = refused = held = None
@@ -191,7 +189,8 @@ def _fitting(account: Account, spent: Spent, plan: BudgetPlan) -> int:
 
 def _after(spent: Spent, plan: BudgetPlan, runs: int) -> Spent:
     cost, statement = _times(plan.cost, runs), _times(planned_statement(plan), runs)
-    return Spent(releases=spent.releases + runs, cost=spent.cost + cost, statement=spent.statement + statement)
+    later = replace(spent, releases=spent.releases + runs, ever=spent.ever + runs)
+    return replace(later, cost=spent.cost + cost, statement=spent.statement + statement)
 
 
 def _admits(account: Account, spent: Spent, plan: BudgetPlan) -> bool:
@@ -199,17 +198,11 @@ def _admits(account: Account, spent: Spent, plan: BudgetPlan) -> bool:
 
 
 def _amount(account: Account, spent: Spent, plan: BudgetPlan, fitting: int) -> Amount:
-    """What the first run that does not fit lacks: delta, if the account would take it without the deltas that add up."""
-    used = _after(spent, plan, fitting)
-    if not (used.cost.plain + plan.cost.plain).within(account.purse):
-        return "purse"
-    free = Spent(releases=used.releases, cost=_without_delta(used.cost), statement=used.statement)
-    total, _ = total_with(account, free, _without_delta(plan.cost), planned_statement(plan))
-    return "delta" if math.isfinite(total) and total <= float(account.epsilon) else "epsilon"
-
-
-def _without_delta(cost: Cost) -> Cost:
-    return Cost(mu2=cost.mu2, rho=cost.rho, delta=Decimal(0), plain=cost.plain)
+    """What the first run that does not fit lacks; epsilon is what mu^2 is converted to."""
+    needed, box = _after(spent, plan, fitting).cost + plan.cost, account.box
+    if box is None or not needed.plain.within(box.allowance):
+        return "allowance"
+    return "epsilon" if needed.mu2 > box.mu2 else "delta"
 
 
 def _times(amount: Summable, number: int) -> Summable:
@@ -237,7 +230,11 @@ def _words(found: Outlook, account: Account, schedule: Schedule) -> Iterator[str
             "it; they are left out here"
         )
     if found.amount is not None:
-        names: dict[Amount, str] = {"epsilon": "Epsilon", "delta": "Delta", "purse": "The purse for plain charges"}
+        names: dict[Amount, str] = {
+            "epsilon": "Epsilon",
+            "delta": "Delta",
+            "allowance": "The allowance for plain charges",
+        }
         last = f"the last of {found.runs} run(s) that fit is on {_time(found.last)}" if found.runs else "no run fits"
         yield f"{names[found.amount]} runs out first: {last}; the one on {_time(found.refused)} will be refused"
     else:

@@ -13,6 +13,8 @@ AccountantName = Literal["gdp", "zcdp", "sds", "joint"]
 CountNoise = Literal["rounded-gaussian", "discrete-laplace"]
 Mechanism = Literal["rounded-gaussian", "discrete-laplace", "exponential", "threshold"]
 
+# A larger delta, the chance of no protection at all, is refused where nobody says why.
+MOST_DELTA = Decimal("0.001")
 _STEP = Decimal(1).scaleb(-30)
 # Decimal's default of 28 digits neither holds an amount above 0.01 at this step nor sums exactly.
 _EXACT = Context(prec=400, rounding=ROUND_CEILING)
@@ -43,7 +45,7 @@ class Stability:
 
 @dataclass(frozen=True, kw_only=True)
 class Plain:
-    """An amount of plain (epsilon, delta), which adds up coordinate by coordinate: a statement, a charge, or a purse."""
+    """An amount of plain (epsilon, delta), which adds up coordinate by coordinate: a statement, a charge, or an allowance."""
 
     epsilon: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
@@ -76,7 +78,7 @@ class Cost:
     """What a draw spends: `mu2` for GDP and `rho` for zCDP, both at once, an additive `delta`, and `plain`.
 
     `plain` is the price of what is known as (epsilon, delta) only, such as Laplace noise or a subsample; it comes from the
-    second purse of the account, and where it is charged, `mu2` and `rho` are 0.
+    allowance of the account, and where it is charged, `mu2` and `rho` are 0.
     """
 
     mu2: Decimal = Decimal(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import re
@@ -23,8 +22,8 @@ from marginweave.schemas.automatic import (
     resolve_sigma,
 )
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.column_attributes import column_attribute, group_attribute, value_attributes
 from marginweave.schemas.columns import (
-    Category,
     Column,
     ConstantColumn,
     IdentifierColumn,
@@ -48,6 +47,7 @@ from marginweave.schemas.source import Source
 from marginweave.schemas.structure import Forbidden, GroupedColumns, Structure, forbidden_labels, member_codes
 from marginweave.schemas.structure_rules import check_structure
 from marginweave.schemas.values import ValueMatcher
+from marginweave.schemas.written import canonical_written, digest_of
 
 NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -216,11 +216,11 @@ class Configuration(Execution):
         for name, column in self.columns.items():
             group = structure.group_of(name)
             if group is not None:
-                found.setdefault(group.name, (_group_attribute(group),))
+                found.setdefault(group.name, (group_attribute(group),))
             elif isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
                 apart = self.marginals is not None and isinstance(column, SetColumn) and column.domain == "public"
-                attribute = _attribute(name, column, self.lacks_values(name))
-                found[name] = _value_attributes(attribute) if apart else (attribute,)
+                attribute = column_attribute(name, column, self.lacks_values(name))
+                found[name] = value_attributes(attribute) if apart else (attribute,)
         return tuple(itertools.chain.from_iterable(found.values()))
 
     @cached_property
@@ -346,8 +346,31 @@ class Configuration(Execution):
 
     @property
     def default_run(self) -> str:
-        """Name of the run that this configuration stands for."""
+        """Name of the run that this configuration stands for, by the digest of what was written."""
+        return f"{self.dataset}-{self.written_digest[:8]}"
+
+    @property
+    def former_run(self) -> str:
+        """The name that 0.1.0 gave to this run: by the digest of the resolved configuration."""
         return f"{self.dataset}-{self.digest[:8]}"
+
+    @cached_property
+    def written(self) -> str:
+        """What the user wrote, as canonical JSON; all that there is, where the configuration was made in Python."""
+        dumped: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        return canonical_written(dumped)
+
+    @cached_property
+    def written_digest(self) -> str:
+        """SHA-256 of `written`, hex: what the ledger and the name of a run know a configuration by."""
+        return digest_of(self.written)
+
+    @classmethod
+    def from_written(cls, raw: dict[str, Any]) -> Self:
+        """The configuration that the mapping `raw` describes, which remembers what was written; raises ValidationError."""
+        found = cls.model_validate(raw)
+        found.__dict__["written"] = canonical_written(raw)  # where a cached property is kept
+        return found
 
     @property
     def execution(self) -> Execution:
@@ -371,29 +394,5 @@ class Configuration(Execution):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the canonical form, in hex."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()
-
-
-def _attribute(name: str, column: MeasuredColumn, optional: bool) -> Attribute:
-    return Attribute(
-        name=name,
-        columns=(name,),
-        labels=column.labels,
-        private=isinstance(column, Category | SetColumn) and column.domain == "private",
-        optional=optional,
-        width=column.width if isinstance(column, SetColumn) else 1,
-        is_set=isinstance(column, SetColumn),
-    )
-
-
-def _value_attributes(attribute: Attribute) -> tuple[Attribute, ...]:
-    """The values of a set, an attribute each: its one value says that a record has it, a missing value that it lacks it."""
-    return tuple(
-        Attribute(name=f"{attribute.name}={label}", columns=attribute.columns, labels=(label,), of_set=True)
-        for label in attribute.labels
-    )
-
-
-def _group_attribute(group: GroupedColumns) -> Attribute:
-    return Attribute(name=group.name, columns=group.columns, labels=group.labels, optional=group.outside == "null")
+        """SHA-256 of the canonical form of the resolved configuration, in hex; 0.1.0 knew a release by it."""
+        return digest_of(self.canonical())

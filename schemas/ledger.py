@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -16,7 +16,10 @@ from marginweave.schemas.program import Program
 
 
 class State(StrEnum):
-    """States of a draw: RESERVED → DRAWN → COMMITTED, RESERVED → RETURNED, DRAWN → CHARGED_LOST; REFUSED is a release's."""
+    """States of a draw: RESERVED → DRAWN → COMMITTED, RESERVED → RETURNED, DRAWN → CHARGED_LOST; REFUSED is a release's.
+
+    Reconciling a restored ledger adds RESERVED → CHARGED_LOST and RETURNED → DRAWN: charges only.
+    """
 
     RESERVED = "RESERVED"
     DRAWN = "DRAWN"
@@ -35,6 +38,8 @@ TRANSITIONS = frozenset(
         (State.DRAWN, State.CHARGED_LOST),
     }
 )
+# What a reconciliation after a restore may do beside: nothing in it gives anything back.
+RECONCILING = frozenset({(State.RESERVED, State.CHARGED_LOST), (State.RETURNED, State.DRAWN)})
 
 
 SPARE_PREFIX = "spare-"
@@ -51,6 +56,7 @@ class EventKind(StrEnum):
     CHARGED_LOST = "CHARGED_LOST"
     LEDGER_CREATED = "LEDGER_CREATED"
     OPENED = "OPENED"
+    ACCOUNT_BOXED = "ACCOUNT_BOXED"
     CAP_CHANGED = "CAP_CHANGED"
     PUBLISHED = "PUBLISHED"
     EVALUATED_INTERNALLY = "EVALUATED_INTERNALLY"
@@ -61,6 +67,7 @@ class EventKind(StrEnum):
     APPROVED = "APPROVED"
     REJECTED = "REJECTED"
     SUPERSEDED = "SUPERSEDED"
+    RECONCILED = "RECONCILED"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +90,64 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Box:
+    """What an account may spend, coordinate by coordinate: constants that were fixed before its first release.
+
+    `mu2` bounds the sum of mu^2, `delta_add` that of the additive deltas of thresholds, `allowance` that of what is charged
+    in plain (epsilon, delta). No coordinate pays for another: that makes it a filter (deployments/privacy.md, step 30).
+    """
+
+    mu2: Decimal = Decimal(0)
+    delta_add: Decimal = Decimal(0)
+    allowance: Plain = NOTHING
+
+    def holds(self, cost: Cost) -> bool:
+        """Whether `cost` is at most the box in every coordinate."""
+        return cost.mu2 <= self.mu2 and cost.delta <= self.delta_add and cost.plain.within(self.allowance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconciled:
+    """What was added to an account after its ledger was restored, and what the steward said of homes not looked at.
+
+    `adopted` and `lost` count the account's rows and draws. While `frozen`, nobody has said anything of other homes.
+    """
+
+    created: datetime
+    adopted: int
+    lost: int
+    homes: int
+    no_other_home: str | None = None
+    unaccounted: Plain | None = None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the account admits nothing."""
+        return self.no_other_home is None and self.unaccounted is None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The same for privacy.json."""
+        charge = self.unaccounted
+        return {
+            "on": self.created.date().isoformat(),
+            "rows_adopted": self.adopted,
+            "draws_charged_as_lost": self.lost,
+            "homes_looked_at": self.homes,
+            "no_other_home": self.no_other_home,
+            "unaccounted": charge and {"epsilon": float(charge.epsilon), "delta": float(charge.delta)},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Account:
     """All releases about the same people: what may be spent, and what a person is.
 
-    `purse` is set aside within the cap, once and for all, for what is known in plain (epsilon, delta) only; nothing where
-    none was asked for. `aliases` are the accounts whose sources may, by decision, be released under this one as well.
+    `box` is what its cap (epsilon, delta) admits; None only where 0.1.0 opened the account and it was not upgraded since,
+    with `old_allowance` as the part of the cap that was set aside then. `kind_of_plan` is what a release of the plan costs
+    for which the box was chosen, if it was. `releases_before` counts those that were made before there was a box, `history`
+    is what they had spent then: until the box holds it, nothing is admitted.
+    `aliases` are the accounts whose sources may, by decision, be released under this one as well.
     """
 
     dataset: str
@@ -95,9 +155,34 @@ class Account:
     delta: Decimal
     unit: str
     neighbors: Neighbors
-    purse: Plain = NOTHING
+    box: Box | None = None
+    kind_of_plan: Cost | None = None
+    history: Cost | None = None
+    releases_before: int = 0
+    old_allowance: Plain = NOTHING
+    weak_delta: str | None = None
     aliases: frozenset[str] = frozenset()
     policy: Policy | None = None
+    reconciled: tuple[Reconciled, ...] = ()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether its ledger was restored, and homes that may have drawn under it were not looked at."""
+        return bool(self.reconciled) and self.reconciled[-1].frozen
+
+    @property
+    def cap(self) -> Plain:
+        """(epsilon, delta) as an amount."""
+        return Plain(epsilon=self.epsilon, delta=self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapChange:
+    """A cap, and since when an account has it."""
+
+    epsilon: Decimal
+    delta: Decimal
+    since: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +231,8 @@ class ReleaseRecord:
     `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the
     release that this one corrects, `superseded_by` the published one that corrects it. `discovery` is what the statement
     of an `accountant: joint` rests on. `plan` is the whole plan as it was reserved, which is what is drawn; None in rows of
-    0.1.0, which have a part of it. `program` is the one that reserved it.
+    0.1.0, which have a part of it. `program` is the one that reserved it. `by_statement` says that the
+    account's box does not hold it, and that it was admitted as the first of its account by its own (epsilon, delta).
     """
 
     release: str
@@ -173,6 +259,12 @@ class ReleaseRecord:
     accountant: AccountantName = "gdp"
     plan: BudgetPlan | None = None
     program: Program | None = None
+    by_statement: bool = False
+
+    @cached_property
+    def reserved(self) -> Cost:
+        """What was asked for, whatever was given back since."""
+        return sum((draw.cost for draw in self.draws), Cost())
 
     @cached_property
     def charged(self) -> Cost:
@@ -202,11 +294,18 @@ class ReleaseRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Exact sums over the charged releases of one account, kept up to date release by release instead of added again."""
+    """Exact sums over the charged releases of one account, kept up to date release by release instead of added again.
+
+    `releases` counts those that are charged for, `ever` all that were reserved. `alone` is what was reserved for the one that
+    was admitted by its own statement, if there is one: given back or not, the account is closed to others until its box
+    holds it.
+    """
 
     releases: int = 0
+    ever: int = 0
     cost: Cost = field(default_factory=Cost)
     statement: Plain = NOTHING
+    alone: Cost | None = None
 
     def with_release(self, now: ReleaseRecord, before: ReleaseRecord | None = None) -> Spent:
         """The sums with one more release, or with one that was counted as `before` until now."""
@@ -214,25 +313,38 @@ class Spent:
         if before is not None:
             cost, statement = cost - before.charged, statement - before.statement
             releases -= int(bool(before.statement))
-        return Spent(releases=self.releases + releases, cost=cost, statement=statement)
+        return Spent(
+            releases=self.releases + releases,
+            ever=self.ever + (before is None),
+            cost=cost,
+            statement=statement,
+            alone=now.reserved if now.by_statement else self.alone,
+        )
 
     def with_charge(self, cost: Cost, statement: Plain) -> Spent:
         """The sums with a release more that would cost `cost` and state `statement`."""
-        return Spent(releases=self.releases + 1, cost=self.cost + cost, statement=self.statement + statement)
+        return replace(
+            self,
+            releases=self.releases + 1,
+            ever=self.ever + 1,
+            cost=self.cost + cost,
+            statement=self.statement + statement,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccountTotal:
-    """What an account has spent: epsilon at the cap's delta, by the tightest valid composition, and its name.
+    """What an account has spent: exact sums, and `epsilon` at the cap's delta by the tightest composition, which is named.
 
-    `releases` counts those that are charged for; `purse` is what of them is charged to the account's purse, `added_delta` the
-    sum of the deltas of thresholds, which no composition makes smaller.
+    The epsilon is shown, and admits nothing: that is what `Box` is for.
     """
 
     account: Account
     epsilon: float
-    delta: float
     composition: str
-    releases: int
-    purse: Plain = NOTHING
-    added_delta: Decimal = Decimal(0)
+    spent: Spent
+
+    @property
+    def releases(self) -> int:
+        """How many releases are charged for."""
+        return self.spent.releases

@@ -93,7 +93,7 @@ class ResizeSettings(BaseModel):
     Harvard notes, Algorithm 3: c = ceil(p) copies of the table are sampled at the rate s = p/c, cut to n records and
     filled up to n. One row moves at most c records of the result, by replacement. By default every draw is noised for that
     and charged for what it is. With `amplify: true` the draws together keep the functional (epsilon, delta) of `formula`,
-    and the release is charged (epsilon, delta) to the account's second purse.
+    and the release is charged (epsilon, delta) to the account's allowance.
     """
 
     model_config = FROZEN

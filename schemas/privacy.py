@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Tag, model_validator
 
-from marginweave.schemas.budget import AccountantName, Neighbors, Stability
+from marginweave.schemas.budget import MOST_DELTA, AccountantName, Neighbors, Stability
 from marginweave.schemas.numbers import FROZEN, Delta, Positive, PositiveWhole, Whole
 
 MAX_REDRAWS = 3
@@ -74,6 +75,8 @@ def _redraws(value: int) -> int:
 class PrivacySettings(BaseModel):
     """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public; 0 for Laplace noise alone.
 
+    A delta above .001 needs a reason, `weak_delta`, which is published.
+
     `redraws` lost draws may be drawn again, each under a charge of its own that the account keeps room for; what is not needed
     is given back. They do not change what a finished release guarantees.
     """
@@ -84,7 +87,19 @@ class PrivacySettings(BaseModel):
     unit: Unit
     neighbors: Neighbors = "add-remove"
     accountant: AccountantName = "gdp"
+    weak_delta: str | None = None
     redraws: Annotated[Whole, AfterValidator(_redraws)] = 0
+
+    @model_validator(mode="after")
+    def _check_delta(self) -> PrivacySettings:
+        if self.weak_delta is not None and not self.weak_delta.strip():
+            raise ValueError("has weak_delta without a reason")
+        if Decimal(repr(self.delta)) > MOST_DELTA and self.weak_delta is None:
+            raise ValueError(
+                f"has delta ({self.delta:g}) above {MOST_DELTA}: with that probability all may be disclosed; choose one "
+                'far below 1 / (number of people), or say why not with weak_delta: "reason"'
+            )
+        return self
 
     @property
     def subject(self) -> SubjectUnit | None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger import DrawRecord
-from marginweave.tasks.budget.noise_table import noise_table
-from marginweave.tasks.budget.sampler import SAMPLER_FORMAT
 from marginweave.tasks.checkpoint.draws import PreparedDraw, run_draw, standing_draw
-from marginweave.tasks.digests import fractions_digest, text_digest
 from marginweave.tasks.references import RunReference, StageResult
 
 
@@ -36,17 +31,6 @@ def draw_once(reference: RunReference, name: str, prepared: PreparedDraw | None 
 def standing(reference: RunReference, name: str) -> DrawRecord:
     """What answers for the planned draw `name` of the reference's release."""
     return standing_draw(reference.ledger, reference.attempt.release, name)
-
-
-def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
-    """What rounded Gaussian noise of these standard deviations is a function of, beside its seed.
-
-    Their exact values, and the digest of each table that it is drawn from; of several the digests of all.
-    """
-    tables = [noise_table(sigma).digest for sigma in dict.fromkeys(sigmas)]
-    if len(sigmas) == 1:
-        return {"sigma": str(sigmas[0]), "table": tables[0], "sampler": SAMPLER_FORMAT}
-    return {"noise": fractions_digest(sigmas), "table": text_digest(tables), "sampler": SAMPLER_FORMAT}
 
 
 def _check_terms(draw: DrawRecord, prepared: PreparedDraw) -> None:

@@ -15,7 +15,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import BudgetError, StageError
 from marginweave.schemas.execution import Execution
 from marginweave.schemas.manifest import Manifest
-from marginweave.tasks.budget.ledger import Ledger, ledger_location
+from marginweave.tasks.budget.ledger import Ledger, Witness, ledger_location
 from marginweave.tasks.budget.ledger.reserved import plan_of_rows
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.blocks import BlockFile
@@ -161,7 +161,9 @@ class RunReference:
     @cached_property
     def ledger(self) -> Ledger:
         """The ledger that answers for the release."""
-        return Ledger.open(self.ledger_file or ledger_location(os.environ))
+        place = self.folder.path
+        witness = Witness(place.parent.parent, place, self.manifest.release)
+        return Ledger.open(self.ledger_file or ledger_location(os.environ), witness=witness)
 
     @cached_property
     def store(self) -> Store:

@@ -96,9 +96,10 @@ def export(
 
     Example: `marginweave ledger export census-2026 --to audit/`
     """
-    from marginweave.schemas.errors import BudgetError, InputError
+    from marginweave.schemas.errors import InputError
     from marginweave.tasks.budget.ledger import opening_command
     from marginweave.tasks.budget.ledger.audit import audit_ledger
+    from marginweave.tasks.budget.ledger.checks import account_in
     from marginweave.tasks.budget.ledger.export import comma_separated, json_lines, registry_record
     from marginweave.tasks.checkpoint.files import at_place, replace_file
     from marginweave.tasks.program import program_identity
@@ -106,8 +107,8 @@ def export(
 
     location = _location(example, home)
     audited = audit_ledger(location, _keys(location)[0])
-    if dataset is not None and dataset not in audited.accounts:
-        raise BudgetError(f"the ledger has no account {dataset}; open it: {opening_command(dataset)}")
+    if dataset is not None:
+        account_in(audited.accounts, dataset, opening_command(dataset))
     with at_place(to, "written"):
         if to.exists() and any(to.iterdir()):
             raise InputError(f"{to} is not empty; choose another folder")
@@ -140,9 +141,10 @@ def alias(
 
     Example: `marginweave ledger alias census-2026-b census-2026 --reason "board decision 14"`
     """
-    from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.budget.ledger import Ledger, Witness
 
-    Ledger.open(_location(example, home)).alias(dataset, other, reason, actor=getpass.getuser())
+    witness = Witness(_home(home))
+    Ledger.open(_location(example, home), witness=witness).alias(dataset, other, reason, actor=getpass.getuser())
     out.print(f"Sources of {other} may be released under {dataset}; what {other} has spent is not counted there")
 
 
@@ -155,9 +157,10 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger key rotate --reason "yearly"`
     """
-    from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.budget.ledger import Ledger, Witness
 
-    name = Ledger.open(_location(example, home)).rotate_key(reason, actor=getpass.getuser())
+    witness = Witness(_home(home))
+    name = Ledger.open(_location(example, home), witness=witness).rotate_key(reason, actor=getpass.getuser())
     out.print(f"New rows are sealed with key {name}")
     out.print("Keep a copy of the ledger's keys in another place: without them no release can be made.")
 
@@ -191,8 +194,13 @@ def _content(place: Path) -> bytes:
         raise InputError(f"anchor ({place}) cannot be read: {error.strerror}") from None
 
 
-def _location(example: bool, home: Path | None) -> LedgerLocation:
+def _home(home: Path | None) -> Path:
     from marginweave.flows.environment import home_directory
+
+    return home_directory(home, os.environ)
+
+
+def _location(example: bool, home: Path | None) -> LedgerLocation:
     from marginweave.tasks.budget.ledger import example_ledger_location, ledger_location
 
-    return example_ledger_location(home_directory(home, os.environ)) if example else ledger_location(os.environ)
+    return example_ledger_location(_home(home)) if example else ledger_location(os.environ)

@@ -6,7 +6,7 @@ import getpass
 import os
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -24,6 +24,10 @@ Dataset = Annotated[
 ]
 Epsilon = Annotated[str, typer.Option("--epsilon", help="Cap on epsilon over all releases.")]
 Delta = Annotated[str, typer.Option("--delta", help="Cap on delta over all releases.")]
+Weak = Annotated[
+    str | None,
+    typer.Option("--weak-delta", metavar="REASON", help="Why delta may be above .001; it stays in the ledger."),
+]
 Per = Annotated[
     str | None,
     typer.Option("--per", metavar="PERIOD=E,D", help="Policy beside the cap: day, week, month, quarter or year."),
@@ -36,12 +40,14 @@ Example = Annotated[bool, typer.Option("--example", help="The ledger of the exam
 def open_account(
     dataset: Dataset,
     *,
-    epsilon: Epsilon,
-    delta: Delta,
-    unit: Annotated[str, typer.Option(help="Whose privacy: row, or subject:COLUMN.")] = "row",
-    neighbors: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
-    purse_epsilon: Annotated[str, typer.Option(help="Part of epsilon set aside, for good, for plain charges.")] = "0",
-    purse_delta: Annotated[str, typer.Option(help="Part of delta set aside with it.")] = "0",
+    epsilon: Annotated[str | None, typer.Option("--epsilon", help="Cap on epsilon over all releases.")] = None,
+    delta: Annotated[str | None, typer.Option("--delta", help="Cap on delta over all releases.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Whose privacy: row, or subject:COLUMN.", show_default="row")] = None,
+    neighbors: Annotated[str | None, typer.Option(help="add-remove or replace-one.", show_default="add-remove")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--for", metavar="CONFIG", help="Configuration whose releases the account is for.")
+    ] = None,
+    weak_delta: Weak = None,
     per: Per = None,
 ) -> None:
     """Open an account; makes ledger and key where they are missing.
@@ -49,28 +55,35 @@ def open_account(
     `--per quarter=1,1e-7` adds a policy to the cap: what may be reserved in one day, week, month, quarter or year (UTC). It is
     no guarantee: what people lose adds up over all periods, and the cap is what bounds it.
 
-    What is known in plain (epsilon, delta) only, such as a subsampled resize or Laplace noise, is charged to the account's
-    purse: a part of its cap that is fixed here, and counts in full as soon as there are several releases.
+    The cap is kept by a box of constants, fixed here: a sum of mu², of the deltas of thresholds, and an allowance for what
+    is known in plain (epsilon, delta) only, such as Laplace noise or a subsampled resize. `--for CONFIG` chooses it for as many
+    releases of that configuration as the cap holds, and takes from there what is not given: epsilon, delta, unit, neighbors.
+    Without it thresholds get a tenth of delta, and plain charges nothing.
 
-    Example: `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
+    Example: `marginweave ledger open census-2026 --for census.yaml --epsilon 4`, or
+    `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
-    from marginweave.schemas.budget import Plain
     from marginweave.schemas.errors import InputError
     from marginweave.schemas.ledger import Account
     from marginweave.schemas.privacy import SUBJECT_PREFIX
     from marginweave.tasks.budget.ledger import Ledger, ledger_location
 
+    asked = _asked_by(config)
+    if config is None and (epsilon is None or delta is None):
+        raise InputError("--epsilon and --delta must be given, or --for CONFIG, whose own they are then")
+    unit, neighbors = unit or asked.get("unit", "row"), neighbors or asked.get("neighbors", "add-remove")
     if unit != "row" and not (unit.startswith(SUBJECT_PREFIX) and unit.removeprefix(SUBJECT_PREFIX).strip()):
         raise InputError(f"unit ({unit}) must be row or subject:COLUMN")
     if neighbors not in ("add-remove", "replace-one"):
         raise InputError(f"neighbors ({neighbors}) must be add-remove or replace-one")
     account = Account(
         dataset=dataset,
-        epsilon=_decimal("epsilon", epsilon),
-        delta=_decimal("delta", delta),
+        epsilon=_decimal("epsilon", epsilon or asked["epsilon"]),
+        delta=_decimal("delta", delta or asked["delta"]),
         unit=unit,
         neighbors="add-remove" if neighbors == "add-remove" else "replace-one",
-        purse=Plain(epsilon=_decimal("purse-epsilon", purse_epsilon), delta=_decimal("purse-delta", purse_delta)),
+        kind_of_plan=asked.get("cost"),
+        weak_delta=weak_delta or asked.get("weak_delta"),
         policy=None if per is None else _policy(per),
     )
     location = ledger_location(os.environ)
@@ -81,6 +94,24 @@ def open_account(
     if account.policy is not None:
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
     out.print("Keep a copy of the ledger's key in another place: without it no release can be made.")
+
+
+def _asked_by(config: Path | None) -> dict[str, Any]:
+    """What a configuration says of the account for its releases, and what one of them costs; nothing without one."""
+    if config is None:
+        return {}
+    from marginweave.schemas.load import load_configuration
+    from marginweave.tasks.budget.split import plan_budget
+
+    privacy, plan = load_configuration(config).privacy, plan_budget(load_configuration(config))
+    return {
+        "epsilon": repr(privacy.epsilon),
+        "delta": repr(privacy.delta),
+        "unit": privacy.unit_key,
+        "neighbors": privacy.neighbors,
+        "weak_delta": privacy.weak_delta,
+        "cost": plan.cost,
+    }
 
 
 @app.command("upgrade")
@@ -95,6 +126,9 @@ def upgrade_tables(
 ) -> None:
     """Bring the ledger's tables to this version; in PostgreSQL they are made where they are missing.
 
+    Accounts of 0.1.0 are listed and get their boxes, which needs the ledger's key. One that has spent more than its cap holds
+    under the new sum admits nothing until `marginweave ledger cap`.
+
     `MARGINWEAVE_LEDGER_OWNER` is the URL of the tables' owner, where the ledger's own role may only append. That role is
     made beforehand: `CREATE ROLE steward LOGIN PASSWORD '…'`.
 
@@ -103,7 +137,7 @@ def upgrade_tables(
     from marginweave.tasks.budget.ledger import upgrade
 
     location = _location(example, home)
-    version = upgrade(location, os.environ, writer=writer)
+    version = upgrade(location, os.environ, writer=writer, tell=out.print)
     out.print(f"The tables of the ledger {location} have version {version}")
 
 
@@ -115,6 +149,7 @@ def cap(
     epsilon: Epsilon,
     delta: Delta,
     reason: Annotated[str, typer.Option(help="Why; it stays in the ledger.")],
+    weak_delta: Weak = None,
     per: Per = None,
     example: Example = False,
     home: Home = None,
@@ -123,14 +158,14 @@ def cap(
 
     Example: `marginweave ledger cap census-2026 --epsilon 6 --delta 1e-6 --reason "board decision 12"`
     """
-    from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.budget.ledger import Ledger, Witness
 
-    ledger = Ledger.open(_location(example, home))
+    ledger = Ledger.open(_location(example, home), witness=Witness(_home(home)))
     policy: Policy | Literal["as it is"] | None = "as it is"
     if per is not None:
         policy = None if per == "none" else _policy(per)
     cap_ = float(_decimal("epsilon", epsilon)), float(_decimal("delta", delta))
-    ledger.change_cap(dataset, *cap_, reason, getpass.getuser(), policy=policy)
+    ledger.change_cap(dataset, *cap_, reason, getpass.getuser(), policy=policy, weak_delta=weak_delta)
     out.print(_line(ledger.account_total(dataset)))
 
 
@@ -154,16 +189,15 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger show census-2026`
     """
-    from marginweave.flows.cli.spending import by_draw, by_release, by_stage, left, period, purse
+    from marginweave.flows.cli.spending import box, by_draw, by_release, by_stage, left, period
     from marginweave.tasks.budget.ledger import Ledger
     from marginweave.tasks.budget.ledger.room import room
 
     ledger = Ledger.open(_location(example, home))
     total, releases = ledger.account_total(dataset), ledger.releases(dataset)
     out.print(_line(total))
-    out.print(left(total, room(total.account, releases)))
-    if total.account.purse:
-        out.print(purse(total))
+    out.print(left(total, room(total)))
+    out.print(box(total))
     if total.account.policy is not None:
         out.print(period(total.account, total.account.policy, releases))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
@@ -180,20 +214,70 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
 @command
 def expire(
     older_than: Annotated[str, typer.Option("--older-than", help="Days without a row, such as 7d.")],
+    release: Annotated[
+        str | None,
+        typer.Option(
+            "--release", metavar="ID", help="This release alone, also if it was begun: its run can never finish."
+        ),
+    ] = None,
     example: Example = False,
     home: Home = None,
 ) -> None:
-    """Give back what is reserved for releases that stand still; what was begun stays charged, and such a run cannot go on.
+    """Give back what is reserved for stalled releases of which nothing was drawn; their runs reserve it again.
+
+    A release that has begun to draw keeps its reservation, so that its run can finish. To give up such a run, use
+    `marginweave purge RUN --unfinished`, or name its release with `--release` where its home is lost.
 
     Example: `marginweave ledger expire --older-than 7d`
     """
-    from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.budget.ledger import Ledger, Witness
 
-    expired = Ledger.open(_location(example, home)).expire(days("older-than", older_than))
-    for release in expired:
-        out.print(f"Release {release}: what was reserved is given back")
+    age, witness = days("older-than", older_than), Witness(_home(home))
+    expired = Ledger.open(_location(example, home), witness=witness).expire(age, release)
+    for name in expired:
+        out.print(f"Release {name}: what was reserved is given back")
     if not expired:
         out.print("Nothing is that old")
+
+
+@app.command("reconcile")
+@command
+def reconcile(
+    home: Annotated[
+        list[Path] | None,
+        typer.Option("--home", help="A home that drew under this ledger; once for each. Default: this one."),
+    ] = None,
+    no_other_home: Annotated[
+        str | None, typer.Option("--no-other-home", help="Why no other home drew under it; it stays in the ledger.")
+    ] = None,
+    unaccounted: Annotated[
+        str | None,
+        typer.Option(metavar="EPSILON,DELTA", help="What homes that are gone may have released, together."),
+    ] = None,
+    example: Example = False,
+) -> None:
+    """Bring a ledger that was restored from an old copy up to what homes have seen of it; it only ever adds charges.
+
+    What is reserved in the old copy is charged as lost. Every account admits nothing until the homes that were not looked at
+    are named, by one of the two options; both are told in privacy.json from then on.
+
+    Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
+    """
+    from marginweave.schemas.budget import Plain
+    from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.budget.ledger.reconciliation import OtherHomes
+
+    homes = [_home(each) for each in home] if home else [_home(None)]
+    epsilon, _, delta = (unaccounted or "").partition(",")
+    charge = Plain(epsilon=_decimal("epsilon", epsilon), delta=_decimal("delta", delta)) if unaccounted else None
+    others = OtherHomes(reason=no_other_home, unaccounted=charge) if no_other_home or unaccounted else None
+    outcome = Ledger.open(_location(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())
+    out.print(f"Looked at {outcome.runs} run(s) of {len(homes)} home(s)")
+    out.print(f"{outcome.adopted} row(s) adopted, {outcome.lost} reserved draw(s) charged as lost")
+    for dataset in outcome.frozen:
+        out.print(
+            f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what of other homes'
+        )
 
 
 def _line(total: AccountTotal) -> str:
@@ -204,15 +288,20 @@ def _line(total: AccountTotal) -> str:
     return (
         f"{cap_.dataset}: epsilon {rounded_up(total.epsilon)} of {float(cap_.epsilon):g} spent at delta "
         f"{scientific(cap_.delta)}, "
-        f"{total.releases} release(s)"
+        f"{total.spent.releases} release(s)"
     )
 
 
-def _location(example: bool, home: Path | None) -> LedgerLocation:
+def _home(home: Path | None) -> Path:
     from marginweave.flows.environment import home_directory
+
+    return home_directory(home, os.environ)
+
+
+def _location(example: bool, home: Path | None) -> LedgerLocation:
     from marginweave.tasks.budget.ledger import example_ledger_location, ledger_location
 
-    return example_ledger_location(home_directory(home, os.environ)) if example else ledger_location(os.environ)
+    return example_ledger_location(_home(home)) if example else ledger_location(os.environ)
 
 
 def _decimal(name: str, text: str) -> Decimal:

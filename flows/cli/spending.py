@@ -12,7 +12,7 @@ from marginweave.schemas.budget import Cost
 from marginweave.schemas.ledger import CHARGED, Account, AccountTotal, DrawRecord, ReleaseRecord, State
 from marginweave.schemas.policy import Policy
 
-_AMOUNTS = ("mu²", "rho", "delta", "purse")
+_AMOUNTS = ("mu²", "rho", "delta", "plain")
 
 
 def tidy(value: Decimal | float) -> str:
@@ -28,21 +28,26 @@ def scientific(delta: Decimal | float) -> str:
 
 def left(total: AccountTotal, largest: float) -> str:
     """One sentence on what is left at the cap's delta; `largest` is the epsilon that one more release may have."""
-    from marginweave.tasks.budget.ledger.admission import rounded_down
+    from marginweave.tasks.budget.ledger.admission import is_closed, rounded_down
 
-    difference = max(0.0, float(total.account.epsilon) - total.epsilon)
+    at = f"left at delta {scientific(total.account.delta)}"
+    if is_closed(total.account, total.spent):
+        return f"{at}: nothing; the account admits no release before its cap is raised"
+    if total.account.box is not None and not total.account.box.mu2:
+        return f"{at}: what the allowance has, for plain charges alone"
+    return f"{at}: one more release of Gaussian draws may have epsilon {rounded_down(largest)}"
+
+
+def box(total: AccountTotal) -> str:
+    """One sentence on the account's box: its coordinates, and what is spent of each. No coordinate pays for another."""
+    held, spent = total.account.box, total.spent.cost
+    if held is None:
+        return "no box: opened by 0.1.0, and admits nothing before `marginweave ledger upgrade`"
+    plain, allowance = spent.plain, held.allowance
     return (
-        f"left at delta {scientific(total.delta)}: epsilon {rounded_down(difference)} below the cap; one more release of "
-        f"Gaussian draws may have epsilon {rounded_down(largest)}"
-    )
-
-
-def purse(total: AccountTotal) -> str:
-    """One sentence on the account's purse: its size, and what is charged to it."""
-    size, spent = total.account.purse, total.purse
-    return (
-        f"purse for plain charges: epsilon {tidy(spent.epsilon)} of {tidy(size.epsilon)} and "
-        f"delta {scientific(spent.delta)} of {scientific(size.delta)} spent"
+        f"spent of its box: mu² {tidy(spent.mu2)} of {tidy(held.mu2)}, delta for thresholds {scientific(spent.delta)} of "
+        f"{scientific(held.delta_add)}, plain epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and delta "
+        f"{scientific(plain.delta)} of {scientific(allowance.delta)}"
     )
 
 

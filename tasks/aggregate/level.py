@@ -13,7 +13,7 @@ from marginweave.schemas.aggregates import Level, LevelNoise
 from marginweave.schemas.configuration import Configuration
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.budget.mechanisms import add_noise, prepare_noise
+from marginweave.tasks.budget.mechanisms import add_noise
 from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
 from marginweave.tasks.budget.zero_cells import (
@@ -110,7 +110,6 @@ def prepare_level(candidates: CandidateSet, mechanism: LevelMechanism) -> None:
 
     Raises InputError for a deviation that has no table.
     """
-    prepare_noise(mechanism.deviation)
     if not visits_all(candidates, mechanism):
         prepare_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
 

@@ -60,10 +60,11 @@ from marginweave.tasks.aggregate.marginals import (
 )
 from marginweave.tasks.aggregate.selection.indif import indif_scores, measure_indif
 from marginweave.tasks.budget.marginal_split import rounds_of
+from marginweave.tasks.budget.mechanisms import gaussian_terms
 from marginweave.tasks.checkpoint.draws import SMALL, PreparedDraw
 from marginweave.tasks.digests import counts_digest, fractions_digest, text_digest
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once, gaussian_terms, standing
+from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.references import RunReference, StageResult
 

@@ -30,7 +30,7 @@ from marginweave.tasks.aggregate.payloads import (
 )
 from marginweave.tasks.aggregate.released import collect, released_values, to_released
 from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
-from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
+from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, gaussian_terms, select_percentile
 from marginweave.tasks.budget.percentile import score_sensitivity
 from marginweave.tasks.budget.randomness import KeyedBits, NoiseBits
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
@@ -38,7 +38,7 @@ from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once, gaussian_terms, standing
+from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.engine.choice import open_engine

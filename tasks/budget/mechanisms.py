@@ -20,7 +20,8 @@ from marginweave.tasks.budget.laplace import l1_sensitivity, laplace_scale
 from marginweave.tasks.budget.noise_table import noise_table
 from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.budget.randomness import NoiseBits
-from marginweave.tasks.budget.sampler import Sampler
+from marginweave.tasks.budget.sampler import SAMPLER_FORMAT, Sampler
+from marginweave.tasks.digests import fractions_digest, text_digest
 
 _CHUNK = 1 << 17
 _DEVIATION_STEP = 1024
@@ -71,12 +72,17 @@ def error_deviation(multiplier: float, stability: Stability) -> Fraction:
     return deviation(multiplier, 1, Stability(records=error_sensitivity(stability), neighbors="add-remove"))
 
 
-def prepare_noise(deviation: Fraction) -> None:
-    """Build the table of `deviation` ahead of a draw, so that little that can fail happens after its charge.
+def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
+    """What rounded Gaussian noise of these standard deviations is a function of, beside its seed.
 
-    Raises InputError for a deviation that has no table.
+    Their exact values, and the digest of each table that it is drawn from; of several the digests of all. The tables are built
+    here, ahead of the draw, so that little that can fail happens after its charge.
+    DP: arithmetic on public or released numbers. Raises InputError for a deviation that has no table.
     """
-    noise_table(deviation)
+    tables = [noise_table(sigma).digest for sigma in dict.fromkeys(sigmas)]
+    if len(sigmas) == 1:
+        return {"sigma": str(sigmas[0]), "table": tables[0], "sampler": SAMPLER_FORMAT}
+    return {"noise": fractions_digest(sigmas), "table": text_digest(tables), "sampler": SAMPLER_FORMAT}
 
 
 def add_noise(

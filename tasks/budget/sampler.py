@@ -16,7 +16,8 @@ from marginweave.tasks.budget.randomness import REST_BITS, NoiseBits, Words, Wor
 
 Integers = NDArray[np.int64]
 
-# Which noise bits select: written into what the key of a draw is made from, and another one whenever that changes.
+# Which noise bits select, here, in `zero_cells`, `binomial` and `exponential`: a part of the context of every draw, and another
+# one whenever the same bits would select another noise.
 SAMPLER_FORMAT = "marginweave/sampler/1"
 
 _FIRST_BITS = BITS - REST_BITS

@@ -63,7 +63,7 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
     Marginals have `values` where a domain is private, `one-way`, and `selection` and `marginals` where larger ones are
     measured; their multipliers, or epsilons, are those of all marginals of a draw together (`marginal_split`).
     A resized table has a public number of records: no `count`. Where it is amplified, the draws together have the functional
-    (epsilon, delta) of `resize`, and the release is charged (epsilon, delta) itself, to the second purse.
+    (epsilon, delta) of `resize`, and the release is charged (epsilon, delta) itself, to the allowance.
     DP: a function of the configuration alone.
 
     Raises:
@@ -153,7 +153,7 @@ def _charged_as_stated(draws: list[PlannedDraw], privacy: PrivacySettings) -> li
 
 
 def _plain_cost(epsilon: float, delta: float) -> Cost:
-    """The cost, to the account's purse, of what is known to be (epsilon, delta)-DP and no more: the decimals as stated."""
+    """The cost, to the account's allowance, of what is known to be (epsilon, delta)-DP and no more: the decimals as stated."""
     return Cost(plain=Plain(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta))))
 
 

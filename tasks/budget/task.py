@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from marginweave.schemas.budget import BudgetPlan
+from marginweave.tasks.budget.largest import largest_epsilon
 from marginweave.tasks.checkpoint.draws import reconcile
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.program import program_identity
@@ -27,13 +30,14 @@ def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> Non
         release_id=release,
         run=reference.manifest.run,
         plan=plan,
-        plan_digest=configuration.digest,
+        plan_digest=reference.manifest.plan_digest,
         source_digest=reference.manifest.source_digest,
         unit=configuration.privacy.unit_key,
         program=program_identity(),
         actor=actor,
         needs_approval=configuration.publish.approval is not None,
         supersedes=None if corrected is None else corrected.release,
+        largest=partial(largest_epsilon, configuration),
     )
     ledger.take_lease(release, reference.lease)
     reconcile(ledger, reference.draws, reference.secrets, reference.attempt)

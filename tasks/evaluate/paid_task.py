@@ -16,14 +16,14 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.evaluation import PaidSettings
 from marginweave.schemas.ledger import State
 from marginweave.tasks.aggregate.released import recode
-from marginweave.tasks.budget.mechanisms import add_noise, error_deviation, error_sensitivity
+from marginweave.tasks.budget.mechanisms import add_noise, error_deviation, error_sensitivity, gaussian_terms
 from marginweave.tasks.budget.planned import EVALUATION
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once, gaussian_terms, standing
+from marginweave.tasks.drawing import draw_once, standing
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded

@@ -22,7 +22,6 @@ from marginweave.tasks.publish.wording import Bounds, preparation_words, unit_as
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
     "The operating system's generator is unpredictable, and the machine, the ledger and the private folders are the curator's.",
-    "Budgets of later releases are not chosen from the noisy results of earlier ones.",
     "Everybody who may see several releases about the same people is told the account's total, not this release alone.",
 )
 COMPOSED = "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta"
@@ -119,6 +118,7 @@ def promise(
             "neighbors": privacy.neighbors,
             "epsilon": privacy.epsilon,
             "delta": privacy.delta,
+            **({} if privacy.weak_delta is None else {"weak_delta": privacy.weak_delta}),
             "epsilon_of_the_draws": plan.spent_epsilon,
             "on_the_sampled_table": _functional(configuration),
             "mu": mu,
@@ -139,6 +139,7 @@ def promise(
         "assumptions": [
             unit_assumption(configuration),
             *ASSUMPTIONS,
+            *_of_old_releases(account),
             *_private_domains(configuration),
             *_stated_facts(configuration),
             *([approved] if configuration.publish.approval else []),
@@ -174,6 +175,17 @@ def _observer(plan: BudgetPlan, mu: float | None) -> float:
     if mu is not None:
         return min(1.0, float(ndtr(mu / 2)) + plan.delta_threshold)
     return min(1.0, (1 + plan.delta * math.exp(-plan.epsilon)) / (1 + math.exp(-plan.epsilon)))
+
+
+def _of_old_releases(account: dict[str, Any]) -> list[str]:
+    """What the account's guarantee rests on where releases were made before it had a box."""
+    number = account.get("releases_before_box", 0)
+    if not number:
+        return []
+    which = "release 1" if number == 1 else f"releases 1 to {number}"
+    return [
+        f"The budgets of {which} of the account, made by 0.1.0, were not chosen from noisy results of earlier ones."
+    ]
 
 
 def _private_domains(configuration: Configuration) -> list[str]:

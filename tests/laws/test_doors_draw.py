@@ -31,8 +31,10 @@ from marginweave.tasks.aggregate.marginals import count_marginal
 from marginweave.tasks.aggregate.payloads import unpack_level
 from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.budget.planned import bounds_names
+from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.codecs import unpack_number
+from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.preprocess import task as preprocess_task
 from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE, LOW_PERCENTILE
@@ -51,7 +53,7 @@ class Doors:
 
     def __init__(self, config: Configuration, table: EncodedTable, folder: Path, patch: pytest.MonkeyPatch) -> None:
         (folder / "key").write_bytes(bytes(range(32)))
-        self.makes: dict[str, Callable[[], tuple[bytes, bool]]] = {}
+        self.makes: dict[str, Callable[[], bytes]] = {}
         self.drawn: dict[str, bytes] = {}
         self.reference: Any = SimpleNamespace(
             configuration=config,
@@ -68,12 +70,12 @@ class Doors:
     def _state(self, name: str) -> State:
         return State.COMMITTED if name in self.drawn else State.RESERVED
 
-    def once(self, _: Any, name: str, make: Any = None, **__: Any) -> tuple[bytes, StageResult]:
-        if make is not None:
+    def once(self, _: Any, name: str, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
+        if prepared is not None:
             assert name in {draw.name for draw in self.reference.plan.draws}
-            self.makes[name] = make
-            self.drawn[name], tainted = make()
-            assert not tainted
+            unkeyed, make = prepared.unkeyed, prepared.make
+            self.makes[name] = lambda: make(fresh_bits(), b"" if unkeyed is None else unkeyed())
+            self.drawn[name] = self.makes[name]()
         return self.drawn[name], ENCODED
 
     def multiplier(self, name: str) -> float:
@@ -95,7 +97,7 @@ def test_the_record_count(theta: int, tmp_path: Path, monkeypatch: pytest.Monkey
     config = configuration(columns={"a": category(3)}, privacy__unit=unit)
     doors = Doors(config, table_of([[1] * 17], [3]), tmp_path, monkeypatch)
     task.count_records.fn(doors.reference, ENCODED)
-    drawn = np.array([unpack_number(doors.makes["count"]()[0]) for _ in range(4000)])
+    drawn = np.array([unpack_number(doors.makes["count"]()) for _ in range(4000)])
     assert_noise(drawn - 17.0, theta * doors.multiplier("count"))
 
 
@@ -128,7 +130,7 @@ def test_a_length_of_combinations(percentile: Any, tmp_path: Path, monkeypatch: 
 
 def assert_chosen(draw: Callable[[], tuple[bytes, bool]], expected: NDArray[np.float64]) -> None:
     """The first candidate is chosen as often as the exponential mechanism has it; false alarm 1e-6 by Clopper-Pearson."""
-    drawn = [unpack_number(draw()[0]) for _ in range(2000)]
+    drawn = [unpack_number(draw()) for _ in range(2000)]
     low, high = clopper_pearson(drawn.count(1), len(drawn))
     assert low <= expected[0] <= high
 
@@ -188,7 +190,7 @@ def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, mon
             for e, t in ((epsilon, theta), (2 * epsilon, theta), (epsilon, 4 - theta))
         )
         assert min(abs(share - right) for share in wrong) > 0.1  # nine standard errors
-        drawn = [unpack_number(doors.makes[draw]()[0]) for _ in range(2000)]
+        drawn = [unpack_number(doors.makes[draw]()) for _ in range(2000)]
         low, high = clopper_pearson(sum(number <= at for number in drawn), len(drawn))
         assert low <= right <= high
 
@@ -233,6 +235,6 @@ def test_scores_of_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     doors, _ = marginal_doors(tmp_path, monkeypatch)
     marginals_task.measure_one_way.fn(doors.reference, ENCODED)
     marginals_task.score_pairs.fn(doors.reference, ENCODED)
-    scores = np.array([unpack_scores(doors.makes["selection"]()[0]) for _ in range(2000)])
+    scores = np.array([unpack_scores(doors.makes["selection"]()) for _ in range(2000)])
     told = scoring(doors.reference.configuration, doors.reference.plan).score_deviation
     assert np.abs(scores.std(axis=0, ddof=1) / told - 1).max() < 0.01 + Z * math.sqrt(1 / (2 * 2000))

@@ -28,7 +28,8 @@ from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals
-from marginweave.tasks.budget.mechanisms import add_noise, draw_laplace_noise, prepare_noise
+from marginweave.tasks.budget.mechanisms import add_noise, draw_laplace_noise
+from marginweave.tasks.budget.noise_table import noise_table
 from marginweave.tasks.budget.randomness import DrawBits, Words, fresh_bits
 from tests.laws.test_level_draw import bounded, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
@@ -188,7 +189,7 @@ def test_a_source_with_a_state_would_be_found(
     workers: Callable[[], Iterator[Draws]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forks that inherit a generator draw the same, and the law above says so."""
-    prepare_noise(WIDE)
+    noise_table(WIDE)
     monkeypatch.setattr(sys.modules[__name__], "fresh_bits", stateful)
     gaussian, _ = kinds_of_noise(list(workers()))
     assert len(set(gaussian)) < 64

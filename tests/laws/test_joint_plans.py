@@ -58,7 +58,7 @@ def test_a_joint_plan_gives_the_threshold_all_that_there_is_room_for(
     assert joint_delta(loss, epsilon) <= delta
     assert joint_delta(replace(loss, delta_threshold=1.01 * loss.delta_threshold), epsilon) > delta
     statement = Plain(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta)))
-    assert draws_fault(statement, ours.draws, [ours.spare_cost], neighbors, ours.discovery) is None
+    assert draws_fault(statement, ours.draws, neighbors, ours.discovery) is None
     # added up the same draws would cost more than is stated: that is the gain
     assert composed_epsilon(ours.cost, statement.delta)[0] > epsilon
     dearer = [

@@ -176,7 +176,7 @@ def test_empty_values_of_public_domains_survive_as_the_tail_says(beside: dict[st
     sizes = (size, 0 if beside is PRIVATE else 3)
     candidates = CandidateSet(length=1, sizes=sizes)
     mechanism = planned(config, candidates, 2, Fraction(10))
-    level = draw_level(bounded(table_of([[], []], sizes), candidates, 2), candidates, mechanism)
+    level = draw_level(bounded(table_of([[], []], sizes), candidates, 2), candidates, mechanism, fresh_bits())
     assert_survivors(level, sum(sizes), tail(1 if fixed is None else fixed + 1, Fraction(10)))
 
 
@@ -208,7 +208,7 @@ def test_empty_pairs_of_survivors_survive_as_the_tail_says(
     mechanism = planned(config, candidates, bound, sd, survivors=len(below))
     real = multiplier * math.sqrt(bound * (2 if neighbors == "replace-one" else 1))
     assert mechanism.private_threshold == 0
-    level = draw_level(bounded(table_of([[], []], sizes), candidates, bound), candidates, mechanism)
+    level = draw_level(bounded(table_of([[], []], sizes), candidates, bound), candidates, mechanism, fresh_bits())
     assert_survivors(level, math.prod(sizes), float(ndtr(-(mechanism.threshold - 0.5) / real)))
     if share is not None:
         low, high = clopper_pearson(len(level), math.prod(sizes))

@@ -126,7 +126,7 @@ def test_the_default_plan_spends_its_budget_by_the_exact_curve(epsilon: float) -
     assert release_delta(plan.draws, epsilon) <= 1e-6
     assert release_epsilon(plan.draws, 1e-6, epsilon) == plan.spent_epsilon
     assert release_epsilon(plan.draws, 1e-7, epsilon) == math.inf
-    assert draws_fault(statement, plan.draws, [plan.spare_cost], plan.neighbors) is None
+    assert draws_fault(statement, plan.draws, plan.neighbors) is None
     louder = [
         replace(draw, cost=replace(draw.cost, mu2=amount(float(draw.cost.mu2) * 1.002))) if draw.length else draw
         for draw in plan.draws

@@ -26,7 +26,7 @@ from marginweave.tasks.aggregate.adaptive.schedule import merge_measurements
 from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements
 from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals, split_deviations
 from marginweave.tasks.budget.mechanisms import select_candidate
-from marginweave.tasks.budget.randomness import fresh_bits
+from marginweave.tasks.budget.randomness import NoiseBits, fresh_bits
 from marginweave.tasks.references import StageResult
 from tests.laws.test_doors_draw import ENCODED, SIZES, Doors, assert_noise, marginal_doors
 
@@ -233,9 +233,9 @@ def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatc
     rounds = Rounds(tmp_path, monkeypatch, rounds=3, batch=1)
     told: list[tuple[NDArray[np.int64], int, float]] = []
 
-    def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float) -> int:
+    def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: NoiseBits) -> int:
         told.append((scores, sensitivity, epsilon))
-        return select_candidate(scores, sensitivity, epsilon)
+        return select_candidate(scores, sensitivity, epsilon, bits)
 
     monkeypatch.setattr(rounds_task, "select_candidate", choose)
     rounds.run()
@@ -245,7 +245,7 @@ def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatc
     assert float(draw.cost.rho) >= epsilon**2 / 8
     make = rounds.doors.makes["select-1-1"]
     cliques = candidate_sets(AdaptiveCliques(adaptive=2), SIZES)
-    drawn = np.bincount([cliques.index(unpack_pick(make()[0])[0]) for _ in range(2000)], minlength=3)
+    drawn = np.bincount([cliques.index(unpack_pick(make())[0]) for _ in range(2000)], minlength=3)
     expected = 2000 * chances(scores, sensitivity, epsilon)
     # the probability that some choice with less than one expected draw is drawn often is part of the alarm
     likely = expected > 5

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tests.mutations.fault import Fault
-from tests.mutations.faults import accounting, counting, drawing, leaks, noise, preparation, rounds, thresholds
+from tests.mutations.faults import accounting, counting, drawing, keyed, leaks, noise, preparation, rounds, thresholds
 
 SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Budget": accounting.FAULTS,
     "Noise": noise.FAULTS,
+    "Keys, addresses and choices": keyed.FAULTS,
     "Thresholds and empty cells": thresholds.FAULTS,
     "Bounded contributions and counts": counting.FAULTS,
     "Preparation and domains": preparation.FAULTS,

@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import State
+from marginweave.tasks.budget.ledger import Ledger
 from tests.support.kills import Victim, WarmParent
 from tests.support.people import people
+from tests.support.releases import ACCOUNT, reserve_release, small_plan
 from tests.support.warm_parent import FAULTS, LEASE
 from tests.system.conftest import CommandLine, settle
 from tests.system.test_kills import new_victim, parent, parents  # noqa: F401 - fixtures
@@ -98,25 +102,84 @@ def test_a_disk_that_fills_after_the_charge_loses_no_draw(parent: WarmParent, ru
     assert {draw.state for draw in record.draws} == {State.COMMITTED}
 
 
-def test_a_ledger_without_room_books_what_it_could_not_commit(parent: WarmParent, tmp_path: Path) -> None:  # noqa: F811
-    """The ledger's own disk is full between charge and commit: exit 3; a draw that could not be fenced is booked lost."""
-    home = tmp_path / "home"
+@pytest.fixture
+def cramped(tmp_path: Path) -> Iterator[Path]:
+    """A home whose ledger is to be on a disk of 768 kB."""
+    home = tmp_path / "cramped"
     (home / "ledger").mkdir(parents=True)
-    if os.geteuid() or not _mounted(["-t", "tmpfs", "-o", "size=512k", "tmpfs"], home / "ledger"):
+    if os.geteuid() or not _mounted(["-t", "tmpfs", "-o", "size=768k", "tmpfs"], home / "ledger"):
         pytest.skip("a disk of limited size can be mounted by root only")
     try:
-        settings = {"aggregate__reporting_length": 2, "privacy__redraws": 3}
-        victim = Victim(home=home, config=people(home, 40, **settings))
-        for number in (1, 3):
-            answer = parent.ask(victim.order(fault=["full", number, str(home / "ledger")]))
-            _mend(home / "ledger", "full")
-            victim.check()
-            assert answer["code"] == 3, answer
-            assert "the ledger" in answer["message"]
-        assert parent.ask(victim.order())["code"] == 0
-        victim.check_finished()
+        yield home
     finally:
         subprocess.run(["umount", str(home / "ledger")], check=True)
+
+
+def test_a_ledger_without_room_loses_no_draw(parent: WarmParent, cramped: Path) -> None:  # noqa: F811
+    """The ledger's own disk is full between charge and commit: what was begun is committed, and nothing more is begun."""
+    victim = Victim(home=cramped, config=people(cramped, 40, aggregate__reporting_length=2))
+    for number in (1, 1, 1):
+        answer = parent.ask(victim.order(fault=["full", number, str(cramped / "ledger")]))
+        _mend(cramped / "ledger", "full")
+        victim.check()
+        if answer["code"] == 0:  # it was the last draw, and the room that was set aside held the publication as well
+            break
+        assert answer["code"] == 3, answer
+        assert "the disk of the ledger" in answer["message"]
+        assert "is full" in answer["message"]
+        record = victim.record()
+        assert record is not None
+        assert {draw.state for draw in record.draws} <= {State.COMMITTED, State.RESERVED}
+    assert parent.ask(victim.order())["code"] == 0
+    victim.check_finished()
+    record = victim.record()
+    assert record is not None
+    assert {draw.state for draw in record.draws} == {State.COMMITTED}
+    assert len(victim.makes.read_text().splitlines()) == len(record.draws)
+
+
+def test_the_rows_of_a_draw_that_was_begun_find_room(cramped: Path) -> None:
+    """With every byte of the disk taken after the charge, the lease is read and the draw committed; then `full` is said."""
+    place = cramped / "ledger" / "ledger.sqlite"
+    ledger = Ledger.create(place, environment={})
+    ledger.open_account(ACCOUNT, actor="steward")
+    reserve_release(ledger, small_plan())
+    ledger.take_lease("first", "lease")
+    ledger.begin_draw("first", "count", "lease")
+    FAULTS["full"](str(place.parent))
+    assert ledger.accounts()[0].releases == 1
+    assert place.with_name("ledger.reserve").exists()  # reading has not used it
+    ledger.check_lease("first", "lease")
+    ledger.commit_draw("first", "count", "lease", "ab", tainted=False)
+    FAULTS["full"](str(place.parent))
+    for move in (
+        lambda: ledger.begin_draw("first", "level-1", "lease"),
+        lambda: reserve_release(ledger, small_plan(), "second"),
+        lambda: ledger.change_cap("affairs", 2.0, 1e-6, "more", "steward"),
+    ):
+        with pytest.raises(BudgetError, match=r"the disk of the ledger .* is full"):
+            move()
+    again = Ledger.open(place, environment={}).release("first")
+    assert again is not None
+    assert [draw.state for draw in again.draws] == [State.COMMITTED, State.RESERVED, State.RESERVED]
+    _mend(place.parent, "full")
+    ledger.begin_draw("first", "level-1", "lease")
+    assert place.with_name("ledger.reserve").stat().st_size >= 1 << 18
+
+
+def test_a_full_ledger_is_listed(cramped: Path, marginweave: CommandLine) -> None:
+    """Reading needs no room; what writes says that there is none, and the room that was set aside is still there."""
+    place = cramped / "ledger" / "ledger.sqlite"
+    ledger = Ledger.create(place, environment={})
+    ledger.open_account(ACCOUNT, actor="steward")
+    FAULTS["full"](str(place.parent))
+    cli = replace(marginweave, environment={**marginweave.environment, "MARGINWEAVE_LEDGER": str(place)})
+    listed = cli("ledger", "list")
+    assert (listed.returncode, listed.stdout[:8]) == (0, "affairs:"), listed.stderr
+    opened_ = cli("ledger", "open", "visits", "--epsilon", "1", "--delta", "1e-6")
+    assert opened_.returncode == 3
+    assert "the disk of the ledger" in opened_.stderr
+    assert "is full" in opened_.stderr
 
 
 @pytest.fixture

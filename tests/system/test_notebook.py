@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from marginweave.flows import Synthesizer
-from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.flows.bookkeeping import run_lock
+from marginweave.schemas.errors import BudgetError, InputError, StageError
+from marginweave.tasks.checkpoint.run_folder import RunFolder
 from tests.support.configurations import quick, raw
-from tests.system.conftest import CommandLine
+from tests.system.conftest import REPOSITORY, CommandLine
 
 pytestmark = pytest.mark.system
 
@@ -51,7 +57,7 @@ def test_fit_and_sample(ledgered: CommandLine) -> None:
     assert len(model.sample()) == model.release.aggregates.record_count
     Synthesizer(quick(raw())).fit(frame())
     assert "1 release(s)" in ledgered("ledger", "list").stdout
-    assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frame.parquet"))
+    assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frame.parq*"))
 
 
 def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:
@@ -61,3 +67,75 @@ def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:
         Synthesizer(raw()).fit(frame().drop(columns="grade"))
     with pytest.raises(InputError, match=r"privacy.epsilon \(0\) must be positive"):
         Synthesizer(raw(privacy__epsilon=0))
+
+
+KILLED = """
+import os, signal, sys
+import pandas as pd
+from marginweave.flows import Synthesizer
+from marginweave.tasks.validate.source import TableSource
+from tests.support.configurations import quick, raw
+from tests.system.test_notebook import frame
+read = TableSource.tables
+def dying(self, columns):
+    rows = sum(table.num_rows for table in read(self, columns))
+    assert rows == len(frame())
+    os.kill(os.getpid(), signal.SIGKILL)
+TableSource.tables = dying
+Synthesizer(quick(raw())).fit(frame())
+"""
+
+
+def _with_rows(home: Path) -> list[Path]:
+    """Files that hold a table as it was given: Parquet files outside what was released."""
+    files = [path for path in home.rglob("*") if path.is_file() and path.parent.name != "release"]
+    return [path for path in files if path.read_bytes()[:4] == b"PAR1"]
+
+
+def test_a_killed_fit_leaves_no_rows(ledgered: CommandLine) -> None:
+    """The rows were readable when SIGKILL came and are in no file afterwards; the next fit goes on, the one after is free."""
+    ledgered("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED],
+        cwd=REPOSITORY,
+        env=ledgered.variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (link,) = ledgered.home.rglob("frame.parq*")
+    assert link.is_symlink()
+    assert not link.exists()
+    assert _with_rows(ledgered.home) == []
+    for _ in range(2):
+        model = Synthesizer(quick(raw())).fit(frame())
+        (line,) = [line for line in ledgered("runs").stdout.splitlines() if line.startswith("people-")]
+        assert line.split()[-1] == "no", line
+    assert not (ledgered.home / "runs" / line.split()[0] / "private").exists()
+    assert not list(ledgered.home.rglob("frame.parq*"))
+    assert "1 release(s)" in ledgered("ledger", "list").stdout
+    assert len(model.sample(5)) == 5
+
+
+def test_two_fits_of_one_name_do_not_meet(ledgered: CommandLine) -> None:
+    """The second is refused before it writes anything; the first one's link stays what it was."""
+    folder = RunFolder.at(ledgered.home, "one")
+    with run_lock(folder):
+        folder.create_internal()
+        link = folder.internal / "frame.parquet"
+        link.symlink_to("/proc/1/fd/1")
+        before = sorted(folder.path.rglob("*"))
+        refused = []
+
+        def fit() -> None:
+            try:
+                Synthesizer(raw(), home=ledgered.home).fit(frame(), run="one")
+            except StageError as error:
+                refused.append(str(error))
+
+        other = threading.Thread(target=fit)
+        other.start()
+        other.join()
+        assert refused == ["run one is in progress in another process"]
+        assert (str(link.readlink()), sorted(folder.path.rglob("*"))) == ("/proc/1/fd/1", before)

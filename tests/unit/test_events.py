@@ -10,9 +10,9 @@ import pytest
 
 from marginweave.flows import events
 from marginweave.flows.events import ReleaseEvent, announced, spent_share, warn_of_exhaustion
-from marginweave.schemas.budget import Plain
+from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
-from marginweave.schemas.ledger import Account, AccountTotal
+from marginweave.schemas.ledger import Account, AccountTotal, Box, Spent
 
 SECRET = "a value of the table"
 
@@ -24,31 +24,18 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return heard
 
 
-def plain(amounts: tuple[str, str]) -> Plain:
-    epsilon, delta = amounts
-    return Plain(epsilon=Decimal(epsilon), delta=Decimal(delta))
+BOX = Box(mu2=Decimal(2), delta_add=Decimal("1e-7"), allowance=Plain(epsilon=Decimal(2), delta=Decimal("1e-7")))
 
 
 def total(
-    epsilon: float, purse: tuple[str, str] = ("0", "0"), spent: tuple[str, str] = ("0", "0"), added: str = "0"
+    mu2: str = "0", delta: str = "0", plain: tuple[str, str] = ("0", "0"), alone: Cost | None = None
 ) -> AccountTotal:
     account = Account(
-        dataset="people",
-        epsilon=Decimal(4),
-        delta=Decimal("1e-6"),
-        unit="row",
-        neighbors="add-remove",
-        purse=plain(purse),
+        dataset="people", epsilon=Decimal(4), delta=Decimal("1e-6"), unit="row", neighbors="add-remove", box=BOX
     )
-    return AccountTotal(
-        account=account,
-        epsilon=epsilon,
-        delta=1e-6,
-        composition="gdp",
-        releases=3,
-        purse=plain(spent),
-        added_delta=Decimal(added),
-    )
+    charged = Plain(epsilon=Decimal(plain[0]), delta=Decimal(plain[1]))
+    spent = Spent(cost=Cost(mu2=Decimal(mu2), delta=Decimal(delta), plain=charged), alone=alone)
+    return AccountTotal(account=account, epsilon=1.0, composition="gdp", spent=spent)
 
 
 def end_with(error: BaseException | None) -> None:
@@ -89,19 +76,19 @@ def test_a_release_that_waits_for_approval_is_not_told_as_finished(told: list[di
 @pytest.mark.parametrize(
     ("account", "share"),
     [
-        (total(1.0), 0.25),
-        (total(1.0, ("2", "1e-7"), ("1", "0")), 0.5),
-        (total(1.0, ("2", "1e-7"), ("0.5", "9e-8")), 0.9),
-        (total(3.0, ("2", "0"), ("1", "0")), 0.75),
-        (total(1.0, added="9e-7"), 0.9),
-        (total(1.0, ("2", "5e-7"), ("1", "0"), added="3e-7"), 0.6),
+        (total("0.5"), 0.25),
+        (total("0.5", plain=("1", "0")), 0.5),
+        (total("0.5", plain=("0.5", "9e-8")), 0.9),
+        (total("1.5", plain=("1", "0")), 0.75),
+        (total("0.5", delta="9e-8"), 0.9),
+        (total("0.5", alone=Cost(mu2=Decimal(3))), 1.0),
     ],
 )
 def test_the_share_is_that_of_what_runs_out_first(account: AccountTotal, share: float) -> None:
     assert spent_share(account) == pytest.approx(share)
 
 
-@pytest.mark.parametrize(("spent", "warned"), [(3.19, False), (3.2, True), (4.0, True)])
-def test_the_threshold_itself_warns(told: list[dict[str, Any]], spent: float, warned: bool) -> None:
+@pytest.mark.parametrize(("spent", "warned"), [("1.59", False), ("1.6", True), ("2", True)])
+def test_the_threshold_itself_warns(told: list[dict[str, Any]], spent: str, warned: bool) -> None:
     warn_of_exhaustion("r", total(spent), 0.8)
     assert [one["event"] for one in told] == ["marginweave.budget.nearly-exhausted"] * warned

@@ -19,7 +19,7 @@ CODE = re.compile(r"`((?:tasks|schemas|flows)/[\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # Where a theorem is used, its docstring says whose it is.
 THEOREMS = {
-    "tasks/budget/mechanisms.py": ["add_noise", "add_laplace_noise", "select_percentile"],
+    "tasks/budget/mechanisms.py": ["add_noise", "add_drawn_noise", "select_percentile"],
     "tasks/budget/accountants.py": ["gdp_delta", "zcdp_delta", "sds_rho", "selection_mu", "accountant"],
     "tasks/budget/composition.py": ["composed_epsilon", "account_epsilon"],
     "tasks/budget/laplace.py": ["l1_sensitivity", "laplace_scale"],

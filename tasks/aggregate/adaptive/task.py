@@ -51,13 +51,13 @@ from marginweave.tasks.aggregate.marginals import (
 )
 from marginweave.tasks.aggregate.selection.compress import compress_mask, compress_measurement
 from marginweave.tasks.budget.marginal_split import rounds_of
-from marginweave.tasks.budget.mechanisms import select_candidate
+from marginweave.tasks.budget.mechanisms import gaussian_terms, select_candidate
 from marginweave.tasks.budget.planned import pick_name, share_name
 from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once, gaussian_terms
+from marginweave.tasks.drawing import draw_once
 from marginweave.tasks.mixture.fit import fit_mixture
 from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture

@@ -8,15 +8,16 @@ from marginweave.tasks.budget.ledger.location import (
     ledger_location,
     opening_command,
 )
-from marginweave.tasks.budget.ledger.openings import least_account, opening_for
+from marginweave.tasks.budget.ledger.openings import opening_for
 from marginweave.tasks.budget.ledger.schema import upgrade
+from marginweave.tasks.budget.ledger.witness import Witness
 
 __all__ = [
     "Ledger",
     "LedgerLocation",
     "PostgresLocation",
+    "Witness",
     "example_ledger_location",
-    "least_account",
     "ledger_location",
     "opening_command",
     "opening_for",

@@ -38,17 +38,17 @@ def access_to(file: Path) -> Access:
     )
 
 
-def database_uri(file: Path, access: Access) -> str:
+def database_uri(file: Path, access: Access, *, still: bool = False) -> str:
     """The URI under which SQLite opens `file`, which it never creates.
 
     SQLite reads a database with a write-ahead log through the log and its index, which it makes where the folder lets it. In
     a folder that cannot be written it needs both to be there, or a promise that nothing changes (`immutable`), which leaves
-    the log out: it is given only where the log is empty.
+    the log out: it is given only where the log is empty. So it does where the disk is full (`still`).
 
     Raises:
         BudgetError: newer rows are in a log that cannot be read here.
     """
-    if access.folder_writable or access.shared:
+    if (access.folder_writable or access.shared) and not (still and not access.log_bytes):
         query = "mode=rw" if access.file_writable else "mode=ro"
     elif access.log_bytes:
         raise BudgetError(

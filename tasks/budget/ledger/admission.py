@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Literal, TypeAlias
 
-from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.budget import MOST_DELTA, Cost, Plain
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account, AccountTotal, ReleaseRecord, Spent
 from marginweave.tasks.budget.composition import account_epsilon
-from marginweave.tasks.budget.ledger.location import opening_command, raising_command
-from marginweave.tasks.budget.ledger.openings import cap_around
+from marginweave.tasks.budget.ledger.books import stated
+from marginweave.tasks.budget.ledger.boxes import box_of_cap
+from marginweave.tasks.budget.ledger.location import raising_command
 from marginweave.tasks.budget.ledger.policies import period_forecast
 
+Admitted = Literal["sums", "statement"]
+Largest: TypeAlias = Callable[[Account, Spent], float]
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
 
@@ -43,20 +46,36 @@ class Refusal:
 
 
 def account_total(account: Account, spent: Spent) -> AccountTotal:
-    """The smallest valid epsilon, at the cap's delta, of everything the account is charged for.
+    """What the account is charged for, and the smallest epsilon of it at the cap's delta.
 
     A release counts with the cost of its charged draws and, as plain statement, with its (epsilon, delta).
     """
-    epsilon, composition = _epsilon(account, spent)
-    return AccountTotal(
-        account=account,
-        epsilon=epsilon,
-        delta=float(account.delta),
-        composition=composition,
-        releases=spent.releases,
-        purse=spent.cost.plain,
-        added_delta=spent.cost.delta,
-    )
+    epsilon, composition = account_epsilon(spent.cost, spent.statement, account.delta)
+    return AccountTotal(account=account, epsilon=epsilon, composition=composition, spent=spent)
+
+
+def is_closed(account: Account, spent: Spent) -> bool:
+    """Whether nothing more is admitted, however little it asks for and whatever is given back.
+
+    The box does not hold what was reserved for a release that its own statement admitted, or what 0.1.0 had spent; or there
+    is no box. What is given back does not count: where it does not come back, the box would be exceeded.
+    """
+    box = account.box
+    return box is None or any(cost is not None and not box.holds(cost) for cost in (spent.alone, account.history))
+
+
+def admitted(account: Account, spent: Spent, cost: Cost, statement: Plain) -> Admitted | None:
+    """How a release of `cost` that states `statement` is admitted, or None.
+
+    `sums`: the box holds it and everything charged. `statement`: the first release that an account ever has may be as dear as
+    its cap by its own (epsilon, delta), which can be less than its sums cost. That was fixed before any noise; nothing is
+    admitted behind it (`is_closed`).
+    """
+    if account.box is None or is_closed(account, spent):
+        return None
+    if account.box.holds(spent.cost + cost):
+        return "sums"
+    return "statement" if spent.ever == 0 and statement.within(account.cap) else None
 
 
 def check_identity(request: Request, known: ReleaseRecord) -> None:
@@ -75,28 +94,39 @@ def check_identity(request: Request, known: ReleaseRecord) -> None:
 
 
 def refusal(
-    request: Request, account: Account, spent: Spent, releases: Collection[ReleaseRecord], moment: datetime
+    request: Request,
+    account: Account,
+    spent: Spent,
+    releases: Collection[ReleaseRecord],
+    moment: datetime,
+    largest: Largest | None = None,
 ) -> Refusal | None:
     """Why `request` is refused at `moment`, or None where it may be reserved.
 
-    `spent` is the account's, `releases` are all of the ledger.
-
-    The total with the release added is compared with the cap by <=, as doubles, so that a release alone fits a cap equal
-    to its own (epsilon, delta).
+    `spent` is the account's, `releases` are all of the ledger; `largest` says with which epsilon the same configuration
+    would fit, 0 for none.
     """
+    if account.frozen:
+        return Refusal(reason="reconciled", message=frozen_words(account))
     if (other_unit := unit_refusal(request.unit, request.neighbors, account)) is not None:
         return other_unit
-    for other in releases:
+    for other in releases if request.source_digest else ():
         if other.source_digest == request.source_digest and other.dataset not in {account.dataset, *account.aliases}:
             message = (
                 f"this source was released under account {other.dataset}; releases about the same people share one "
                 f'account; to decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
             )
             return Refusal(reason="source", message=message)
+    over = _over_box(request, account, spent, largest)
+    return over or _over_policy(request, account, releases, moment)
+
+
+def frozen_words(account: Account) -> str:
+    """Why an account admits nothing after a reconciliation, and what ends that."""
     return (
-        _over_purse(request, account, spent)
-        or _over_cap(request, account, spent)
-        or _over_policy(request, account, releases, moment)
+        f"account {account.dataset} admits nothing: its ledger was restored, and what other homes drew under it is not known; "
+        'look at each (marginweave ledger reconcile --home HOME), and then say --no-other-home "reason", or '
+        "--unaccounted EPSILON,DELTA for those that are gone"
     )
 
 
@@ -110,66 +140,81 @@ def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
 
 
 def total_with(account: Account, spent: Spent, cost: Cost, statement: Plain) -> tuple[float, bool]:
-    """Epsilon of the account at its cap's delta with one more release, and whether that is within the cap and the purse."""
-    both = spent.with_charge(cost, statement)
-    total, _ = _epsilon(account, both)
-    return total, total <= float(account.epsilon) and both.cost.plain.within(account.purse)
+    """Epsilon of the account at its cap's delta with one more release, and whether that is admitted."""
+    fits = admitted(account, spent, cost, statement) is not None
+    return account_total(account, spent.with_charge(cost, statement)).epsilon, fits
 
 
-def _over_purse(request: Request, account: Account, spent: Spent) -> Refusal | None:
-    """Plain charges have a bound of their own, which no cap moves: the account's guarantee counts the purse whole."""
-    asked, purse = request.cost.plain, account.purse
-    if not asked:
+def _over_box(request: Request, account: Account, spent: Spent, largest: Largest | None) -> Refusal | None:
+    if admitted(account, spent, request.cost, request.statement) is not None:
         return None
-    if not purse:
-        message = (
-            f"this release is charged in plain (epsilon, delta), and account {account.dataset} was opened without a purse for "
-            "such charges (--purse-epsilon, --purse-delta), which cannot be changed; use a plan that needs none "
-            "(aggregate.noise: gaussian, no resize.amplify)"
-        )
-        if not spent.releases:
-            cap = cap_around(request.statement, asked)
-            command = opening_command(
-                f"{account.dataset}-2",
-                float(cap.epsilon),
-                float(cap.delta),
-                unit=account.unit,
-                neighbors=account.neighbors,
-                purse=asked,
-            )
-            message += f", or, as nothing was released under it yet, an account that has one: {command}"
-        return Refusal(reason="purse", message=message)
-    used = spent.cost.plain
-    if (used + asked).within(purse):
-        return None
-    message = (
-        f"account {account.dataset} has spent epsilon {used.epsilon.normalize():f} and delta {float(used.delta)!r} of its "
-        f"purse of epsilon {purse.epsilon:f} and delta {float(purse.delta)!r}; this release asks it for epsilon "
-        f"{asked.epsilon.normalize():f} and delta {float(asked.delta)!r}. A purse is fixed when its account is opened"
-    )
-    return Refusal(reason="purse", message=message)
-
-
-def _over_cap(request: Request, account: Account, spent: Spent) -> Refusal | None:
-    total, fits = total_with(account, spent, request.cost, request.statement)
-    if fits:
-        return None
-    both = spent.with_charge(request.cost, request.statement)
-    used, cap = _epsilon(account, spent)[0], float(account.epsilon)
-    message = (
-        f"account {account.dataset} has spent epsilon {rounded_up(used)} of {account.epsilon:f} at delta "
-        f"{float(account.delta)!r} ({rounded_down(max(0.0, cap - used))} left); this release asks for epsilon "
-        f"{request.statement.epsilon:f} at delta {float(request.statement.delta)!r}, which makes the total "
-        f"{'larger than any epsilon at that delta' if math.isinf(total) else rounded_up(total)}"
-    )
-    # Where no composition holds at the cap's delta, the plain sum holds at the sum of deltas.
-    deltas = _UP.create_decimal(both.statement.delta)
-    delta = deltas if math.isinf(total) else account.delta
-    if delta < 1:
-        epsilon = max(_epsilon(replace(account, delta=delta), both)[0], cap)
-        command = raising_command(account.dataset, rounded_up(epsilon), repr(float(delta)))
-        message += f"; to allow it: {command}"
+    message = _why(request.cost, account, spent)
+    epsilon = 0.0 if largest is None or is_closed(account, spent) else largest(account, spent)
+    if epsilon:
+        message += f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
+    elif largest is not None and not is_closed(account, spent):
+        message += ". With no epsilon does a release of the same configuration fit"
+    raised = _raised(account, spent, request)
+    if raised is not None:
+        command = raising_command(account.dataset, f"{raised.epsilon:f}", repr(float(raised.delta)))
+        message += f". To raise the cap instead: {command}"
     return Refusal(reason="cap", message=message)
+
+
+def _why(asked: Cost, account: Account, spent: Spent) -> str:
+    """What is left of the box, and what is asked of it, where that is more."""
+    box, name = account.box, f"account {account.dataset}"
+    if box is None:
+        return f"{name} was opened by 0.1.0 and admits nothing before `marginweave ledger upgrade`"
+    if is_closed(account, spent):
+        why = (
+            "its first release was admitted by its own statement"
+            if spent.alone
+            else "0.1.0 spent more than its box holds"
+        )
+        return f"{name} admits nothing under its cap of epsilon {account.epsilon:f} at delta {float(account.delta)!r}: {why}"
+    whole = spent.cost + asked
+    coordinates = (
+        ("mu^2", box.mu2, spent.cost.mu2, asked.mu2, whole.mu2),
+        ("delta for thresholds", box.delta_add, spent.cost.delta, asked.delta, whole.delta),
+        ("plain epsilon", box.allowance.epsilon, spent.cost.plain.epsilon, asked.plain.epsilon, whole.plain.epsilon),
+        ("plain delta", box.allowance.delta, spent.cost.plain.delta, asked.plain.delta, whole.plain.delta),
+    )
+    over = "; ".join(
+        f"{what} {_down(max(Decimal(0), limit - used))} of {_down(limit)} left, and {_up(more)} is asked for"
+        for what, limit, used, more, total in coordinates
+        if total > limit
+    )
+    return f"{name} (epsilon {account.epsilon:f} at delta {float(account.delta)!r}) does not hold this release: {over}"
+
+
+def _raised(account: Account, spent: Spent, request: Request) -> Plain | None:
+    """The least cap, with four digits of epsilon and a multiple of delta, whose box holds the release; None for none."""
+    if account.box is None:
+        return None
+    needed = spent.cost + request.cost
+    if spent.ever == 0:
+        statement, cap = request.statement, account.cap
+        return Plain(epsilon=max(statement.epsilon, cap.epsilon), delta=max(statement.delta, cap.delta))
+
+    def holds(cap: Plain) -> bool:
+        box = box_of_cap(account, cap)
+        return all(box.holds(cost) for cost in (needed, spent.alone, account.history) if cost is not None)
+
+    for times in (1, 2, 4, 8, 16, 32, 64):
+        delta = stated(account.delta * times)
+        if delta > MOST_DELTA and times > 1:
+            return None
+        low, high = account.epsilon, account.epsilon * 2**10
+        if holds(Plain(epsilon=low, delta=delta)):
+            return Plain(epsilon=low, delta=delta)
+        if not holds(Plain(epsilon=high, delta=delta)):
+            continue
+        while _UP.create_decimal(low) < _UP.create_decimal(high) and high - low > low / 10**5:
+            middle = (low + high) / 2
+            low, high = (low, middle) if holds(Plain(epsilon=middle, delta=delta)) else (middle, high)
+        return Plain(epsilon=_UP.create_decimal(high).normalize(), delta=delta)
+    return None
 
 
 def _over_policy(
@@ -195,8 +240,12 @@ def _over_policy(
     )
 
 
-def _epsilon(account: Account, spent: Spent) -> tuple[float, str]:
-    return account_epsilon([spent.cost], [spent.statement], account.delta, account.purse)
+def _up(value: Decimal) -> str:
+    return f"{float(_UP.create_decimal(value)):g}"
+
+
+def _down(value: Decimal) -> str:
+    return f"{float(_DOWN.create_decimal(value)):g}"
 
 
 def rounded_up(epsilon: float) -> str:

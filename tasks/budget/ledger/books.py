@@ -8,9 +8,21 @@ from decimal import Decimal
 from typing import Any
 
 from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain, PlannedDraw
-from marginweave.schemas.ledger import Account, Decision, DrawRecord, Event, EventKind, ReleaseRecord, State
+from marginweave.schemas.ledger import (
+    Account,
+    Box,
+    Decision,
+    DrawRecord,
+    Event,
+    EventKind,
+    Reconciled,
+    ReleaseRecord,
+    Spent,
+    State,
+)
 from marginweave.schemas.policy import PERIODS, Policy
 from marginweave.schemas.program import Program
+from marginweave.tasks.budget.ledger.boxes import box_body, box_from
 
 _DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
 
@@ -23,9 +35,16 @@ def stated(value: float | Decimal) -> Decimal:
 def account_body(account: Account) -> dict[str, Any]:
     """The facts of an account as the body of its OPENED event."""
     facts = {**cap_body(account.epsilon, account.delta), "unit": account.unit, "neighbors": account.neighbors}
-    purse = {"purse": cap_body(account.purse.epsilon, account.purse.delta)} if account.purse else {}
+    box = {"box": box_body(account.box)} if account.box else {}
+    kind = {"for": account.kind_of_plan.texts} if account.kind_of_plan else {}
+    weak = {"weak_delta": account.weak_delta} if account.weak_delta else {}
     policy = {"policy": policy_body(account.policy)} if account.policy else {}
-    return {**facts, **purse, **policy}
+    return {**facts, **box, **kind, **weak, **policy}
+
+
+def boxed_body(box: Box, spent: Spent) -> dict[str, Any]:
+    """The body of the row that gives an account of 0.1.0 its box: after which releases, and what they had spent."""
+    return {"box": box_body(box), "releases": spent.ever, "spent": spent.cost.texts}
 
 
 def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]:
@@ -105,23 +124,62 @@ def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = N
                 delta=Decimal(event.body["delta"]),
                 unit=event.body["unit"],
                 neighbors=event.body["neighbors"],
-                purse=_purse(event.body),
+                box=box_from(event.body),
+                kind_of_plan=_cost(event.body.get("for")),
+                old_allowance=_old_allowance(event.body),
+                weak_delta=event.body.get("weak_delta"),
                 policy=policy_of(event.body),
             )
         elif event.kind == EventKind.CAP_CHANGED:
             epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
             account = accounts[event.account]
             policy = policy_of(event.body) if "policy" in event.body else account.policy
-            accounts[event.account] = replace(account, epsilon=epsilon, delta=delta, policy=policy)
+            weak = event.body.get("weak_delta", account.weak_delta)
+            box = box_from(event.body)
+            accounts[event.account] = replace(
+                account, epsilon=epsilon, delta=delta, box=box, weak_delta=weak, policy=policy
+            )
+        elif event.kind == EventKind.ACCOUNT_BOXED:
+            accounts[event.account] = replace(
+                accounts[event.account],
+                box=box_from(event.body),
+                history=_cost(event.body["spent"]),
+                releases_before=int(event.body["releases"]),
+            )
+        elif event.kind == EventKind.RECONCILED:
+            account = accounts[event.account]
+            accounts[event.account] = replace(account, reconciled=(*account.reconciled, _reconciled(event)))
         elif event.kind == EventKind.ALIASED:
             account = accounts[event.account]
             accounts[event.account] = replace(account, aliases=account.aliases | {event.body["other"]})
     return accounts
 
 
-def _purse(body: Mapping[str, Any]) -> Plain:
-    purse = body.get("purse")
-    return NOTHING if purse is None else Plain(epsilon=Decimal(purse["epsilon"]), delta=Decimal(purse["delta"]))
+def _old_allowance(body: Mapping[str, Any]) -> Plain:
+    """What 0.1.0 set aside for plain charges, and called a purse."""
+    aside = body.get("purse")
+    return NOTHING if aside is None else Plain(epsilon=Decimal(aside["epsilon"]), delta=Decimal(aside["delta"]))
+
+
+def _cost(texts: Mapping[str, str] | None) -> Cost | None:
+    """What `Cost.texts` wrote."""
+    if texts is None:
+        return None
+    plain = Plain(epsilon=Decimal(texts["plain_epsilon"]), delta=Decimal(texts["plain_delta"]))
+    return Cost(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
+
+
+def _reconciled(event: Event) -> Reconciled:
+    body = event.body
+    charge = body.get("unaccounted")
+    return Reconciled(
+        created=event.created,
+        adopted=int(body["adopted"]),
+        lost=int(body["lost"]),
+        homes=int(body["homes"]),
+        no_other_home=body.get("no_other_home"),
+        unaccounted=charge and Plain(epsilon=Decimal(charge["epsilon"]), delta=Decimal(charge["delta"])),
+    )
 
 
 def releases_of(events: Sequence[Event]) -> dict[str, ReleaseRecord]:
@@ -159,6 +217,7 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
         accountant=first.body.get("accountant", "gdp"),
         plan=_plan(first.body, draws),
         program=Program.model_validate(first.body["program"]) if "program" in first.body else None,
+        by_statement=first.body.get("admitted") == "statement",
         **_course(events),
     )
 

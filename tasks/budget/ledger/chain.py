@@ -18,7 +18,7 @@ _ADDED = frozenset({"plain_epsilon", "plain_delta"})
 
 
 def row_hash(row: Mapping[str, Any]) -> str:
-    """SHA-256(prev_hash || canonical JSON of the row without its seals, and without what is empty of the purse), hex."""
+    """SHA-256(prev_hash || canonical JSON of the row without its seals, and without empty plain charges), hex."""
     content = {
         name: value for name, value in row.items() if name not in _SEALS and not (name in _ADDED and value is None)
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 
-from marginweave.schemas.budget import BudgetPlan, Plain
+from marginweave.schemas.budget import MOST_DELTA, BudgetPlan, Plain
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, ReleaseRecord
@@ -48,23 +49,11 @@ def as_stored(account: Account) -> Account:
     Raises:
         InputError: an amount that is too small for a double, and would be stored as 0.
     """
-    purse = account.purse
     policy = None if account.policy is None else policy_as_stored(account.policy)
-    for name, value in (
-        ("epsilon", account.epsilon),
-        ("delta", account.delta),
-        ("purse-epsilon", purse.epsilon),
-        ("purse-delta", purse.delta),
-    ):
+    for name, value in (("epsilon", account.epsilon), ("delta", account.delta)):
         if value and not stated(value):
             raise InputError(f"{name} ({value}) is too small: it would be stored as 0")
-    return replace(
-        account,
-        epsilon=stated(account.epsilon),
-        delta=stated(account.delta),
-        purse=Plain(epsilon=stated(purse.epsilon), delta=stated(purse.delta)),
-        policy=policy,
-    )
+    return replace(account, epsilon=stated(account.epsilon), delta=stated(account.delta), policy=policy)
 
 
 def policy_as_stored(policy: Policy) -> Policy:
@@ -83,25 +72,17 @@ def check_policy(policy: Policy | None, epsilon: Decimal, delta: Decimal) -> Non
         raise InputError(fault)
 
 
-def check_purse(purse: Plain, epsilon: Decimal, delta: Decimal) -> None:
-    """Refuse a purse that is no part of the cap (epsilon, delta); an empty one is none.
+def check_weak_delta(delta: float | Decimal, reason: str | None) -> None:
+    """Refuse a cap whose delta is above .001 where nobody says why.
 
     Raises:
-        InputError: its epsilon is not positive, or it is not smaller than the cap.
+        InputError: it is, and there is no reason.
     """
-    if not is_part(purse, Plain(epsilon=epsilon, delta=delta)):
+    if stated(delta) > MOST_DELTA and not (reason or "").strip():
         raise InputError(
-            f"purse (epsilon {float(purse.epsilon):g}, delta {float(purse.delta):g}) must have a positive epsilon of at most "
-            f"{float(epsilon):g} and a delta in [0, {float(delta):g}): it is a part of the cap"
+            f"delta ({float(delta):g}) is above {MOST_DELTA}: with that probability all may be disclosed; choose one far below "
+            "1 / (number of people), or say why not with --weak-delta REASON"
         )
-
-
-def is_part(purse: Plain, cap: Plain) -> bool:
-    """Whether a purse leaves something of the cap's delta, where there is any; an empty one always does."""
-    finite = purse.epsilon.is_finite() and purse.delta.is_finite()
-    return not purse or (
-        finite and 0 < purse.epsilon <= cap.epsilon and (0 <= purse.delta < cap.delta or purse.delta == cap.delta == 0)
-    )
 
 
 def check_plan(plan: BudgetPlan) -> None:
@@ -122,10 +103,13 @@ def account_in(accounts: Mapping[str, Account], dataset: str, command: str) -> A
     """The account of `dataset`.
 
     Raises:
-        BudgetError: there is none; the message ends with `command`, which opens it.
+        BudgetError: there is none; the message names the open account with nearly this name, and ends with `command`,
+            which opens it.
     """
     if dataset not in accounts:
-        raise BudgetError(f"the ledger has no account {dataset}; open it: {command}")
+        close = difflib.get_close_matches(dataset, accounts, n=1)
+        meant = f"did you mean {close[0]}? If not, open it" if close else "open it"
+        raise BudgetError(f"the ledger has no account {dataset}; {meant}: {command}")
     return accounts[dataset]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,11 +17,16 @@ from sqlalchemy.pool import NullPool
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.budget.ledger.access import access_to, database_uri
 from marginweave.tasks.budget.ledger.location import LedgerLocation
+from marginweave.tasks.checkpoint.reserve import Reserve
 
 _BUSY_SECONDS = 60
 _CONNECT_SECONDS = 10
 # Seconds between attempts to reach the server again: what a restart takes.
 PAUSES = (0.1, 0.3, 1.0, 3.0)
+_RESERVED_BYTES = 1 << 18
+_FULL_BYTES = 1 << 16
+# What SQLite says where it finds no room for a row, or for the two files that it keeps beside the database.
+_MAYBE_FULL = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # Every writer appends behind the newest row of the one chain, so one lock serves all accounts: "marginwe" in ASCII.
 _CHAIN_LOCK = 0x6D617267696E7765
@@ -28,6 +34,10 @@ _CHAIN_LOCK = 0x6D617267696E7765
 
 class DamagedLedger(BudgetError):
     """The bytes of the ledger's database are not what the database wrote."""
+
+
+class FullDisk(BudgetError):
+    """The disk of the ledger has no room."""
 
 
 class LostConnection(BudgetError):
@@ -39,11 +49,21 @@ def engine_for(location: LedgerLocation) -> Engine:
     return sqlite_engine(location) if isinstance(location, Path) else postgres_engine(location.url)
 
 
-def sqlite_engine(location: Path) -> Engine:
-    """An engine for the existing file at `location`: synchronous=FULL, foreign keys, IMMEDIATE writers."""
+def reserve_beside(location: LedgerLocation) -> Reserve | None:
+    """Room beside the file for the rows of a draw that was begun; None in PostgreSQL, whose server sees to its own disk."""
+    return (
+        Reserve(location.with_name(f"{location.stem}.reserve"), _RESERVED_BYTES) if isinstance(location, Path) else None
+    )
+
+
+def sqlite_engine(location: Path, *, still: bool = False) -> Engine:
+    """An engine for the existing file at `location`: synchronous=FULL, foreign keys, IMMEDIATE writers.
+
+    `still` reads a file that nobody can write now, without the two files beside it.
+    """
 
     def connect() -> sqlite3.Connection:
-        address = database_uri(location, access_to(location))
+        address = database_uri(location, access_to(location), still=still)
         return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 
     engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
@@ -88,12 +108,14 @@ def postgres_engine(url: URL) -> Engine:
 def connected(engine: Engine, location: LedgerLocation, *, writing: bool) -> Iterator[Connection]:
     """One transaction, committed at the end of the block and undone by an exception in it.
 
-    A writer that cannot reach the server tries again, a few times: nothing was asked of it yet.
+    A writer that cannot reach the server tries again, a few times: nothing was asked of it yet. On a full disk the reserve is
+    given up; whoever only reads needs none.
 
     Raises:
         DamagedLedger: the bytes of the database are not what was written.
         LostConnection: the server cannot be reached or has stopped answering.
-        BudgetError: it cannot be read or written (missing, busy, read-only, disk full).
+        FullDisk: there is no room, and none was set aside.
+        BudgetError: it cannot be read or written (missing, busy, read-only).
     """
     connection, begun = _begun(engine, location, writing=writing)
     with _translated(engine, location), connection, begun:
@@ -106,6 +128,23 @@ def _begun(engine: Engine, location: LedgerLocation, *, writing: bool) -> tuple[
             return _begin(engine, location, writing=writing)
         except LostConnection:
             time.sleep(pause)
+        except FullDisk:
+            break
+    try:
+        return _begin(engine, location, writing=writing)
+    except FullDisk as full:
+        return _begin_on_a_full_disk(engine, location, full, writing=writing)
+
+
+def _begin_on_a_full_disk(
+    engine: Engine, location: LedgerLocation, full: FullDisk, *, writing: bool
+) -> tuple[Connection, RootTransaction]:
+    """Read without the two files that there is no room for; or write, or read behind a log, with what was set aside."""
+    if isinstance(location, Path) and not writing and not access_to(location).log_bytes:
+        return _begin(sqlite_engine(location, still=True), location, writing=False)
+    reserve = reserve_beside(location)
+    if reserve is None or not reserve.give_up():
+        raise full
     return _begin(engine, location, writing=writing)
 
 
@@ -129,8 +168,22 @@ def _translated(engine: Engine, location: LedgerLocation) -> Iterator[None]:
     except DBAPIError as error:
         if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
             raise DamagedLedger(_damage(location)) from None
+        if _is_full(error, location):
+            raise FullDisk(
+                f"the disk of the ledger {location} is full: nothing can be booked until there is room again"
+            ) from None
         kind = LostConnection if _is_lost(error, engine) else BudgetError
         raise kind(f"the ledger {location} cannot be used: {_words(error, engine.url)}") from None
+
+
+def _is_full(error: DBAPIError, location: LedgerLocation) -> bool:
+    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL or not isinstance(location, Path):
+        return bool(code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == "53100")
+    if code not in _MAYBE_FULL:
+        return False
+    room = os.statvfs(location.parent)
+    return room.f_bavail * room.f_frsize < _FULL_BYTES or (room.f_files > 0 and not room.f_favail)
 
 
 def _is_lost(error: DBAPIError, engine: Engine) -> bool:

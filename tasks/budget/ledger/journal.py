@@ -12,11 +12,13 @@ from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import Event
 from marginweave.tasks.budget.ledger.chain import GENESIS, check_chain, check_row, seal
-from marginweave.tasks.budget.ledger.engines import PAUSES, LostConnection, connected
+from marginweave.tasks.budget.ledger.engines import PAUSES, FullDisk, LostConnection, connected, reserve_beside
 from marginweave.tasks.budget.ledger.keyring import Keyring, key_id, sealing_key
 from marginweave.tasks.budget.ledger.location import LedgerLocation
 from marginweave.tasks.budget.ledger.tables import ACCOUNTS, EVENTS, columns_of, event_of
 from marginweave.tasks.budget.ledger.view import View
+
+_AT_ONCE = 500  # numbers in one question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +35,40 @@ class Journal:
         Raises:
             BudgetError: a row was changed, or the key is wrong.
         """
-        rows = self._rows(select(EVENTS).where(EVENTS.c.release == release))
+        rows = self.release_rows(release)
         for row in rows:
             check_row(row, self.key)
         return tuple(map(event_of, rows))
+
+    def release_rows(self, release: str) -> list[dict[str, Any]]:
+        """The rows of one release, oldest first, as they were sealed."""
+        return self._rows(select(EVENTS).where(EVENTS.c.release == release))
+
+    def all_rows(self) -> list[dict[str, Any]]:
+        """All rows, oldest first, with the whole chain checked.
+
+        Raises:
+            BudgetError: as `all_events`.
+        """
+        rows = self._rows(select(EVENTS))
+        check_chain(rows, self.key)
+        return rows
+
+    def newest_row(self) -> dict[str, Any]:
+        """The newest row; there is one."""
+        return self._newest() or {}
+
+    def identity(self) -> str:
+        """The hash of the first row, which no two ledgers have in common."""
+        return self.hashes([1]).get(1, "")
+
+    def hashes(self, numbers: Sequence[int]) -> dict[int, str]:
+        """The hashes of the rows of these numbers, as far as they are there."""
+        found: dict[int, str] = {}
+        for start in range(0, len(numbers), _AT_ONCE):
+            asked = EVENTS.c.seq.in_(numbers[start : start + _AT_ONCE])
+            found.update((row.seq, row.row_hash) for row in self.connection.execute(select(EVENTS).where(asked)))
+        return found
 
     def all_events(self) -> tuple[Event, ...]:
         """All events, oldest first, with the whole chain checked.
@@ -44,9 +76,7 @@ class Journal:
         Raises:
             BudgetError: a row was changed, removed, inserted or moved, or the key is wrong.
         """
-        rows = self._rows(select(EVENTS))
-        check_chain(rows, self.key)
-        return tuple(map(event_of, rows))
+        return tuple(map(event_of, self.all_rows()))
 
     def view(self, known: View) -> View:
         """The whole ledger, of which only the rows behind `known` are read and checked.
@@ -108,6 +138,11 @@ class Journal:
         self._insert(ACCOUNTS, [{"dataset": entry.account, "opened": opened}])
         self.append(entry)
 
+    @property
+    def written_events(self) -> list[dict[str, Any]]:
+        """The rows that this transaction has written, in order."""
+        return [row for table, own in self.written if table is EVENTS for row in own]
+
     def _insert(self, table: Table, rows: list[dict[str, Any]]) -> None:
         self.written.append((table, rows))
         self.connection.execute(insert(table), rows)
@@ -131,7 +166,8 @@ def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writi
     """The ledger inside one transaction of `connected`.
 
     Where the answer of its commit is lost, it is looked up whether the rows are there, and they are written once more if
-    they are not: so rows stand once, and the caller goes on as if nothing had happened.
+    they are not: so rows stand once, and the caller goes on as if nothing had happened. Where the disk is full at the commit,
+    the reserve is given up for them.
 
     Raises:
         BudgetError: as `connected`.
@@ -147,9 +183,14 @@ def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writi
             raise
         if journal.written:
             _settle(engine, location, journal, error)
+    except FullDisk as error:
+        reserve = reserve_beside(location)
+        if journal is None or not ended or reserve is None or not reserve.give_up():
+            raise
+        _settle(engine, location, journal, error)
 
 
-def _settle(engine: Engine, location: LedgerLocation, journal: Journal, lost: LostConnection) -> None:
+def _settle(engine: Engine, location: LedgerLocation, journal: Journal, lost: BudgetError) -> None:
     """Have the rows of `journal` in the ledger, whose commit was sent or not, once.
 
     Sealed rows carry the hash of the row before: where that is still the newest one, nothing was written since, every rule
@@ -159,7 +200,7 @@ def _settle(engine: Engine, location: LedgerLocation, journal: Journal, lost: Lo
     Raises:
         LostConnection: the server does not come back, or others have written meanwhile: then the rows are not there.
     """
-    rows = [row for table, own in journal.written if table is EVENTS for row in own]
+    rows = journal.written_events
     for _ in PAUSES:
         try:
             with connected(engine, location, writing=True) as connection:
@@ -170,7 +211,8 @@ def _settle(engine: Engine, location: LedgerLocation, journal: Journal, lost: Lo
                     break
                 for table, own in journal.written:
                     connection.execute(insert(table), own)
-            return
         except LostConnection as error:
             lost = error
+        else:
+            return
     raise lost

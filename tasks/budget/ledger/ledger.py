@@ -21,18 +21,25 @@ from marginweave.tasks.budget.ledger.journal import Journal
 from marginweave.tasks.budget.ledger.key import load_key
 from marginweave.tasks.budget.ledger.location import LedgerLocation, opening_command
 from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR
+from marginweave.tasks.budget.ledger.reconciliation import Reconciliation
 from marginweave.tasks.budget.ledger.releases import Releases
 from marginweave.tasks.budget.ledger.schema import check_schema
+from marginweave.tasks.budget.ledger.witness import Witness
 
 _FORMAT = 1
 
 
-class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions):
+class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions, Reconciliation):
     """The ledger at `location`, sealed with `key`; made by `open` or `create`. Every method is one transaction."""
 
     @classmethod
     def open(
-        cls, location: LedgerLocation, *, environment: Mapping[str, str] = os.environ, command: str | None = None
+        cls,
+        location: LedgerLocation,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        command: str | None = None,
+        witness: Witness | None = None,
     ) -> Ledger:
         """The ledger that exists at `location`; nothing is created.
 
@@ -40,10 +47,11 @@ class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions):
             location: the database file, or where in PostgreSQL.
             environment: where MARGINWEAVE_LEDGER_KEY may stand.
             command: the command that would open what is missing (`opening_command`), for the end of a refusal.
+            witness: what a home has seen of it; every command that draws, returns or publishes has one.
 
         Raises:
-            BudgetError: no database, no key, a key that does not verify the newest row, tables of another version, or a file
-                on a network file system.
+            BudgetError: no database, no key, a key that does not verify the newest row, tables of another version, a file
+                on a network file system, or a ledger that lacks what the home has seen of it.
             InputError: MARGINWEAVE_LEDGER_KEY is malformed.
         """
         command = command or opening_command()
@@ -59,11 +67,20 @@ class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions):
         with connected(engine, location, writing=False) as connection:
             check_schema(connection, location, command)
             key = load_key(location, environment, command)
-            Journal(connection=connection, key=key).check_newest()
-        return cls(location=location, engine=engine, key=key)
+            journal = Journal(connection=connection, key=key)
+            journal.check_newest()
+            if witness is not None:
+                witness.open(journal, f"the ledger {location}")
+        return cls(location=location, engine=engine, key=key, witness=witness)
 
     @classmethod
-    def create(cls, location: LedgerLocation, *, environment: Mapping[str, str] = os.environ) -> Ledger:
+    def create(
+        cls,
+        location: LedgerLocation,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        witness: Witness | None = None,
+    ) -> Ledger:
         """The ledger at `location`, made (database, key 0600, a new folder 0700) if it does not exist.
 
         Raises:
@@ -72,7 +89,7 @@ class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions):
         """
         first = Event(kind=EventKind.LEDGER_CREATED, actor=LEDGER_ACTOR, created=now(), body={"format": _FORMAT})
         create_ledger(location, environment, first)
-        return cls.open(location, environment=environment)
+        return cls.open(location, environment=environment, witness=witness)
 
     def verify(self) -> int:
         """Check every row and its place in the chain; the number of rows.

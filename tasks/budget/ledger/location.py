@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,7 +12,6 @@ import platformdirs
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from marginweave.schemas.budget import NOTHING, Plain
 from marginweave.schemas.errors import InputError
 
 LEDGER_VARIABLE = "MARGINWEAVE_LEDGER"
@@ -80,23 +77,17 @@ def opening_command(
     *,
     unit: str = "row",
     neighbors: str = "add-remove",
-    purse: Plain = NOTHING,
 ) -> str:
     """The command that opens an account, for the end of a refusal."""
     command = f"marginweave ledger open {shlex.quote(dataset)} --epsilon {epsilon} --delta {delta}"
-    if purse:
-        command += f" --purse-epsilon {_double_above(purse.epsilon)!r}"
-    if purse.delta:
-        command += f" --purse-delta {_double_above(purse.delta)!r}"
     if unit != "row":
         command += f" --unit {shlex.quote(unit)}"
     return command if neighbors == "add-remove" else f"{command} --neighbors {neighbors}"
 
 
-def _double_above(value: Decimal) -> float:
-    """The smallest double that prints as no less: an account's amounts are kept as doubles print."""
-    nearest = float(value)
-    return nearest if Decimal(repr(nearest)) >= value else math.nextafter(nearest, math.inf)
+def opening_command_for(dataset: str, configuration: Path) -> str:
+    """The command that opens an account for the plan of a configuration file."""
+    return f"marginweave ledger open {shlex.quote(dataset)} --for {shlex.quote(str(configuration))}"
 
 
 def raising_command(dataset: str, epsilon: str, delta: str) -> str:

@@ -57,10 +57,9 @@ def period_spent(policy: Policy, dataset: str, releases: Iterable[ReleaseRecord]
 def period_epsilon(policy: Policy, spent: Spent) -> float:
     """Epsilon at the policy's delta of what was spent in a period, by the tightest valid composition.
 
-    What was charged in plain counts as it was charged: the purse is set aside for the whole account, not for a period.
-    DP: arithmetic on public numbers.
+    No filter, as a policy is no guarantee. DP: arithmetic on public numbers.
     """
-    return account_epsilon([spent.cost], [spent.statement], policy.delta, spent.cost.plain)[0]
+    return account_epsilon(spent.cost, spent.statement, policy.delta)[0]
 
 
 def period_forecast(
@@ -91,11 +90,10 @@ def period_forecast(
 def runs_a_period(policy: Policy, spent: Spent, plan: BudgetPlan, most: int) -> int:
     """How many releases of `plan`, up to `most`, fit into a period that has `spent` so much already.
 
-    Each is reserved with room for lost draws, and keeps what its own draws cost. DP: arithmetic on public numbers.
+    DP: arithmetic on public numbers.
     """
-    reserved, kept = (plan.cost, planned_statement(plan)), (plan.cost, planned_statement(plan))
     for number in range(most):
-        if period_epsilon(policy, spent.with_charge(*reserved)) > float(policy.epsilon):
+        spent = spent.with_charge(plan.cost, planned_statement(plan))
+        if period_epsilon(policy, spent) > float(policy.epsilon):
             return number
-        spent = spent.with_charge(*kept)
     return most

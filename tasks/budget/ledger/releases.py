@@ -11,7 +11,7 @@ from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import Event, EventKind, ReleaseRecord
 from marginweave.schemas.program import Program
-from marginweave.tasks.budget.ledger.admission import Request, check_identity, refusal
+from marginweave.tasks.budget.ledger.admission import Largest, Request, admitted, check_identity, refusal
 from marginweave.tasks.budget.ledger.books import release_body, release_of
 from marginweave.tasks.budget.ledger.checks import account_in, check_plan, release_in
 from marginweave.tasks.budget.ledger.core import LedgerCore, now
@@ -19,6 +19,7 @@ from marginweave.tasks.budget.ledger.location import opening_command
 from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR, check_lease
 from marginweave.tasks.budget.ledger.openings import opening_for, planned_statement
 from marginweave.tasks.budget.ledger.publishing import check_correction, check_settled, publication
+from marginweave.tasks.budget.ledger.refusals import note_refusal
 from marginweave.tasks.budget.ledger.reserved import check_same_plan
 
 
@@ -54,12 +55,14 @@ class Releases(LedgerCore):
         actor: str,
         needs_approval: bool = False,
         supersedes: str | None = None,
+        largest: Largest | None = None,
     ) -> ReleaseRecord:
         """Charge the whole plan before anything is drawn, or return the release that this id already stands for.
 
-        One RESERVED row for the release and one for each draw. A refusal is written down, too, and depends on
+        One RESERVED row for the release and one for each draw. A refusal is written down, too, once, and depends on
         the plan, the ledger, the clock and the keyed digest of the source only. A release that `needs_approval` is published
-        by `approve` alone; `supersedes` is a published release of the same account that this one corrects.
+        by `approve` alone; `supersedes` is a published release of the same account that this one corrects. `largest` is
+        for the words of a refusal.
 
         Raises:
             BudgetError: no account; another unit or neighbors; the source has another account; over the cap, or over the
@@ -68,16 +71,7 @@ class Releases(LedgerCore):
                 own statement; a release to correct that is not published in this account, or is corrected already.
         """
         check_plan(plan)
-        request = Request(
-            release=release_id,
-            dataset=dataset,
-            cost=plan.cost,
-            statement=planned_statement(plan),
-            unit=unit,
-            neighbors=plan.neighbors,
-            plan_digest=plan_digest,
-            source_digest=source_digest,
-        )
+        request = _request(release_id, dataset, plan, unit, plan_digest, source_digest)
         body = release_body(
             plan,
             run=run,
@@ -88,7 +82,7 @@ class Releases(LedgerCore):
             needs_approval=needs_approval,
             supersedes=supersedes,
         )
-        with self._writing() as journal:
+        with self._writing(charging=True) as journal:
             view = self._view(journal)
             account = account_in(view.accounts, dataset, opening_for(dataset, plan))
             releases = view.releases
@@ -97,22 +91,45 @@ class Releases(LedgerCore):
                 check_same_plan(releases[release_id], plan, program)
                 return releases[release_id]
             check_correction(dataset, supersedes, releases)
-            moment = now()
-            refused = refusal(request, account, view.spent_of(dataset), releases.values(), moment)
+            moment, spent = now(), view.spent_of(dataset)
+            refused = refusal(request, account, spent, releases.values(), moment, largest)
             if refused is None:
+                if admitted(account, spent, request.cost, request.statement) == "statement":
+                    body["admitted"] = "statement"
                 journal.append_all(_bookings(request, plan, body, actor, moment))
                 return release_in(journal, release_id)
-            journal.append(
-                Event(
-                    kind=EventKind.REFUSED,
-                    actor=actor,
-                    created=moment,
-                    account=dataset,
-                    release=release_id,
-                    body={**body, "reason": refused.reason},
-                )
-            )
+            note_refusal(journal, request, refused, run, actor, moment)
         raise BudgetError(refused.message)  # outside the transaction, which keeps the refusal
+
+    def check_admission(
+        self,
+        *,
+        dataset: str,
+        run: str,
+        plan: BudgetPlan,
+        plan_digest: str,
+        unit: str,
+        actor: str,
+        source_digest: str = "",
+        largest: Largest | None = None,
+    ) -> None:
+        """Refuse a release that could not be reserved now, before a row of its table is read; nothing is charged.
+
+        Without `source_digest` all but the source is looked at.
+
+        Raises:
+            BudgetError, InputError: as `reserve`.
+        """
+        check_plan(plan)
+        request = _request("", dataset, plan, unit, plan_digest, source_digest)
+        with self._writing() as journal:
+            view = self._view(journal)
+            account, moment = account_in(view.accounts, dataset, opening_for(dataset, plan)), now()
+            refused = refusal(request, account, view.spent_of(dataset), view.releases.values(), moment, largest)
+            if refused is None:
+                return
+            note_refusal(journal, request, refused, run, actor, moment)
+        raise BudgetError(refused.message)
 
     def finish(self, release_id: str, lease: str, outputs: Mapping[str, str], *, actor: str = LEDGER_ACTOR) -> None:
         """Book the publication of `outputs` (released file → SHA-256); the same outputs again are booked once.
@@ -130,6 +147,19 @@ class Releases(LedgerCore):
                 raise BudgetError(f"release {release_id} is published by an approval, not by its run")
             if dict(outputs) != record.outputs:
                 journal.append_all(publication(record, outputs, self._view(journal).releases, actor, now()))
+
+
+def _request(release: str, dataset: str, plan: BudgetPlan, unit: str, plan_digest: str, source_digest: str) -> Request:
+    return Request(
+        release=release,
+        dataset=dataset,
+        cost=plan.cost,
+        statement=planned_statement(plan),
+        unit=unit,
+        neighbors=plan.neighbors,
+        plan_digest=plan_digest,
+        source_digest=source_digest,
+    )
 
 
 def _bookings(request: Request, plan: BudgetPlan, body: Mapping[str, Any], actor: str, moment: datetime) -> list[Event]:

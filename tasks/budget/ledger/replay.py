@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger import (
+    CHARGED,
+    RECONCILING,
     SPARE_PREFIX,
     TRANSITIONS,
     Account,
@@ -21,11 +22,10 @@ from marginweave.schemas.ledger import (
     Spent,
     State,
 )
-from marginweave.tasks.budget.composition import account_epsilon
+from marginweave.tasks.budget.ledger.admission import admitted
 from marginweave.tasks.budget.ledger.books import accounts_of, decision_of, release_of
-from marginweave.tasks.budget.ledger.checks import is_part
 from marginweave.tasks.budget.ledger.plans import draws_fault, stated_fault
-from marginweave.tasks.budget.ledger.policies import period_epsilon, period_spent, policy_fault
+from marginweave.tasks.budget.ledger.rules import account_fault, policy_overrun, within_old_cap
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PENDING = frozenset({State.RESERVED, State.DRAWN})
@@ -85,6 +85,7 @@ class Replay:
             EventKind.LEDGER_CREATED: self._nothing,
             EventKind.KEY_ROTATED: self._nothing,
             EventKind.OPENED: self._open,
+            EventKind.ACCOUNT_BOXED: self._box,
             EventKind.CAP_CHANGED: self._cap,
             EventKind.ALIASED: self._alias,
             EventKind.REFUSED: self._refuse,
@@ -100,6 +101,7 @@ class Replay:
             EventKind.REJECTED: self._decide,
             EventKind.SUPERSEDED: self._supersede,
             EventKind.EVALUATED_INTERNALLY: self._evaluate,
+            EventKind.RECONCILED: self._reconcile,
         }
 
     def _nothing(self, event: Event) -> None:
@@ -108,23 +110,34 @@ class Replay:
     def _open(self, event: Event) -> None:
         _expect(event.account not in self.accounts, f"account {event.account} is open already")
         self.accounts.update(accounts_of([event]))
-        account = self._account(event)
-        _expect_cap(account.epsilon, account.delta)
-        cap = Plain(epsilon=account.epsilon, delta=account.delta)
-        _expect(is_part(account.purse, cap), "the purse is no part of the cap")
-        _expect_policy(account)
+        _expect_none(account_fault(self._account(event)))
+
+    def _box(self, event: Event) -> None:
+        before = self._account(event)
+        _expect(before.box is None, f"account {before.dataset} has a box already")
+        account = accounts_of([event], {before.dataset: before})[before.dataset]
+        spent = self._spent.get(account.dataset, Spent())
+        _expect(
+            account.box is not None and (account.history, account.releases_before) == (spent.cost, spent.ever),
+            "its box does not follow from what was spent",
+        )
+        _expect_none(account_fault(account))
+        self.accounts[account.dataset] = account
 
     def _cap(self, event: Event) -> None:
         before = self._account(event)
         account = accounts_of([event], {before.dataset: before})[before.dataset]
-        _expect_cap(account.epsilon, account.delta)
-        _expect_policy(account)
+        _expect_none(account_fault(account, before))
         self.accounts[account.dataset] = account
 
     def _alias(self, event: Event) -> None:
         account, other = self._account(event), event.body["other"]
         _expect(other in self.accounts and other != account.dataset, f"account {other} is not open")
         self.accounts[account.dataset] = replace(account, aliases=account.aliases | {other})
+
+    def _reconcile(self, event: Event) -> None:
+        account = self._account(event)
+        self.accounts[account.dataset] = accounts_of([event], {account.dataset: account})[account.dataset]
 
     def _refuse(self, event: Event) -> None:
         self._account(event)
@@ -141,7 +154,9 @@ class Replay:
             (record.unit, record.neighbors) == (account.unit, account.neighbors),
             "unit or neighbors differ from the account's",
         )
-        for other in self.releases.values():
+        late = _is_late(event)
+        _expect(late or not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
+        for other in () if late else self.releases.values():
             same = other.source_digest == record.source_digest
             allowed = {account.dataset, *account.aliases}
             _expect(not same or other.dataset in allowed, f"its source was released under account {other.dataset}")
@@ -180,8 +195,13 @@ class Replay:
             parameter=plan.get("parameter"),
         )
         self.releases[record.release] = replace(record, draws=(*record.draws, draw))
-        if not expected:
-            del self._expected[record.release]
+        if expected:
+            return
+        del self._expected[record.release]
+        if _is_late(event):  # it was drawn already, or may have been: a charge that nobody is asked about
+            spent = self._spent.get(record.dataset, Spent())
+            self._spent[record.dataset] = spent.with_release(self.releases[record.release])
+        else:
             self._charge(self.releases[record.release])
 
     def _charge(self, record: ReleaseRecord) -> None:
@@ -191,17 +211,17 @@ class Replay:
         planned = sorted((draw for draw in record.draws if not draw.is_spare), key=lambda draw: places[draw.name])
         _expect_none(draws_fault(statement, planned, record.neighbors, record.discovery))
         account = self.accounts[record.dataset]
-        self._expect_within_policy(account, record)
-        spent = self._spent.get(account.dataset, Spent()).with_release(record)
-        self._spent[account.dataset] = spent
-        total, _ = account_epsilon([spent.cost], [spent.statement], account.delta, account.purse)
-        _expect(
-            spent.cost.plain.within(account.purse),
-            f"with release {record.release}, more is charged to the purse of account {account.dataset} than it holds",
-        )
-        _expect(
-            total <= float(account.epsilon), f"with release {record.release}, account {account.dataset} is over its cap"
-        )
+        _expect_none(policy_overrun(account, record, self.releases.values()))
+        spent = self._spent.get(account.dataset, Spent())
+        over = f"with release {record.release}, account {account.dataset} is over its cap"
+        if account.box is None:
+            boxed = any(other.box is not None for other in self.accounts.values())
+            _expect(not boxed, f"account {account.dataset} has no box, and others have")
+            _expect(within_old_cap(account, spent.with_release(record)), over)
+        else:
+            how = "statement" if record.by_statement else "sums"
+            _expect(admitted(account, spent, record.reserved, statement) == how, over)
+        self._spent[account.dataset] = spent.with_release(record)
 
     def _move(self, event: Event) -> None:
         record, target = self._release(event), State(event.kind.value)
@@ -209,10 +229,15 @@ class Replay:
         if draw is None:
             raise AuditError(f"draw {event.draw} was never reserved")
         _expect(event.cost is None, f"draw {draw.name} is charged twice")
-        _expect((draw.state, target) in TRANSITIONS, f"draw {draw.name} is {draw.state}; it cannot become {target}")
+        late = _is_late(event)
+        possible = TRANSITIONS | RECONCILING if late else TRANSITIONS
+        _expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
         if target == State.DRAWN:
             _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
-            _expect(record.lease in {None, event.lease}, f"draw {draw.name} is begun by an attempt that was taken over")
+            _expect(
+                late or record.lease in {None, event.lease},
+                f"draw {draw.name} is begun by an attempt that was taken over",
+            )
             lost = record.standing(event.body["replaces"]) if draw.is_spare else None
             _expect(
                 not draw.is_spare or (lost is not None and lost.state == State.CHARGED_LOST),
@@ -221,7 +246,7 @@ class Replay:
         elif target != State.RETURNED:
             by = event.body.get("by", event.lease)
             _expect(event.lease == draw.lease, f"draw {draw.name} was begun under another lease")
-            _expect(record.lease in {None, by}, f"draw {draw.name} is ended by an attempt that was taken over")
+            _expect(late or record.lease in {None, by}, f"draw {draw.name} is ended by an attempt that was taken over")
         if target == State.COMMITTED:
             _expect(
                 _DIGEST.fullmatch(event.digest or "") is not None, f"draw {draw.name} is committed without a digest"
@@ -235,17 +260,9 @@ class Replay:
         )
         draws = tuple(moved if present.name == draw.name else present for present in record.draws)
         self.releases[record.release] = replace(record, draws=draws)
-        if target == State.RETURNED:
+        if (draw.state in CHARGED) != (target in CHARGED):
             spent = self._spent[record.dataset]
             self._spent[record.dataset] = spent.with_release(self.releases[record.release], record)
-
-    def _expect_within_policy(self, account: Account, record: ReleaseRecord) -> None:
-        """What the account's releases of one period cost together, the new one among them, against its policy then."""
-        policy = account.policy
-        if policy is not None:
-            spent = period_spent(policy, account.dataset, self.releases.values(), record.created)
-            fits = period_epsilon(policy, spent) <= float(policy.epsilon)
-            _expect(fits, f"with release {record.release}, account {account.dataset} is over its policy of {policy}")
 
     def _lease(self, event: Event) -> None:
         record, lease = self._release(event), event.lease or ""
@@ -303,6 +320,11 @@ class Replay:
         return record
 
 
+def _is_late(event: Event) -> bool:
+    """Whether a reconciliation wrote the row: what it adds was signed by the ledger before, or is charged for safety."""
+    return bool(event.body.keys() & {"adopted", "reconciled"})
+
+
 def _expect(holds: bool, fault: str) -> None:
     if not holds:
         raise AuditError(fault)
@@ -311,12 +333,3 @@ def _expect(holds: bool, fault: str) -> None:
 def _expect_none(fault: str | None) -> None:
     if fault is not None:
         raise AuditError(fault)
-
-
-def _expect_cap(epsilon: Decimal, delta: Decimal) -> None:
-    _expect(epsilon.is_finite() and epsilon > 0 and 0 <= delta < 1, "the cap is no (epsilon, delta)")
-
-
-def _expect_policy(account: Account) -> None:
-    if account.policy is not None:
-        _expect_none(policy_fault(account.policy, account.epsilon, account.delta))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sqlalchemy import Connection, column, inspect, select, table
 
 from marginweave.schemas.errors import BudgetError
+from marginweave.tasks.budget.ledger.boxing import box_accounts
 from marginweave.tasks.budget.ledger.engines import connected, engine_for, postgres_engine
 from marginweave.tasks.budget.ledger.file_systems import check_local
-from marginweave.tasks.budget.ledger.location import LedgerLocation, PostgresLocation, owner_url
+from marginweave.tasks.budget.ledger.journal import Journal
+from marginweave.tasks.budget.ledger.key import load_key
+from marginweave.tasks.budget.ledger.location import LedgerLocation, PostgresLocation, opening_command, owner_url
 from marginweave.tasks.budget.ledger.tables import ACCOUNTS, EVENTS, SCHEMA_VERSION
 
 UPGRADE_COMMAND = "marginweave ledger upgrade"
 _VERSION_TABLE = "alembic_version"
 _FIRST = "0001"
+_BOXES = "0004"
 _UNVERSIONED = "0000"  # made before there were migrations, with the tables of the first
 # Alembic keeps the connection of the command that runs in globals of its modules: two threads would swap theirs.
 _MIGRATING = threading.Lock()
@@ -67,14 +71,21 @@ def migrate(connection: Connection) -> None:
         command.upgrade(config, "head")
 
 
-def upgrade(location: LedgerLocation, environment: Mapping[str, str], *, writer: str | None = None) -> str:
+def upgrade(
+    location: LedgerLocation,
+    environment: Mapping[str, str],
+    *,
+    writer: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> str:
     """Bring the tables at `location` to this version as their owner, and let the role `writer` append to them; the version.
 
-    The tables of PostgreSQL are made where they are missing. No key is needed, and no row is changed.
+    The tables of PostgreSQL are made where they are missing. No row is changed; accounts of 0.1.0 get a row each, of which
+    `tell` is given a line, and which needs the ledger's key.
 
     Raises:
-        BudgetError: no file, no right to do so, or a role that does not exist.
-        InputError: MARGINWEAVE_LEDGER_OWNER is malformed.
+        BudgetError: no file, no right to do so, no key where one is needed, or a role that does not exist.
+        InputError: MARGINWEAVE_LEDGER_OWNER or MARGINWEAVE_LEDGER_KEY is malformed.
     """
     if isinstance(location, PostgresLocation):
         engine = postgres_engine(owner_url(location, environment))
@@ -82,10 +93,21 @@ def upgrade(location: LedgerLocation, environment: Mapping[str, str], *, writer:
         check_local(location)
         engine = engine_for(location)
     with connected(engine, location, writing=True) as connection:
+        before = schema_version(connection)
         migrate(connection)
+        if before is not None and before < _BOXES:
+            _box_accounts(connection, location, environment, tell)
         if writer is not None:
             _let_append(connection, writer)
     return SCHEMA_VERSION
+
+
+def _box_accounts(
+    connection: Connection, location: LedgerLocation, environment: Mapping[str, str], tell: Callable[[str], None]
+) -> None:
+    if connection.execute(select(ACCOUNTS.c.dataset)).first() is not None:
+        journal = Journal(connection=connection, key=load_key(location, environment, opening_command()))
+        box_accounts(journal, tell)
 
 
 def _let_append(connection: Connection, role: str) -> None:

@@ -13,10 +13,10 @@ from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, Table, Text
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.ledger import Event, EventKind
 
-SCHEMA_VERSION = "0003"  # the newest migration
+SCHEMA_VERSION = "0004"  # the newest migration
 METADATA = MetaData()
 _AMOUNTS = tuple(Cost().texts)
-_PURSE = frozenset({"plain_epsilon", "plain_delta"})
+_PLAIN = frozenset({"plain_epsilon", "plain_delta"})
 
 ACCOUNTS = Table(
     "accounts",
@@ -67,10 +67,10 @@ def columns_of(entry: Event) -> dict[str, str | None]:
 
 
 def _amounts(cost: Cost | None) -> dict[str, str | None]:
-    """What a row charges; the purse's columns stay empty where nothing is charged to it."""
+    """What a row charges; the columns of plain charges stay empty where there is none."""
     if cost is None:
         return dict.fromkeys(_AMOUNTS)
-    return {name: None if name in _PURSE and not cost.plain else text for name, text in cost.texts.items()}
+    return {name: None if name in _PLAIN and not cost.plain else text for name, text in cost.texts.items()}
 
 
 def event_of(row: Mapping[str, Any]) -> Event:

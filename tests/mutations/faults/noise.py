@@ -13,6 +13,11 @@ _INDEPENDENT = "tests/laws/test_noise.py::test_cells_and_calls_are_independent"
 _BITS = "tests/unit/budget/test_mechanisms.py::test_noise_does_not_depend_on_the_counts"
 _SCAN = "tests/unit/budget/test_mechanisms.py::test_the_guided_search_finds_what_a_plain_search_does"
 
+_KEYED = "tests/laws/test_keyed_noise.py::"
+_CHUNKS = _KEYED + "test_noise_does_not_depend_on_chunks"
+_OTHERS = _KEYED + "test_words_of_other_addresses_are_independent"
+
+_ADDED = "part + sampler.draw(bits, table, start + first, len(part))"
 _SQUARED_NORM = 'stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)'
 
 FAULTS = (
@@ -40,8 +45,8 @@ FAULTS = (
     Fault(
         name="sigma is halved",
         file="tasks/budget/mechanisms.py",
-        text="    table = noise_table(deviation)\n",
-        instead="    table = noise_table(deviation / 2)\n",
+        text="distribution = noise_table(deviation)",
+        instead="distribution = noise_table(deviation / 2)",
         killed_by=(_EXACT, _TWICE),
     ),
     Fault(
@@ -54,48 +59,51 @@ FAULTS = (
     Fault(
         name="a tie of the first 63 bits is not settled by the rest",
         file="tasks/budget/sampler.py",
-        text="found[tie] = self._table.magnitude(int(wanted[tie]) << _REST_BITS | self._rest())",
-        instead="found[tie] += 0 * self._rest()",
+        text="found[tie] = self._table.magnitude(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))",
+        instead="found[tie] += 0 * rest(int(open_[tie]))",
         killed_by=("tests/unit/budget/test_mechanisms.py::test_draws_compare_all_128_bits",),
     ),
     Fault(
         name="noise is a float that is rounded",
         file="tasks/budget/mechanisms.py",
-        text="flat[start:stop] + sampler.draw(stop - start)",
-        instead="np.rint(flat[start:stop] + np.random.default_rng().normal(0, float(deviation), stop - start))",
+        text=_ADDED,
+        instead="part + np.rint(np.random.default_rng().normal(0, float(deviation), len(part))).astype(np.int64)",
         killed_by=(_BITS, _SCAN),
     ),
     Fault(
         name="a seed was left in",
-        file="tasks/budget/mechanisms.py",
-        text="source = OsBits() if bits is None else bits",
-        instead=(
-            "from hashlib import shake_256\n"
-            "    from types import SimpleNamespace\n"
-            "    source = bits or SimpleNamespace(take=lambda n: shake_256(b'42').digest(n), tainted=False)"
-        ),
-        killed_by=(_TWICE, _FORKS),
+        file="tasks/budget/randomness.py",
+        text='hmac.digest(bytes(_KEY), self.seed, "sha256")',
+        instead='hmac.digest(bytes(_KEY), b"42", "sha256")',
+        killed_by=(_TWICE, _FORKS, _OTHERS),
     ),
     Fault(
-        name="randomness has a state that forks inherit",
+        name="fresh seeds have a state that forks inherit",
         file="tasks/budget/randomness.py",
-        text="return os.urandom(nbytes)",
-        instead="return vars(np).setdefault('_left_in', np.random.default_rng()).bytes(nbytes)",
+        text="os.urandom(_KEY)",
+        instead="vars(np).setdefault('_left_in', np.random.default_rng()).bytes(_KEY)",
         killed_by=(_FORKS,),
     ),
     Fault(
         name="noise is used again at a retry",
         file="tasks/budget/mechanisms.py",
-        text="flat[start:stop] + sampler.draw(stop - start)",
-        instead="flat[start:stop] + vars(table).setdefault((start, stop), sampler.draw(stop - start))",
+        text=_ADDED,
+        instead=f"part + vars(distribution).setdefault((start + first, len(part)), {_ADDED.removeprefix('part + ')})",
         killed_by=(_TWICE, _INDEPENDENT),
     ),
     Fault(
         name="noise is repeated from chunk to chunk of cells",
         file="tasks/budget/mechanisms.py",
-        text="flat[start:stop] + sampler.draw(stop - start)",
-        instead="flat[start:stop] + (first := first if start else sampler.draw(stop))[: stop - start]",
-        killed_by=(_INDEPENDENT,),
+        text=_ADDED,
+        instead=_ADDED.replace("start + first", "start"),
+        killed_by=(_INDEPENDENT, _CHUNKS),
+    ),
+    Fault(
+        name="Laplace noise of another marginal is stretched over this one",
+        file="tasks/budget/mechanisms.py",
+        text="    if noise.dtype != np.int64 or noise.shape != (counts.size,):\n",
+        instead="    noise = np.resize(noise, counts.size).astype(np.int64)\n    if noise.shape != (counts.size,):\n",
+        killed_by=("tests/laws/test_laplace.py::test_noise_that_was_drawn_for_another_marginal_is_refused",),
     ),
     Fault(
         name="Laplace noise has the scale of a record that comes, where records are replaced",
@@ -120,8 +128,8 @@ FAULTS = (
     Fault(
         name="cells of a marginal in which nobody is get no noise",
         file="tasks/aggregate/marginals.py",
-        text="counts=add_noise(counts, sd, bits), deviation=float(sd))",
-        instead="counts=np.where(counts > 0, add_noise(counts, sd, bits), 0), deviation=float(sd))",
+        text="counts=add_noise(counts, sd, bits, table=table), deviation=float(sd))",
+        instead="counts=np.where(counts > 0, add_noise(counts, sd, bits, table=table), 0), deviation=float(sd))",
         killed_by=("tests/laws/test_marginals.py::test_the_noise_of_a_marginal_has_the_deviation_it_claims",),
     ),
     Fault(

@@ -38,6 +38,7 @@ def configuration(
                 "unit": "row",
                 "accountant": accountant,
                 "neighbors": neighbors,
+                **({"weak_delta": "a test"} if delta > 1e-3 else {}),
             },
             "columns": columns,
             "aggregate": {"method": "k-tuples", **aggregate},

@@ -93,7 +93,9 @@ def test_what_has_no_laplace_noise_is_converted_beside_it(
             assert row.share * 2.0 == pytest.approx(draw.parameter)
             assert row.noise.startswith("Laplace")
     assert spent == plan.spent_epsilon
-    assert noise_forecast(config) == [f"Noise: Laplace, charged to the second purse with epsilon {float(epsilons):.6g}"]
+    assert noise_forecast(config) == [
+        f"Noise: Laplace, charged to the account's allowance with epsilon {float(epsilons):.6g}"
+    ]
 
 
 def test_an_amplified_release_is_charged_as_stated_whatever_its_noise() -> None:

@@ -27,18 +27,18 @@ def make_manifest(**changes: object) -> Manifest:
         "run": "affairs-0123abcd",
         "dataset": "affairs",
         "release": "affairs-0123abcd",
+        "written": '{"format":2,"written":{"dataset":"affairs"}}',
         "configuration": configuration,
         "configuration_digest": hashlib.sha256(configuration.encode()).hexdigest(),
         "source": "example:affairs",
         "source_digest": DIGEST,
-        "code_version": "0.1.0",
         "created": NOW,
     }
     return Manifest.model_validate({**facts, **changes})
 
 
 def test_folders_have_their_modes(tmp_path: Path) -> None:
-    """private/, derived/ and internal/ are the owner's alone, under a permissive umask and after somebody opened them."""
+    """Every folder and the manifest are the owner's alone, under a permissive umask and after somebody opened them."""
     folder = RunFolder.at(tmp_path, "run-1")
     assert folder.path == tmp_path / "runs" / "run-1"
     before = os.umask(0)
@@ -48,9 +48,11 @@ def test_folders_have_their_modes(tmp_path: Path) -> None:
         folder.create()
     finally:
         os.umask(before)
-    assert {p.stat().st_mode & 0o777 for p in (folder.private, folder.derived, folder.internal, folder.draws)} == {
-        0o700
-    }
+    folder.write_manifest(make_manifest())
+    assert {
+        p.stat().st_mode & 0o777 for p in (folder.path.parent, folder.path, *folder.path.rglob("*")) if p.is_dir()
+    } == {0o700}
+    assert folder.manifest_file.stat().st_mode & 0o777 == 0o600
     assert folder.release.is_dir()
 
 

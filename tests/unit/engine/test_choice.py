@@ -25,12 +25,12 @@ def begun(home: Path, **settings: object) -> RunReference:
             run="one",
             dataset=config.dataset,
             release=str(uuid.uuid4()),
+            written=config.written,
             configuration=config.canonical(),
             configuration_digest=config.digest,
             execution=config.execution,
             source="t.csv",
             source_digest="0" * 64,
-            code_version="0",
             created=datetime.now(UTC),
         )
     )

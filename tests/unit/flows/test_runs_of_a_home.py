@@ -40,11 +40,11 @@ def begun(home: Path, run: str, state: RunState, source: str = "people.csv") -> 
         run=run,
         dataset="people",
         release=f"release-of-{run}",
+        written="{}",
         configuration="{}",
         configuration_digest=hashlib.sha256(b"{}").hexdigest(),
         source=source,
         source_digest="ab" * 32,
-        code_version="1",
         created=datetime.now(UTC) - timedelta(days=9),
         state=state,
     )

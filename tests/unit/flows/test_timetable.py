@@ -15,15 +15,25 @@ from hypothesis import strategies as st
 from marginweave.flows.timetable import MOST_RUNS, Outlook, Schedule, _words, outlook
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import Account, Spent
+from marginweave.schemas.ledger import Account, Box, Spent
 from marginweave.schemas.policy import Policy
 from marginweave.tasks.budget.ledger.admission import total_with
-from marginweave.tasks.budget.ledger.openings import planned_statement, reserved_statement
+from marginweave.tasks.budget.ledger.boxes import box_for
+from marginweave.tasks.budget.ledger.openings import planned_statement
 from marginweave.tasks.budget.ledger.policies import period_epsilon
 from tests.support.releases import gaussian, small_plan
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-ACCOUNT = Account(dataset="affairs", epsilon=Decimal(4), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+
+
+def boxed(account: Account) -> Account:
+    """The account with the box of its cap."""
+    return replace(account, box=box_for(account.cap))
+
+
+ACCOUNT = boxed(
+    Account(dataset="affairs", epsilon=Decimal(4), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+)
 
 
 DAY = timedelta(days=1)
@@ -39,25 +49,25 @@ def for_3000_days(start: datetime = NOW):
     return itertools.takewhile(lambda time: time <= NOW + 3000 * DAY, daily(start))
 
 
-def kept(plan: BudgetPlan) -> tuple[Cost, Plain]:
-    """What a release of the plan costs when its spares are given back."""
+def asked(plan: BudgetPlan) -> tuple[Cost, Plain]:
+    """What a release of the plan costs and states."""
     return plan.cost, planned_statement(plan)
 
 
 def one_by_one(account: Account, plan: BudgetPlan, times) -> tuple[list[datetime], datetime]:
     """The runs that a ledger would admit, reserved and settled one after the other, and the first over the cap."""
     spent, admitted, periods = Spent(), [], {}
-    reserved = plan.reserved_cost, reserved_statement(plan)
+    reserved = asked(plan)
     for time in times:
         policy = account.policy
         if policy is not None:
             in_period = periods.get(policy.start(time), Spent())
             if period_epsilon(policy, in_period.with_charge(*reserved)) > float(policy.epsilon):
                 continue
-            periods[policy.start(time)] = in_period.with_charge(*kept(plan))
+            periods[policy.start(time)] = in_period.with_charge(*reserved)
         if not total_with(account, spent, *reserved)[1]:
             return admitted, time
-        spent = spent.with_charge(*kept(plan))
+        spent = spent.with_charge(*reserved)
         admitted.append(time)
     raise AssertionError
 
@@ -67,14 +77,13 @@ def one_by_one(account: Account, plan: BudgetPlan, times) -> tuple[list[datetime
     epsilon=st.floats(0.5, 3),
     mu2=st.floats(0.001, 0.02),
     additive=st.sampled_from([0.0, 3e-7]),
-    spares=st.integers(0, 2),
     per=st.sampled_from([None, "week", "month"]),
 )
-def test_the_outlook_is_what_a_ledger_would_admit(epsilon, mu2, additive, spares, per) -> None:
+def test_the_outlook_is_what_a_ledger_would_admit(epsilon, mu2, additive, per) -> None:
     """Galloping over totals and counting in periods give the runs that admission by admission gives."""
     policy = None if per is None else Policy(per=per, epsilon=Decimal("1.5"), delta=Decimal("2e-6"))
-    account = replace(ACCOUNT, epsilon=Decimal(repr(epsilon)), policy=policy)
-    plan = replace(small_plan(cost=gaussian(mu2, additive)), spares=spares)
+    account = boxed(replace(ACCOUNT, epsilon=Decimal(repr(epsilon)), policy=policy))
+    plan = small_plan(cost=gaussian(mu2, additive))
     found = outlook(account, Spent(), Spent(), plan, for_3000_days, NOW)
     try:
         admitted, refused = one_by_one(account, plan, for_3000_days())
@@ -90,23 +99,23 @@ def _amount(account: Account, plan: BudgetPlan, spent: Spent = Spent()) -> Outlo
 
 
 def test_delta_is_blamed_where_the_deltas_that_add_up_are_what_is_missing() -> None:
-    """Without them the run would fit; where it would not, epsilon is; a purse that is too small is named first."""
+    """Where mu^2 would have had room; epsilon where it has not; an allowance that is too small is named first."""
     assert _amount(ACCOUNT, small_plan(cost=gaussian(0.001, 3e-7))).amount == "delta"
     assert _amount(ACCOUNT, small_plan(cost=gaussian(0.05))).amount == "epsilon"
     plain = replace(gaussian(0), plain=Plain(epsilon=Decimal("0.1")))
-    purse = Plain(epsilon=Decimal("0.5"), delta=Decimal(0))
+    box = Box(allowance=Plain(epsilon=Decimal("0.5")))
     in_plain = replace(
         small_plan(("one-way",), cost=gaussian(0.01)),
         draws=(replace(small_plan(("one-way",)).draws[0], cost=plain),),
     )
-    found = _amount(replace(ACCOUNT, purse=purse), in_plain)
-    assert (found.amount, found.runs) == ("purse", 5)
+    found = _amount(replace(ACCOUNT, box=box), in_plain)
+    assert (found.amount, found.runs) == ("allowance", 5)
 
 
 def test_an_account_that_lasts_and_one_that_takes_nothing() -> None:
-    large = _amount(replace(ACCOUNT, epsilon=Decimal(10**6)), small_plan(cost=gaussian(1e-6)))
+    large = _amount(boxed(replace(ACCOUNT, epsilon=Decimal(10**6))), small_plan(cost=gaussian(1e-6)))
     assert (large.runs, large.amount, large.refused) == (MOST_RUNS, None, None)
-    nothing = _amount(replace(ACCOUNT, epsilon=Decimal("0.1")), small_plan())
+    nothing = _amount(boxed(replace(ACCOUNT, epsilon=Decimal("0.1"))), small_plan())
     assert (nothing.runs, nothing.last, nothing.refused, nothing.amount) == (0, None, nothing.next, "epsilon")
 
 
@@ -114,7 +123,7 @@ def test_a_policy_holds_runs_back_without_charging_them() -> None:
     """Two runs a month of thirty: the account lasts fifteen times as long, and the first that is held back is named."""
     plan = small_plan(cost=gaussian(0.01))
     two = Policy(per="month", epsilon=Decimal(2), delta=Decimal("2e-6"))
-    pair = Spent().with_charge(*kept(plan)).with_charge(*kept(plan))
+    pair = Spent().with_charge(*asked(plan)).with_charge(*asked(plan))
     two = replace(two, epsilon=Decimal(repr(period_epsilon(two, pair))))
     free, held = _amount(ACCOUNT, plan), outlook(replace(ACCOUNT, policy=two), Spent(), Spent(), plan, daily, NOW)
     assert free.runs == held.runs > 10
@@ -176,7 +185,7 @@ def test_what_a_full_period_refuses_is_skipped() -> None:
     """Every minute under a policy of a quarter, 130,000 times: a few dozen are looked at, and the first of the next counts."""
     plan = small_plan(cost=gaussian(0.01))
     one = Policy(per="quarter", epsilon=Decimal(2), delta=Decimal("2e-6"))
-    reserved = Spent().with_charge(plan.reserved_cost, reserved_statement(plan))
+    reserved = Spent().with_charge(plan.cost, planned_statement(plan))
     account = replace(ACCOUNT, policy=replace(one, epsilon=Decimal(repr(period_epsilon(one, reserved)))))
     schedule, asked = Schedule("* * * * *", "UTC"), []
 

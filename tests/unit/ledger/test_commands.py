@@ -119,6 +119,17 @@ def test_one_account_is_exported_without_the_others(published, call, tmp_path) -
     assert not (tmp_path / "none").exists()
 
 
+def test_a_mistyped_account_is_recognized(published, ledger, call, tmp_path) -> None:
+    """Wherever an account is named: the open one with nearly this name comes before the command that opens another."""
+    name = ledger.accounts()[0].account.dataset
+    cap = ("--epsilon", "2", "--delta", "1e-6", "--reason", "typo")
+    for command in (("show", f"{name}s"), ("cap", f"{name}s", *cap), ("export", f"{name}s", "--to", tmp_path / "e")):
+        told = call(*command, code=3).stderr
+        assert f"did you mean {name}? If not, open it: marginweave ledger open {name}s" in told
+    told = call("show", "zzzz", code=3).stderr
+    assert "the ledger has no account zzzz; open it: marginweave ledger open zzzz" in told
+
+
 def test_expiry_gives_back_what_stands_still(published, call, monkeypatch) -> None:
     """By age in days, and never the release that is finished."""
     assert "Nothing is that old" in call("expire", "--older-than", "1d").stdout

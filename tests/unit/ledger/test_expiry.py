@@ -15,7 +15,7 @@ pytestmark = on_both
 
 
 def test_expiry_is_from_reserved_only(ledger, reserve) -> None:
-    """Committed, begun and lost draws stay charged; the account is charged for them alone; a second time does nothing."""
+    """A release that was begun is expired where it is named alone; what was begun stays charged; a second time does nothing."""
     reserve()
     ledger.take_lease("first", "lease")
     ledger.begin_draw("first", "count", "lease")
@@ -26,9 +26,13 @@ def test_expiry_is_from_reserved_only(ledger, reserve) -> None:
         ledger.expire(timedelta(days=-1))
     assert ledger.expire(timedelta(days=1)) == ()
     assert ledger.verify() == rows
-    assert ledger.expire(timedelta(0)) == ("first",)
-    assert ledger.expire(timedelta(0)) == ()
+    assert ledger.expire(timedelta(0)) == ()  # begun: its run could never finish
+    assert ledger.verify() == rows
+    assert ledger.expire(timedelta(0), "first") == ("first",)
+    assert ledger.expire(timedelta(0), "first") == ()
     assert ledger.verify() == rows + 1
+    with pytest.raises(BudgetError, match="release nobody is not in the ledger"):
+        ledger.expire(timedelta(0), "nobody")
     record = ledger.release("first")
     assert [draw.state for draw in record.draws] == [State.COMMITTED, State.DRAWN, State.RETURNED]
     assert record.charged == record.draws[0].cost + record.draws[1].cost

@@ -1,21 +1,25 @@
-"""Laplace noise in the ledger: charged to the purse in exact decimals, refused without one, with a command that helps."""
+"""Laplace noise in the ledger: charged to the allowance in exact decimals, refused without one, with a command that helps."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain
+from marginweave.schemas.budget import BudgetPlan, Cost, Plain, amount
 from marginweave.schemas.errors import AuditError, BudgetError
 from marginweave.schemas.ledger import Account
-from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, opening_command, opening_for, releases
+from marginweave.tasks.budget.accountants import gdp_mu
+from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, opening_for, releases
+from marginweave.tasks.budget.ledger.admission import admitted
 from marginweave.tasks.budget.ledger.audit import audit_ledger
 from marginweave.tasks.budget.ledger.key import load_key
+from marginweave.tasks.budget.ledger.openings import planned_statement
 from marginweave.tasks.budget.split import plan_budget
 from tests.support.configurations import configuration
 from tests.support.databases import on_both
@@ -31,38 +35,41 @@ def laplace_plan(epsilon: float = 0.3, **changes: object) -> BudgetPlan:
 
 @pytest.fixture
 def people(ledger: Ledger, account: Account) -> Ledger:
-    """A ledger with an account of (2, 1e-6) whose purse has epsilon 1 and no delta."""
-    purse = Plain(epsilon=Decimal(1))
-    ledger.open_account(replace(account, dataset="people", epsilon=Decimal(2), purse=purse), actor="steward")
+    """A ledger with an account of (2, 1e-6) whose box has an allowance of epsilon 1, and the rest for noise in mu^2."""
+    plan = laplace_plan(1.0, aggregate__cliques="selected")
+    kind = replace(plan.cost, mu2=amount(gdp_mu(1.0, 1e-6 * (1 - 1e-9)) ** 2), plain=Plain(epsilon=Decimal(1)))
+    ledger.open_account(replace(account, dataset="people", epsilon=Decimal(2), kind_of_plan=kind), actor="steward")
     return ledger
 
 
 @on_both
-def test_the_purse_is_charged_to_the_digit_until_it_is_spent(people: Ledger, reserve, location: LedgerLocation) -> None:
+def test_the_allowance_is_charged_to_the_digit_until_it_is_spent(
+    people: Ledger, reserve, location: LedgerLocation
+) -> None:
     """Three releases of .3 leave a tenth, which one of .1 fills; nothing is charged in mu^2, rho or delta."""
     for number in range(3):
         reserve(str(number), dataset="people", plan=laplace_plan(), source_digest="people")
     before = people.account_total("people")
-    assert before.purse == Plain(epsilon=Decimal("0.9"))
-    with pytest.raises(BudgetError, match=r"of its purse of epsilon 1\.0 and delta 0\.0; this release asks it for"):
+    assert before.spent.cost.plain == Plain(epsilon=Decimal("0.9"))
+    with pytest.raises(BudgetError, match=r"plain epsilon 0\.1 of 1 left, and 0\.11 is asked for"):
         reserve("over", dataset="people", plan=laplace_plan(0.11), source_digest="people")
     assert people.account_total("people") == before
     reserve("last", dataset="people", plan=laplace_plan(0.1), source_digest="people")
     charged = [people.release(name).charged for name in ("0", "1", "2", "last")]
     assert all((cost.mu2, cost.rho, cost.delta, cost.plain.delta) == (0, 0, 0, 0) for cost in charged)
-    assert people.account_total("people").purse.epsilon == 1
+    assert people.account_total("people").spent.cost.plain.epsilon == 1
     assert people.account_total("people").epsilon == 1.0
     audit_ledger(location, load_key(location, {}, ""))
 
 
 @on_both
-def test_what_is_given_back_is_back_in_the_purse(people: Ledger, reserve, location: LedgerLocation) -> None:
+def test_what_is_given_back_is_back_in_the_allowance(people: Ledger, reserve, location: LedgerLocation) -> None:
     """Scores are charged in mu^2 beside it; where no pair is worth its noise its epsilon goes back."""
     plan = laplace_plan(1.0, aggregate__cliques="selected")
     record = reserve("mixed", dataset="people", plan=plan, source_digest="people")
     assert record.charged.mu2 == plan.draw("selection").cost.mu2 > 0
     people.give_back("mixed", ["marginals"])
-    assert people.account_total("people").purse == plan.draw("one-way").cost.plain
+    assert people.account_total("people").spent.cost.plain == plan.draw("one-way").cost.plain
     audit_ledger(location, load_key(location, {}, ""))
 
 
@@ -86,36 +93,30 @@ AMPLIFIED = {
 }
 
 
-@pytest.mark.parametrize("changes", [{}, {"privacy__redraws": 2}, {"aggregate__cliques": "selected"}, AMPLIFIED])
-def test_without_a_purse_it_is_refused_with_a_command_that_works(
-    ledger: Ledger, reserve, location: LedgerLocation, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+@pytest.mark.parametrize("changes", [{}, {"aggregate__cliques": "selected"}, AMPLIFIED])
+def test_an_account_for_a_configuration_holds_its_release(
+    location: LedgerLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
-    """The account that the command opens holds the release; so does the one that is opened for the plan from the start."""
-    plan = laplace_plan(1.0, **changes)
-    with pytest.raises(BudgetError, match="opened without a purse") as refused:
-        reserve("first", plan=plan)
+    """The command that a refusal prints opens it; it holds one release of the plan, by its sums, and no second one."""
+    config = configuration(
+        aggregate__method="marginals", aggregate__noise="laplace", **{"aggregate__cliques": {"all": 2}, **changes}
+    )
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    for name, command in (("affairs-2", str(refused.value).rpartition(": ")[2]), ("new", opening_for("new", plan))):
-        words = shlex.split(command)
-        assert words[:4] == ["marginweave", "ledger", "open", name]
-        opened = CliRunner().invoke(app, words[1:])
-        assert opened.exit_code == 0, opened.output
-        reserve(name, dataset=name, plan=plan, source_digest=name)
+    monkeypatch.setattr("marginweave.schemas.load.load_configuration", lambda _: config)
+    words = shlex.split(opening_for("people", plan_budget(config), tmp_path / "people.yaml"))
+    assert words[:5] == ["marginweave", "ledger", "open", "people", "--for"]
+    opened = CliRunner().invoke(app, words[1:])
+    assert opened.exit_code == 0, opened.output
+    total = Ledger.open(location).account_total("people")
+    plan = plan_budget(config)
+    assert admitted(total.account, total.spent, plan.cost, planned_statement(plan)) == "sums"
+    after = total.spent.with_charge(plan.cost, planned_statement(plan))
+    assert admitted(total.account, after, plan.cost, planned_statement(plan)) is None
 
 
-def test_an_account_that_has_spent_is_not_told_to_begin_anew(ledger: Ledger, reserve) -> None:
-    """A second account would hide what the first one has spent on the same people."""
+def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledger, reserve) -> None:
+    """A second account would hide what the first one has spent on the same people: none is advised."""
     reserve("first")
-    with pytest.raises(
-        BudgetError, match=r"use a plan that needs none \(aggregate\.noise: gaussian, no resize\.amplify\)$"
-    ):
+    with pytest.raises(BudgetError, match=r"plain epsilon 0 of 0 left, and 0\.3 is asked for") as refused:
         reserve("second", plan=laplace_plan())
-
-
-def test_the_purse_that_a_command_opens_is_never_smaller_than_asked() -> None:
-    """Amounts of an account are doubles as they print: one more digit than a double has is rounded up, not away."""
-    asked = Plain(epsilon=Decimal("0.79289321881345242"), delta=Decimal("0.00000012345678901234567"))
-    words = shlex.split(opening_command("people", 1.0, 1e-6, purse=asked))
-    opened = Plain(epsilon=Decimal(words[-3]), delta=Decimal(words[-1]))
-    assert asked.within(opened)
-    assert float(opened.epsilon - asked.epsilon) < 1e-15
+    assert "ledger open" not in str(refused.value)

@@ -65,8 +65,6 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "endless": (_draw(cost=Cost(mu2=Decimal("Infinity"), rho=Decimal(1))), "has no cost"),
     "unknown mechanism": (_draw(mechanism="threshold"), r"has a mechanism \(threshold\) without a price"),
     "named as a spare": (_draw(name="spare-1"), "must not be named as spares"),
-    "spares below nothing": (lambda plan: replace(plan, spares=-1), "spares must be a whole number"),
-    "half a spare": (lambda plan: replace(plan, spares=True), "spares must be a whole number"),
 }
 
 
@@ -107,22 +105,10 @@ def test_a_statement_has_a_delta(reserve, delta: float) -> None:
         reserve(plan=small_plan(delta=delta))
 
 
-def test_a_spare_may_stand_for_the_dearest_draw(ledger, reserve, location, monkeypatch) -> None:
-    """A spare that is booked cheaper in one currency is found."""
-    monkeypatch.setattr(BudgetPlan, "spare_cost", Cost(mu2=Decimal("0.01"), rho=Decimal("0.0049")))
-    ledger.change_cap("affairs", 3.0, 1e-5, "room", "steward")
-    with pytest.raises(InputError, match="a spare costs less"):
-        reserve(plan=small_plan(spares=1))
-    monkeypatch.setattr(releases, "check_plan", lambda _: None)
-    reserve(plan=small_plan(spares=1))
-    with pytest.raises(AuditError, match="a spare costs less"):
-        audit_ledger(location, load_key(location, {}, ""))
-
-
 def test_all_of_the_statement_may_be_used(reserve, ledger, location) -> None:
-    """A plan that costs what it states but for rounding is admitted, spares beside it."""
+    """A plan that costs what it states but for rounding is admitted, as the first of its account."""
     ledger.change_cap("affairs", 3.0, 1e-5, "room", "steward")
-    reserve(plan=small_plan(cost=gaussian(FULL), spares=2))
+    reserve(plan=small_plan(cost=gaussian(FULL)))
     assert audit_ledger(location, load_key(location, {}, "")).releases["first"] == ledger.release("first")
 
 
@@ -185,16 +171,15 @@ def test_the_order_of_a_plan_is_that_of_its_body(ledger, reserve, monkeypatch, f
     sigma=st.one_of(st.sampled_from(["long", "short", "balanced", "singles"]), st.tuples(*[st.floats(1e-3, 1e3)] * 3)),
     percentile_share=st.floats(1e-4, 0.999),
     count_share=st.floats(1e-4, 0.999),
-    spares=st.integers(0, 3),
 )
 @settings(max_examples=100, deadline=None)
-def test_every_plan_of_the_planner_is_believed(spares: int, **asked: object) -> None:
+def test_every_plan_of_the_planner_is_believed(**asked: object) -> None:
     """Whatever the configuration, what `plan_budget` makes passes, and stating a little less than is spent does not."""
     try:
         plan = plan_budget(configuration(reporting_length=3, **asked))  # type: ignore[arg-type]
     except InputError:
         return
-    check_plan(replace(plan, spares=spares))
+    check_plan(plan)
     if plan.spent_epsilon > 1e-3:
         with pytest.raises(InputError, match="more than the stated"):
             check_plan(replace(plan, epsilon=float(stated(plan.spent_epsilon * (1 - 1e-6)))))

@@ -17,7 +17,6 @@ from marginweave.tasks.budget.composition import account_epsilon, composed_epsil
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.ledger.audit import audit_ledger
 from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.openings import least_account
 from marginweave.tasks.budget.ledger.room import room
 from marginweave.tasks.budget.split import plan_budget
 from tests.support.configurations import configuration
@@ -42,9 +41,7 @@ def test_a_pure_plan_costs_its_epsilon_and_nothing_else(noise: str, neighbors: s
     assert (plan.delta, plan.delta_threshold, plan.cost.mu2, plan.cost.delta, plan.cost.plain.delta) == (0, 0, 0, 0, 0)
     assert plan.spent_epsilon <= 1 == pytest.approx(plan.spent_epsilon)
     assert composed_epsilon(plan.cost, Decimal(0))[0] == plan.spent_epsilon
-    assert noise_forecast(config) == ["Noise: Laplace, charged to the second purse with epsilon 1"]
-    cap, purse = least_account(plan)
-    assert (cap.delta, purse.delta) == (0, 0)
+    assert noise_forecast(config) == ["Noise: Laplace, charged to the account's allowance with epsilon 1"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +73,7 @@ def test_an_amplified_resize_needs_a_delta() -> None:
 def without_delta(ledger: Ledger, account: Account) -> Ledger:
     """A ledger with an account of (2, 0), all of it a purse."""
     ledger.open_account(
-        replace(account, dataset="pure", epsilon=Decimal(2), delta=Decimal(0), purse=Plain(epsilon=Decimal(2))),
+        replace(account, dataset="pure", epsilon=Decimal(2), delta=Decimal(0)),
         actor="steward",
     )
     return ledger
@@ -85,45 +82,31 @@ def without_delta(ledger: Ledger, account: Account) -> Ledger:
 def test_an_account_without_delta_holds_pure_releases_alone(without_delta, location, reserve, plan) -> None:
     """Two of epsilon 1 fill it exactly, by the plain sum; Gaussian noise never fits; an auditor agrees with every row."""
     asked = plan_budget(pure())
-    with pytest.raises(BudgetError, match="has spent epsilon 0 of 2"):
+    with pytest.raises(BudgetError, match=r"mu\^2 0 of 0 left"):
         reserve("gaussian", dataset="pure", plan=plan(mu2=0.005, epsilon=1.0), source_digest="pure")
     for number in ("first", "second"):
         reserve(number, dataset="pure", plan=asked, source_digest="pure")
     total = without_delta.account_total("pure")
-    assert (total.epsilon, total.composition, total.purse.delta) == (2, "plain", 0)
-    with pytest.raises(BudgetError, match="purse"):
+    assert (total.epsilon, total.composition, total.spent.cost.delta) == (2, "plain", 0)
+    with pytest.raises(BudgetError, match="plain epsilon 0 of 2 left"):
         reserve("third", dataset="pure", plan=asked, source_digest="pure")
-    assert room(total.account, []) == 0
+    assert room(total) == 0
     audit_ledger(location, load_key(location, {}, ""))
 
 
 def test_pure_releases_compose_with_others_in_an_account_that_has_a_delta() -> None:
-    """Their epsilon is added to the conversion of mu^2, the purse whole; at delta 0 with mu^2 nothing is valid."""
+    """Their epsilon is added to the conversion of mu^2, at delta 0 with mu^2 nothing is valid."""
     ours, gaussian = plan_budget(pure()), plan_budget(configuration())
-    costs = [ours.cost, gaussian.cost]
-    statements = [Plain(epsilon=Decimal(1)), Plain(epsilon=Decimal(1), delta=Decimal("1e-6"))]
-    epsilon, name = account_epsilon(costs, statements, Decimal("1e-6"), Plain(epsilon=Decimal(1)))
-    assert (epsilon, name) == (2, "plain")
-    epsilon, _ = account_epsilon(costs, statements, Decimal("5e-7"), Plain(epsilon=Decimal(1)))
+    cost = ours.cost + gaussian.cost
+    stated = Plain(epsilon=Decimal(2), delta=Decimal("1e-6"))
+    assert account_epsilon(cost, stated, Decimal("1e-6")) == (2, "plain")
+    epsilon, _ = account_epsilon(cost, stated, Decimal("5e-7"))
     assert 2 < epsilon < 2.2
-    assert account_epsilon(costs, statements, Decimal(0), Plain(epsilon=Decimal(1)))[0] == float("inf")
-    assert account_epsilon([Cost()], [Plain()], Decimal(0)) == (0, "plain")
+    assert account_epsilon(cost, stated, Decimal(0))[0] == float("inf")
+    assert account_epsilon(Cost(), Plain(), Decimal(0)) == (0, "plain")
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "purse_delta", "message"),
-    [
-        (1.0, -1e-9, 0.0, r"^delta \(-1e-09\) must be at least 0 and below 1$"),
-        (1.0, 1.0, 0.0, r"^delta \(1\.0\) must be at least 0 and below 1$"),
-        (1.0, 0.0, 1e-9, r"^purse \(epsilon 1, delta 1e-09\) must have"),
-        (1.0, 1e-6, 1e-6, r"^purse \(epsilon 1, delta 1e-06\) must have"),
-    ],
-)
-def test_caps_and_purses_without_delta(
-    ledger: Ledger, account: Account, epsilon: float, delta: float, purse_delta: float, message: str
-) -> None:
-    """A purse may have all of a delta only where there is none."""
-    purse = Plain(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(purse_delta)))
-    wrong = replace(account, dataset="x", epsilon=Decimal(1), delta=Decimal(repr(delta)), purse=purse)
-    with pytest.raises(InputError, match=message):
-        ledger.open_account(wrong, actor="steward")
+@pytest.mark.parametrize("delta", ["-1e-9", "1.0"])
+def test_a_cap_has_a_delta_in_range(ledger: Ledger, account: Account, delta: str) -> None:
+    with pytest.raises(InputError, match=r"must be at least 0 and below 1$"):
+        ledger.open_account(replace(account, dataset="x", delta=Decimal(delta)), actor="steward")

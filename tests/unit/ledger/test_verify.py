@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -321,20 +320,6 @@ def test_a_cap_that_is_lowered_later_is_no_fault(booked, audit) -> None:
     """What was within the cap when it was reserved stays right."""
     booked.change_cap("affairs", 0.1, 1e-6, "no more", "steward")
     assert audit().accounts["affairs"].epsilon < 1
-
-
-@on_both
-def test_a_lost_draw_and_its_spare_are_legal(ledger, reserve, plan, audit) -> None:
-    """A spare that replaces a lost draw is followed, and counted as the ledger counts it."""
-    reserve(plan=replace(plan(mu2=0.001, epsilon=0.4), spares=1))
-    ledger.take_lease("first", "one")
-    ledger.begin_draw("first", "count", "one")
-    ledger.take_lease("first", "two")
-    ledger.lose_draw("first", "count", "two")
-    ledger.begin_draw("first", "spare-1", "two", replaces="count")
-    ledger.take_lease("first", "three")
-    ledger.commit_draw("first", "spare-1", "three", "ab" * 32, tainted=False)
-    assert audit().releases["first"] == ledger.release("first")
 
 
 @on_both

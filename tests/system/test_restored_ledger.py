@@ -1,0 +1,64 @@
+"""An old copy of the ledger, put back after a release was published: nothing more is drawn under it until it is reconciled."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.support.kills import Victim, WarmParent
+from tests.system.conftest import CommandLine
+from tests.system.test_kills import new_victim, parent, parents  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.system
+NewVictim = Callable[..., Victim]
+
+
+@pytest.mark.parametrize("moment", ["begin_draw", "finish"])
+def test_a_copy_from_the_middle_of_a_release_admits_no_other(
+    parent: WarmParent,  # noqa: F811
+    new_victim: NewVictim,  # noqa: F811
+    marginweave: CommandLine,
+    moment: str,
+) -> None:
+    """The copy knows the release, and not that it was drawn, or not that it was published."""
+    victim = new_victim()
+    stopped = parent.ask(victim.order(point=[moment, "before", 1, "stop"]))["stopped"]
+    kept = victim.home / "kept"
+    shutil.copytree(victim.location.parent, kept)
+    assert parent.ask({**victim.order(), "continue": stopped})["code"] == 0
+    shutil.rmtree(victim.location.parent)
+    shutil.copytree(kept, victim.location.parent)
+    drawn = victim.makes.read_text()
+
+    for name in ("r2", "r"):
+        refused = parent.ask({**victim.order(), "run": name})
+        assert refused["code"] == 3, refused
+        assert "older copy of itself" in refused["message"]
+        assert "marginweave ledger reconcile" in refused["message"]
+    named = {**marginweave.environment, "MARGINWEAVE_LEDGER": str(victim.location)}
+    cli = replace(marginweave, home=victim.home, environment=named)
+    for command, code in (
+        (("ledger", "expire", "--older-than", "0d"), 3),
+        (("ledger", "cap", "people", "--epsilon", "60", "--delta", "1e-4", "--reason", "more"), 3),
+        (("ledger", "verify"), 1),
+    ):
+        result = cli(*command)
+        assert (result.returncode, "older copy of itself" in result.stderr) == (code, True), result.stderr
+    assert victim.makes.read_text() == drawn
+
+    told = cli("ledger", "reconcile")
+    assert told.returncode == 0, told.stderr
+    assert "people admits nothing until" in told.stdout
+    frozen = parent.ask({**victim.order(), "run": "r2"})
+    assert (frozen["code"], "admits nothing" in frozen["message"]) == (3, True), frozen
+    assert cli("ledger", "reconcile", "--no-other-home", "one machine").returncode == 0
+    assert cli("ledger", "verify").returncode == 0
+    assert parent.ask(victim.order())["code"] == 0  # finds its release
+    assert parent.ask({**victim.order(), "run": "r2"})["code"] == 0
+    assert cli("ledger", "verify").returncode == 0
+    statement = json.loads((victim.home / "runs" / "r2" / "release" / "privacy.json").read_text())
+    assert [each["no_other_home"] for each in statement["account"]["reconciled"]] == [None, "one machine"]
