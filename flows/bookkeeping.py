@@ -20,6 +20,7 @@ from marginweave.schemas.manifest import StageEntry
 from marginweave.tasks.budget.ledger.boxes import box_body
 from marginweave.tasks.budget.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
+from marginweave.tasks.checkpoint.publication import holds, staged_release
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, StageResult
 
@@ -135,8 +136,13 @@ class Bookkeeper:
         """Book the files, bring them to their place, mark the run, and purge what is private.
 
         They are published; or, where that has to be approved, submitted, and the run ends at `awaiting approval`.
+
+        Raises:
+            StageError: the files are not those that were made.
         """
         settings, release = reference.configuration.publish, reference.manifest.release
+        if not holds(staged := staged_release(self.folder, reference.lease), outputs):
+            raise StageError(f"{staged} was changed since it was written; the same command makes it again")
         if settings.approval is None:
             reference.ledger.finish(release, reference.lease, outputs)
         else:

@@ -231,6 +231,7 @@ class RunReference:
 
 
 def _checkpoint(store: Store, stage: str, key: str, compute: Callable[[], bytes]) -> StageResult:
+    store.discard_damaged(stage, key, blocks=False)
     payload = store.get(stage, key)
     if payload is None:
         payload = compute()
@@ -240,6 +241,7 @@ def _checkpoint(store: Store, stage: str, key: str, compute: Callable[[], bytes]
 
 
 def _checkpoint_blocks(store: Store, stage: str, key: str, compute: Callable[[], Iterable[bytes]]) -> StageResult:
+    store.discard_damaged(stage, key, blocks=True)
     blocks = store.blocks(stage, key) or store.put_blocks(stage, key, compute())
     place = store.place(stage, key)
     return StageResult(stage=stage, address=key, file=f"{place.parent.name}/{place.name}", digest=blocks.digest)

@@ -32,6 +32,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=120, help="random kills in tests/system/test_kills.py")
+    parser.addoption(
+        "--write-outcomes", action="store_true", help="write the table of tests/system/test_outcomes.py anew"
+    )
     parser.addoption("--kills-file", help="keeps how many of them are done, and is gone on with")
 
 

@@ -18,8 +18,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import overload
 
-from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.files import at_place, staged_file
+from marginweave.tasks.checkpoint.seals import DamagedCheckpoint
 
 MAGIC = b"MWBLOCK1"
 _ENTRY = struct.Struct(f">Q{hashlib.sha256().digest_size}s")
@@ -55,7 +55,7 @@ class BlockFile(Sequence[bytes]):
     def __getitem__(self, index: slice) -> Sequence[bytes]: ...
 
     def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        """Block `index`; raises StageError if it is damaged."""
+        """Block `index`; raises DamagedCheckpoint if it is damaged."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         place = range(len(self))[index]
@@ -64,7 +64,7 @@ class BlockFile(Sequence[bytes]):
             stream.seek(self._offsets[place])
             payload = stream.read(length)
         if not hmac.compare_digest(_block_digest(self.key, self.address, place, payload), digest):
-            raise StageError(f"{self.path} is damaged; remove it to compute anew")
+            raise DamagedCheckpoint(f"{self.path} is damaged; the same command computes it anew")
         return payload
 
     def __iter__(self) -> Iterator[bytes]:
@@ -75,7 +75,7 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
     """The blocks that `write_blocks` wrote at this address, or None where there is no file.
 
     Raises:
-        StageError: the file is not complete, damaged, or not ours.
+        DamagedCheckpoint: the file is not complete, damaged, or not ours.
     """
     with at_place(path, "read"):
         try:
@@ -96,7 +96,9 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
     digest = _index_digest(key, address, index)
     entries = tuple(_ENTRY.iter_unpack(index))
     if fitting[1] != MAGIC or not hmac.compare_digest(fitting[0], digest):
-        raise StageError(f"{path} is damaged or was written under another key; remove it to compute anew")
+        raise DamagedCheckpoint(
+            f"{path} is damaged or was written under another key; the same command computes it anew"
+        )
     return BlockFile(path, address, entries, digest.hex(), key)
 
 

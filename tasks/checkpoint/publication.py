@@ -76,6 +76,6 @@ def _move_booked(folder: RunFolder, outputs: Mapping[str, str], target: Path, ac
         with at_place(target, action):
             place.replace(target)  # an empty folder gives way, a filled one does not
             sync_folder(folder.path)
-    for left in folder.staged_releases():
+    for left in () if place is None else folder.staged_releases():  # what is damaged may be all there is
         shutil.rmtree(left, ignore_errors=True)
     return place is not None

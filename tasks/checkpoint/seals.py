@@ -6,8 +6,14 @@ import hashlib
 import hmac
 import json
 
+from marginweave.schemas.errors import StageError
+
 MAGIC = b"MWSEAL01"
 TRAILER_BYTES = len(MAGIC) + hashlib.sha256().digest_size
+
+
+class DamagedCheckpoint(StageError):
+    """The file of a deterministic stage is not what the stage wrote: it is never used, and computed anew by the next attempt."""
 
 
 def seal(key: bytes, address: tuple[str, ...], payload: bytes) -> tuple[bytes, str]:

@@ -13,8 +13,8 @@ from typing import Any
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.blocks import BlockFile, open_blocks, write_blocks
-from marginweave.tasks.checkpoint.files import read_file, write_once
-from marginweave.tasks.checkpoint.seals import open_seal, seal
+from marginweave.tasks.checkpoint.files import read_file, remove_file, write_once
+from marginweave.tasks.checkpoint.seals import DamagedCheckpoint, open_seal, seal
 
 
 def address(stage: str, code_version: str, configuration_slice: Mapping[str, Any], inputs: Sequence[str]) -> str:
@@ -61,7 +61,7 @@ class Store:
         """The payload at address `key`, or None where the stage has not been stored.
 
         Raises:
-            StageError: the file is damaged or not ours; it is never used.
+            DamagedCheckpoint: the file is damaged or not ours; it is never used.
         """
         place = self.place(stage, key)
         sealed = read_file(place)
@@ -69,8 +69,8 @@ class Store:
             return None
         opened = open_seal(self.key, ("stage", stage, key), sealed)
         if opened is None:
-            raise StageError(
-                f"stage {stage}: {place} is damaged or was written under another key; remove it to compute anew"
+            raise DamagedCheckpoint(
+                f"stage {stage}: {place} is damaged or was written under another key; the same command computes it anew"
             )
         return opened[0]
 
@@ -90,6 +90,18 @@ class Store:
         """The blocks at address `key`, or None where the stage has not been stored.
 
         Raises:
-            StageError: the file is damaged or not ours; it is never used.
+            DamagedCheckpoint: the file is damaged or not ours; it is never used.
         """
         return open_blocks(self.place(stage, key), self.key, ("stage", stage, key))
+
+    def discard_damaged(self, stage: str, key: str, *, blocks: bool) -> None:
+        """Remove what stands at address `key` unless it is whole, every byte of it: the stage is computed anew then.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        try:
+            for _ in (self.blocks(stage, key) or ()) if blocks else (self.get(stage, key),):
+                pass
+        except DamagedCheckpoint:
+            remove_file(self.place(stage, key))

@@ -135,7 +135,7 @@ def _warm_up(home: Path) -> None:
 
     home.mkdir()
     victim = Victim(home=home, config=people(home, 40))
-    os.environ["MARGINWEAVE_LEDGER"] = str(victim.location)  # children have the environment of their orders
+    os.environ["MARGINWEAVE_LEDGER"] = str(victim.ledger_file)  # children have the environment of their orders
     with (home / "log").open("w") as log, redirect_stdout(log):
         run_by_doors(victim.order())
     sys.path.remove(str(REPOSITORY))

@@ -17,7 +17,7 @@ from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.manifest import RunState
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.tasks.budget.ledger.books import releases_of
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -65,7 +65,8 @@ class WarmParent:
 class Victim:
     """One run in a home and ledger of its own, with everything that was seen of it so far.
 
-    `may_lose`: what its seeds or their inputs went through may cost a draw, which no kill may.
+    `may_lose`: what its seeds or their inputs went through may cost a draw, which no kill may. `environment` says where the
+    ledger is; left empty, a file of the home.
     """
 
     home: Path
@@ -73,6 +74,7 @@ class Victim:
     run: str = "r"
     may_lose: bool = False
     pure: bool = False  # an account without delta, for Laplace noise alone
+    environment: dict[str, str] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     committed: dict[str, bytes] = field(default_factory=dict)
 
@@ -85,10 +87,14 @@ class Victim:
             unit="row",
             neighbors="add-remove",
         )
-        Ledger.create(self.location, environment={}).open_account(account, actor="harness")
+        Ledger.create(self.location, environment=self.environment).open_account(account, actor="harness")
 
     @property
-    def location(self) -> Path:
+    def location(self) -> LedgerLocation:
+        return ledger_location(self.environment) if self.environment else self.ledger_file
+
+    @property
+    def ledger_file(self) -> Path:
         return self.home / "ledger" / "ledger.sqlite"
 
     @property
@@ -101,9 +107,16 @@ class Victim:
 
     def order(self, through: str = "doors", **more: Any) -> dict[str, Any]:
         """An order for the warm parent: run, or go on."""
-        paths = {"home": self.home, "config": self.config, "ledger": self.location, "makes": self.makes}
+        paths = {"home": self.home, "config": self.config, "ledger": self.ledger_file, "makes": self.makes}
         texts = {name: str(path) for name, path in paths.items()}
-        return {**texts, "run": self.run, "log": str(self.home / "log"), "through": through, **more}
+        return {
+            **texts,
+            "environment": self.environment,
+            "run": self.run,
+            "log": str(self.home / "log"),
+            "through": through,
+            **more,
+        }
 
     def record(self) -> ReleaseRecord | None:
         """The release in the ledger, if it is there."""
@@ -117,7 +130,7 @@ class Victim:
         and whatever was made for it, by however many attempts, is one string of bytes. A seed is there as long as its draw may
         have to be made again, and no longer than the next step of the run.
         """
-        ledger = Ledger.open(self.location, environment={})
+        ledger = Ledger.open(self.location, environment=self.environment)
         with ledger._reading() as journal:
             events = journal.all_events()
         assert events[: len(self.events)] == self.events, "the ledger has lost rows"

@@ -51,6 +51,7 @@ from marginweave.tasks.publish import report
 from marginweave.tasks.publish import task as publish_door
 from marginweave.tasks.publish.confidence import count_intervals
 from marginweave.tasks.publish.tables import counts_table, csv_bytes
+from tests.support.outcomes import Injected
 
 flow_module = sys.modules["marginweave.flows.release"]
 DOORS = (
@@ -158,7 +159,7 @@ def _child(order: dict[str, Any]) -> None:
         with Path(order["log"]).open("w") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-            os.environ["MARGINWEAVE_LEDGER"] = order["ledger"]
+            os.environ.update({"MARGINWEAVE_LEDGER": order["ledger"], **order.get("environment", {})})
             code = _run(order)
     except MarginweaveError as error:
         Path(order["log"]).write_text(getattr(error, "detail", str(error)))
@@ -179,6 +180,8 @@ def _run(order: dict[str, Any]) -> int:
         _kill_at(*order["point"])
     if "fault" in order:
         _break_disk_at(*order["fault"])
+    if "outcome" in order:
+        Injected(order, FAULTS)
     if "decision" in order:
         return 0 if decide(Path(order["home"]), order["run"], **order["decision"])[1].approved else 96
     if order.get("recompute"):

@@ -60,10 +60,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     home = tmp_path_factory.mktemp("doors")
     settings = {"publish__keep_private": True, "aggregate__reporting_length": 2, "evaluate__paid": {"share": 0.05}}
     victim = Victim(home=home, config=people(home, ROWS, **settings))
-    made = Released(victim.folder, home / "people.csv", Ledger.open(victim.location, environment={}).checkpoint_key)
+    made = Released(victim.folder, home / "people.csv", Ledger.open(victim.ledger_file, environment={}).checkpoint_key)
     doors = {name: made.watched(getattr(flow_module, name).fn) for name in DOORS}
     with (
-        mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.location)}),
+        mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),
         mock.patch.multiple(flow_module, **doors),
         mock.patch.object(aggregate, "add_noise", lambda counts, _: counts + NOISE),
         mock.patch.object(paid_task, "add_noise", lambda counts, _: counts + PAID_NOISE),
