@@ -156,16 +156,18 @@ class Bookkeeper:
 
 
 def settle(reference: RunReference) -> None:
-    """Give back what was reserved and never begun; an attempt that was taken over is stopped here, before it publishes.
+    """Give back what was never begun, and destroy every seed that is left, before anything is published.
 
     Raises:
-        BudgetError: another attempt has taken over.
+        BudgetError: another attempt has taken over: it publishes nothing.
     """
     release = reference.manifest.release
     reference.ledger.check_lease(release, reference.lease)
     record = reference.ledger.release(release)
     reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED] if record else []
     reference.ledger.give_back(release, reserved)
+    for name in reference.secrets.left():  # also where private files are kept
+        reference.secrets.destroy(name)
 
 
 def account_statement(reference: RunReference) -> dict[str, Any]:
