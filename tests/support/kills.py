@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, Cost, Plain
+from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.manifest import RunState
@@ -58,12 +58,12 @@ class WarmParent:
         """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=120)  # a server of its own may be stopping
 
 
 @dataclass
 class Victim:
-    """One run in a home and ledger of its own, with everything that was seen of it so far; `purse` is its account's.
+    """One run in a home and ledger of its own, with everything that was seen of it so far; `delta` is its account's.
 
     `may_lose`: what its seeds or their inputs went through may cost a draw, which no kill may. `environment` says where the
     ledger is; left empty, a file of the home.
@@ -72,7 +72,7 @@ class Victim:
     home: Path
     config: Path
     run: str = "r"
-    purse: Plain = NOTHING
+    delta: str = "1e-4"
     may_lose: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
@@ -83,10 +83,9 @@ class Victim:
         account = Account(
             dataset="people",
             epsilon=Decimal(50),
-            delta=Decimal("1e-4"),
+            delta=Decimal(self.delta),
             unit="row",
             neighbors="add-remove",
-            purse=self.purse,
         )
         Ledger.create(self.location, environment=self.environment).open_account(account, actor="harness")
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, Plain
 from tests.support.kills import Victim
 from tests.support.people import people
 
@@ -39,9 +37,6 @@ def victims(place: Path) -> NewVictim:
         home.mkdir()
         usual = {"aggregate__reporting_length": 2} if shape is None else SHAPES[shape]
         settings = {**usual, "publish__keep_private": True, **changes}
-        pure = shape == "Laplace"
-        return Victim(
-            home=home, config=people(home, 40, **settings), purse=Plain(epsilon=Decimal(20)) if pure else NOTHING
-        )
+        return Victim(home=home, config=people(home, 40, **settings), delta="0" if shape == "Laplace" else "1e-4")
 
     return make
