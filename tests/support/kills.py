@@ -58,12 +58,12 @@ class WarmParent:
         """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=120)  # a server of its own may be stopping
 
 
 @dataclass
 class Victim:
-    """One run in a home and ledger of its own, with everything that was seen of it so far.
+    """One run in a home and ledger of its own, with everything that was seen of it so far; `delta` is its account's.
 
     `may_lose`: what its seeds or their inputs went through may cost a draw, which no kill may. `environment` says where the
     ledger is; left empty, a file of the home.
@@ -72,8 +72,8 @@ class Victim:
     home: Path
     config: Path
     run: str = "r"
+    delta: str = "1e-4"
     may_lose: bool = False
-    pure: bool = False  # an account without delta, for Laplace noise alone
     environment: dict[str, str] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     committed: dict[str, bytes] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Victim:
         account = Account(
             dataset="people",
             epsilon=Decimal(50),
-            delta=Decimal(0) if self.pure else Decimal("1e-4"),
+            delta=Decimal(self.delta),
             unit="row",
             neighbors="add-remove",
         )

@@ -198,7 +198,8 @@ def _set_back(by: timedelta) -> None:
 
 # what a message says, in the words of the table
 WORDS = {
-    r"No space left on device|disk is full": "full",
+    r"No space left on device|disk of the ledger \S+ is full": "full",
+    r"is full or cannot be written": "full or read-only",
     r"Read-only file system|readonly database|read-only": "read-only",
     r"was charged and lost": "**draw lost**",
     r"there is no ledger|no ledger at|unable to open database": "no ledger",

@@ -37,9 +37,6 @@ def victims(place: Path) -> NewVictim:
         home.mkdir()
         usual = {"aggregate__reporting_length": 2} if shape is None else SHAPES[shape]
         settings = {**usual, "publish__keep_private": True, **changes}
-        pure = shape == "Laplace"
-        return Victim(
-            home=home, config=people(home, 40, **settings), pure=pure
-        )
+        return Victim(home=home, config=people(home, 40, **settings), delta="0" if shape == "Laplace" else "1e-4")
 
     return make

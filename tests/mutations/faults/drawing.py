@@ -4,16 +4,96 @@ from __future__ import annotations
 
 from tests.mutations.fault import Fault
 
-_CRASH = "tests/unit/checkpoint/test_run_draw.py::test_a_killed_run_leaves_one_draw_or_a_lost_charge"
-_CHARGE = "ledger.begin_draw(release_id, name, lease, replaces=replaces)"
+_RUN = "tests/unit/checkpoint/test_run_draw.py::"
+_CRASH = f"{_RUN}test_a_killed_draw_is_made_again_byte_for_byte"
+_SECRETS = "tests/unit/checkpoint/test_secrets.py::"
+_CHARGE = "        ledger.begin_draw(attempt.release, draw.name, attempt.lease, facts)\n"
+_MADE = "self.source.seed(name)"
 
 FAULTS = (
     Fault(
         name="the charge comes after the draw",
         file="tasks/checkpoint/draws.py",
-        text=f"    {_CHARGE}\n    payload, tainted = make()\n",
-        instead=f"    payload, tainted = make()\n    {_CHARGE}\n",
-        killed_by=("tests/unit/checkpoint/test_run_draw.py::test_order_is_charge_draw_store_commit",),
+        text=_CHARGE,
+        instead=(
+            "        make = prepared.make\n\n"
+            "        def early(bits: NoiseBits, noise: bytes) -> bytes:\n"
+            "            payload = make(bits, noise)\n"
+            "            ledger.begin_draw(attempt.release, draw.name, attempt.lease, facts)\n"
+            "            return payload\n\n"
+            "        object.__setattr__(prepared, 'make', early)\n"
+        ),
+        killed_by=(f"{_RUN}test_order_is_secret_charge_draw_store_commit", _CRASH),
+    ),
+    Fault(
+        name="all draws have one seed",
+        file="tasks/checkpoint/secrets.py",
+        text=_MADE,
+        instead="hashlib.sha256(self.key).digest()",
+        killed_by=(f"{_RUN}test_what_stands_in_the_ledger_says_nothing_of_the_inputs",),
+    ),
+    Fault(
+        name="a seed follows from what everybody knows of its draw",
+        file="tasks/checkpoint/secrets.py",
+        text=_MADE,
+        instead='hashlib.sha256(f"{release_id}/{name}".encode()).digest()',
+        killed_by=(f"{_SECRETS}test_a_seed_follows_from_nothing",),
+    ),
+    Fault(
+        name="a whole seed is written over by another attempt",
+        file="tasks/checkpoint/secrets.py",
+        text="if not write_once(place, sealed) and self._open(release_id, name, place) is None:",
+        instead="if not write_once(place, sealed):",
+        killed_by=(f"{_SECRETS}test_of_two_attempts_at_once_the_first_makes_the_seed",),
+    ),
+    Fault(
+        name="a seed outlives the commit of its draw",
+        file="tasks/checkpoint/draws.py",
+        text="        secrets.destroy(name)\n    return payload\n",
+        instead="        pass\n    return payload\n",
+        killed_by=(f"{_RUN}test_order_is_secret_charge_draw_store_commit",),
+    ),
+    Fault(
+        name="a damaged copy of a seed is left as it is",
+        file="tasks/checkpoint/secrets.py",
+        text="if any(payload != found for payload in opened):",
+        instead="if opened[1] is None and not self._places(name)[1].exists():",
+        killed_by=(f"{_RUN}test_a_damaged_seed_is_mended_and_two_lose_the_draw",),
+    ),
+    Fault(
+        name="a damaged copy of a draw is left as it is",
+        file="tasks/checkpoint/draws.py",
+        text='    store.mend(draw.release, draw.name, draw.lease or "", found)\n',
+        instead="",
+        killed_by=(f"{_SECRETS}test_a_damaged_copy_of_a_draw_is_mended",),
+    ),
+    Fault(
+        name="a draw that was begun is made again from other rows",
+        file="tasks/checkpoint/draws.py",
+        text='if secret is None or bound is None or not hmac.compare_digest(bound, draw.facts.get("inputs", "")):',
+        instead="if secret is None:",
+        killed_by=(f"{_RUN}test_other_inputs_are_refused_and_the_draw_is_lost",),
+    ),
+    Fault(
+        name="a draw that was begun is made again by another program",
+        file="tasks/checkpoint/draws.py",
+        text="    if begun_by is not None and begun_by != program.digest:\n",
+        instead="    if begun_by is None:\n",
+        killed_by=(f"{_RUN}test_another_program_does_not_make_a_begun_draw_again",),
+    ),
+    Fault(
+        name="noise of a library is drawn anew where its draw was begun",
+        file="tasks/checkpoint/draws.py",
+        text="    if draw.state == State.RESERVED:\n        if prepared.unkeyed is not None:\n",
+        instead="    if draw.state in (State.RESERVED, State.DRAWN):\n        if prepared.unkeyed is not None:\n",
+        killed_by=(_CRASH,),
+    ),
+    Fault(
+        name="a damaged block of a checkpoint stops every attempt",
+        file="tasks/references.py",
+        text="    store.discard_damaged(stage, key, blocks=True)\n",
+        instead="",
+        killed_by=("tests/unit/checkpoint/test_anew.py::test_a_damaged_checkpoint_is_computed_anew",),
     ),
     Fault(
         name="the ledger lets a draw that was begun be begun again",
@@ -39,34 +119,40 @@ FAULTS = (
         instead=(
             "return sum((d.cost for d in self.draws if d.state in CHARGED and d.state != State.CHARGED_LOST), Cost())"
         ),
-        killed_by=(_CRASH,),
+        killed_by=(f"{_SECRETS}test_a_lost_draw_stays_charged",),
     ),
     Fault(
         name="a lost draw is drawn again without a charge of its own",
         file="tasks/checkpoint/draws.py",
-        text="draw, replaces = _spare_for(ledger, draw), name",
-        instead="return make()[0]",
-        killed_by=(_CRASH, "tests/unit/checkpoint/test_run_draw.py::test_failed_draws_are_lost_not_repeated"),
+        text="        raise lost(draw)\n    if prepared is None:\n",
+        instead=(
+            "        return b'' if prepared is None else prepared.make(DrawBits(seed=bytes(32)), b'')\n"
+            "    if prepared is None:\n"
+        ),
+        killed_by=(f"{_RUN}test_other_inputs_are_refused_and_the_draw_is_lost",),
     ),
     Fault(
         name="a committed draw is read back without a look at its digest",
         file="tasks/checkpoint/draws.py",
-        text="if opened is None or (digest is not None and not hmac.compare_digest(opened[1], digest)):",
-        instead="if opened is None:",
+        text="if opened is not None and (digest is None or hmac.compare_digest(opened[1], digest)):",
+        instead="if opened is not None:",
         killed_by=("tests/unit/checkpoint/test_run_draw.py::test_committed_bytes_must_be_those_of_the_ledger",),
     ),
     Fault(
         name="a committed draw whose bytes are gone is drawn again",
         file="tasks/checkpoint/draws.py",
         text="        return _committed(store, draw)\n",
-        instead="        return store.read(draw.release, draw.name, draw.lease or '', draw.digest) or make()[0]\n",
+        instead=(
+            "        found = store.read(draw.release, draw.name, draw.lease or '', draw.digest)\n"
+            "        return found or (b'' if prepared is None else prepared.make(DrawBits(seed=bytes(32)), b''))\n"
+        ),
         killed_by=("tests/unit/checkpoint/test_run_draw.py::test_committed_draws_are_never_redrawn",),
     ),
     Fault(
         name="noise of a test's generator is kept",
         file="tasks/checkpoint/draws.py",
-        text="    if tainted:\n",
-        instead="    if tainted is None:\n",
+        text="        if bits.tainted:\n",
+        instead="        if bits.tainted is None:\n",
         killed_by=("tests/unit/checkpoint/test_run_draw.py::test_tainted_draws_are_lost_and_not_stored",),
     ),
     Fault(
@@ -75,8 +161,8 @@ FAULTS = (
         text="    if record.lease != lease:\n",
         instead="    if record.lease is None:\n",
         killed_by=(
-            "tests/unit/checkpoint/test_leases_and_spares.py::test_a_zombie_leaves_neither_a_commit_nor_a_file",
-            "tests/unit/checkpoint/test_leases_and_spares.py::test_a_stale_lease_is_noticed_before_the_file_has_its_name",
+            "tests/unit/checkpoint/test_leases.py::test_a_zombie_leaves_neither_a_commit_nor_a_file",
+            "tests/unit/checkpoint/test_leases.py::test_a_stale_lease_is_noticed_before_the_file_has_its_name",
         ),
     ),
     Fault(
