@@ -22,6 +22,7 @@ from marginweave.schemas.ledger import Account
 from marginweave.schemas.manifest import Correction, Manifest, RunState
 from marginweave.tasks.budget.ledger import Ledger, least_account, opening_for
 from marginweave.tasks.budget.ledger.publishing import check_correction as check_correctable
+from marginweave.tasks.budget.ledger.sources import SourceDigest
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
 from marginweave.tasks.program import program_identity
@@ -61,7 +62,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         write_once(request.folder.private / "key", secrets.token_bytes(32))
         remember(request)
         request.folder.write_manifest(present)
-    elif present.source_digest != digest:
+    elif not digest.matches(present.release, present.source_digest):
         raise InputError(
             f"run {present.run} was made from other source bytes, or under another ledger; "
             "give the new release a name of its own with --run"
@@ -150,17 +151,17 @@ def open_ledger(request: Request) -> Ledger:
     return ledger
 
 
-def _new_manifest(request: Request, digest: str, supersedes: Correction | None) -> Manifest:
-    configuration = request.configuration
+def _new_manifest(request: Request, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
+    configuration, release = request.configuration, str(uuid.uuid4())
     return Manifest(
         run=request.folder.run,
         dataset=configuration.dataset,
-        release=str(uuid.uuid4()),
+        release=release,
         configuration=configuration.canonical(),
         configuration_digest=configuration.digest,
         execution=configuration.execution,
         source=configuration.source.file,
-        source_digest=digest,
+        source_digest=digest.mark(release),
         programs=(program_identity(),),
         created=datetime.now(UTC),
         supersedes=supersedes,

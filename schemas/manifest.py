@@ -65,7 +65,7 @@ class Manifest(BaseModel):
     """One run. `stages` are in order of completion; `outputs` are released files with their SHA-256.
 
     `configuration` is the canonical JSON of the configuration and `source` the source as it is named there;
-    `source_digest` is keyed. `programs` are the identities of the programs that worked on it, the one that began it first.
+    `source_digest` is keyed, and another one for each release (`SourceDigest.mark`). `programs` are the identities of the programs that worked on it, the one that began it first.
     `execution` is how the last attempt computes, of which `configuration` says nothing.
     """
 

@@ -15,6 +15,7 @@ from marginweave.tasks.budget.composition import account_epsilon
 from marginweave.tasks.budget.ledger.location import opening_command, raising_command
 from marginweave.tasks.budget.ledger.openings import cap_around
 from marginweave.tasks.budget.ledger.policies import period_forecast
+from marginweave.tasks.budget.ledger.sources import SourceDigest
 
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
@@ -31,7 +32,7 @@ class Request:
     unit: str
     neighbors: str
     plan_digest: str
-    source_digest: str
+    source: SourceDigest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +66,12 @@ def check_identity(request: Request, known: ReleaseRecord) -> None:
     Raises:
         InputError: dataset, plan or source differ; the message says which.
     """
-    for what, asked, present in (
-        ("dataset", request.dataset, known.dataset),
-        ("plan", request.plan_digest, known.plan_digest),
-        ("source", request.source_digest, known.source_digest),
+    for what, same in (
+        ("dataset", request.dataset == known.dataset),
+        ("plan", request.plan_digest == known.plan_digest),
+        ("source", request.source.matches(known.release, known.source_digest)),
     ):
-        if asked != present:
+        if not same:
             raise InputError(f"release {known.release} was reserved with another {what}; a new {what} needs a new name")
 
 
@@ -87,10 +88,12 @@ def refusal(
     if (other_unit := unit_refusal(request.unit, request.neighbors, account)) is not None:
         return other_unit
     for other in releases:
-        if other.source_digest == request.source_digest and other.dataset not in {account.dataset, *account.aliases}:
+        allowed = other.dataset in {account.dataset, *account.aliases}
+        if not allowed and request.source.matches(other.release, other.source_digest):
             message = (
-                f"this source was released under account {other.dataset}; releases about the same people share one "
-                f'account; to decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
+                f"this source was released, byte for byte, under account {other.dataset}; releases about the same people share "
+                "one account, also where their sources differ in order, format or a few rows, which nothing here can see; to "
+                f'decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
             )
             return Refusal(reason="source", message=message)
     return (

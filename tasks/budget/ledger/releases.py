@@ -20,6 +20,7 @@ from marginweave.tasks.budget.ledger.moves import LEDGER_ACTOR, check_lease
 from marginweave.tasks.budget.ledger.openings import opening_for, planned_statement
 from marginweave.tasks.budget.ledger.publishing import check_correction, check_settled, publication
 from marginweave.tasks.budget.ledger.reserved import check_same_plan
+from marginweave.tasks.budget.ledger.sources import SourceDigest
 
 
 class Releases(LedgerCore):
@@ -48,7 +49,7 @@ class Releases(LedgerCore):
         run: str,
         plan: BudgetPlan,
         plan_digest: str,
-        source_digest: str,
+        source: SourceDigest,
         unit: str,
         program: Program,
         actor: str,
@@ -58,7 +59,7 @@ class Releases(LedgerCore):
         """Charge the whole plan before anything is drawn, or return the release that this id already stands for.
 
         One RESERVED row for the release and one for each draw. A refusal is written down, too, and depends on
-        the plan, the ledger, the clock and the keyed digest of the source only. A release that `needs_approval` is published
+        the plan, the ledger, the clock and the keyed digest of the source (`SourceDigest`) only. A release that `needs_approval` is published
         by `approve` alone; `supersedes` is a published release of the same account that this one corrects.
 
         Raises:
@@ -76,13 +77,13 @@ class Releases(LedgerCore):
             unit=unit,
             neighbors=plan.neighbors,
             plan_digest=plan_digest,
-            source_digest=source_digest,
+            source=source,
         )
         body = release_body(
             plan,
             run=run,
             plan_digest=plan_digest,
-            source_digest=source_digest,
+            source_mark=source.mark(release_id),
             unit=unit,
             program=program,
             needs_approval=needs_approval,
