@@ -100,13 +100,15 @@ class DrawStore:
         return draw_file(self.folder, name, lease)
 
     @contextmanager
-    def room(self, name: str, lease: str, size: int) -> Iterator[tuple[StagedFile, StagedFile]]:
+    def room(self, name: str, lease: str, size: int, *, again: bool = False) -> Iterator[tuple[StagedFile, StagedFile]]:
         """Room for a draw of `size` bytes and its copy: what a full or read-only disk refuses, it refuses before the charge.
 
         Raises:
-            MachineError: the disk refuses.
+            StageError: the draw stands there before it is charged (unless it is made `again`), or the disk refuses.
         """
         place, room = self.place(name, lease), size + TRAILER_BYTES
+        if not again and read_file(place) is not None:
+            raise StageError(f"{place} exists before its draw was charged; the lease of a draw must be new")
         with staged_file(place, room) as staged, staged_file(place.with_suffix(".copy"), room) as copy:
             yield staged, copy
 
@@ -119,15 +121,15 @@ class DrawStore:
     ) -> str:
         """Store a complete draw and its copy durably; the keyed digest. `permitted` is asked right before it gets its name.
 
-        The same bytes again change nothing.
+        Bytes that stand there already are the same, as every attempt makes the same, or damaged: they give way.
 
         Raises:
-            StageError: the place holds another draw, or the disk refuses.
+            MachineError: the disk refuses.
         """
         sealed, digest = seal(self.key, ("draw", *address), payload)
         for staged in room:
             if not staged.keep(sealed, permitted) and read_file(staged.path) != sealed:
-                raise StageError(f"{staged.path} exists: a draw is never written over")
+                staged.take_over()
         return digest
 
     def digest(self, release_id: str, name: str, lease: str, payload: bytes) -> str:
@@ -210,7 +212,7 @@ def run_draw(
     if prepared is None:
         raise StageError(f"draw {name} must be committed before a later stage reads it")
     lease = draw.lease or attempt.lease
-    with store.room(draw.name, lease, prepared.size) as room:
+    with store.room(draw.name, lease, prepared.size, again=draw.state == State.DRAWN) as room:
         secret = _begun(ledger, secrets, attempt, draw, prepared)
         bits = DrawBits(
             seed=secret.seed, context=_context(ledger, attempt, draw, prepared), tainted=secrets.source.tainted

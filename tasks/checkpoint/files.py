@@ -72,6 +72,16 @@ class StagedFile:
         os.link(self.temporary, self.path)
         sync_folder(self.path.parent)
 
+    def take_over(self) -> None:
+        """Put what was written in the place of what has the name, in one step.
+
+        Raises:
+            MachineError: the disk refuses; the old content stands.
+        """
+        with at_place(self.path, "written"):
+            self.temporary.replace(self.path)
+            sync_folder(self.path.parent)
+
     def write(self, data: bytes) -> None:
         """Make `data` the whole durable content of the temporary file."""
         with os.fdopen(os.dup(self.descriptor), "wb") as stream:
@@ -112,8 +122,7 @@ def replace_file(path: Path, data: bytes, mode: int = PUBLIC_MODE) -> None:
     """
     with staged_file(path, len(data), mode) as staged, at_place(path, "written"):
         staged.write(data)
-        staged.temporary.replace(path)
-        sync_folder(path.parent)
+        staged.take_over()
 
 
 @contextmanager

@@ -1,11 +1,68 @@
-"""Draws put into a store without a ledger."""
+"""Draws without a pipeline: prepared ones whose bytes are their bits, and draws put into a store without a ledger."""
 
 from __future__ import annotations
 
-from marginweave.tasks.checkpoint.draws import DrawStore
+import hashlib
+from collections.abc import Callable
+
+from marginweave.schemas.program import Program
+from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.budget.randomness import NoiseBits
+from marginweave.tasks.checkpoint.draws import Attempt, DrawStore, PreparedDraw, reconcile, run_draw
+from marginweave.tasks.checkpoint.secrets import DrawSecrets
+from tests.support.releases import PROGRAM
+
+
+def draw_of_bits(bits: NoiseBits, noise: bytes = b"") -> bytes:
+    """A draw that is nothing but its bits, behind the noise that was sealed for it."""
+    return noise + bits.words(0, 0, 8).tobytes()
+
+
+def prepared_draw(
+    rows: str = "rows",
+    make: Callable[[NoiseBits, bytes], bytes] = draw_of_bits,
+    unkeyed: Callable[[], bytes] | None = None,
+    size: int = 4096,
+) -> PreparedDraw:
+    """A draw that is given the integers that `rows` stands for."""
+    inputs = hashlib.sha256(rows.encode()).hexdigest()
+    return PreparedDraw(inputs=inputs, used={"sigma": "3/2"}, make=make, unkeyed=unkeyed, size=size)
+
+
+def never_made(bits: NoiseBits, noise: bytes) -> bytes:
+    """Fails the test: no noise is made here."""
+    raise AssertionError("noise was made")
+
+
+def take_part(
+    ledger: Ledger,
+    store: DrawStore,
+    name: str,
+    lease: str,
+    prepared: PreparedDraw | None,
+    *,
+    program: Program = PROGRAM,
+    release: str = "r",
+) -> bytes:
+    """The draw `name` in the attempt `lease`, which is taken where it is not the current one."""
+    record = ledger.release(release)
+    if record is not None and record.lease != lease:
+        ledger.take_lease(release, lease)
+    attempt = Attempt(release=release, lease=lease, program=program)
+    return run_draw(ledger, store, secrets_of(store), attempt, name, prepared)
+
+
+def settle_begun(ledger: Ledger, store: DrawStore, lease: str, release: str = "r") -> None:
+    """What the attempt `lease` does first."""
+    reconcile(ledger, store, secrets_of(store), Attempt(release=release, lease=lease, program=PROGRAM))
+
+
+def secrets_of(store: DrawStore) -> DrawSecrets:
+    """The secrets beside the draws of a store."""
+    return DrawSecrets(store.folder, store.key)
 
 
 def stage_draw(store: DrawStore, release: str, name: str, lease: str, payload: bytes) -> str:
     """Store a draw as an attempt whose lease nobody has taken over."""
     with store.room(name, lease, len(payload)) as staged:
-        return store.stage(staged, release, name, lease, payload, lambda: None)
+        return store.stage(staged, (release, name, lease), payload, lambda: None)

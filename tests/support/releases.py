@@ -9,10 +9,13 @@ from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
 from marginweave.schemas.ledger import Account, ReleaseRecord
+from marginweave.schemas.program import Program
 from marginweave.tasks.budget.accountants import gdp_mu
 from marginweave.tasks.budget.ledger import Ledger
 
 ACCOUNT = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
+PROGRAM = Program(version="1", digest="1" * 64)
+OTHER_PROGRAM = Program(version="2", digest="2" * 64)
 DRAWS = ("count", "level-1", "level-2")
 # mu^2 of one draw alone, and of each of three, that cost nearly all of (1, 1e-6).
 ALONE = gdp_mu(1.0, 1e-6) ** 2 * (1 - 1e-9)
@@ -55,6 +58,7 @@ def reserve_release(ledger: Ledger, plan: BudgetPlan, release: str = "first", **
         "plan_digest": "plan-digest",
         "source_digest": "source-digest",
         "unit": ACCOUNT.unit,
+        "program": PROGRAM,
         "actor": "steward",
     }
     return ledger.reserve(**{**request, **changes})

@@ -12,7 +12,18 @@ _FORKS = "tests/laws/test_noise.py::test_forked_workers_never_share_noise"
 _INDEPENDENT = "tests/laws/test_noise.py::test_cells_and_calls_are_independent"
 _BITS = "tests/unit/budget/test_mechanisms.py::test_noise_does_not_depend_on_the_counts"
 _SCAN = "tests/unit/budget/test_mechanisms.py::test_the_guided_search_finds_what_a_plain_search_does"
+_KEYED = "tests/laws/test_keyed_noise.py::"
+_ORDER = _KEYED + "test_words_do_not_depend_on_chunks_or_order"
+_CHUNKS = _KEYED + "test_noise_does_not_depend_on_chunks"
+_THREADS = _KEYED + "test_threads_make_the_same_noise"
+_MEMORY = _KEYED + "test_a_level_does_not_depend_on_memory_cores_and_blocks"
+_OTHERS = _KEYED + "test_words_of_other_addresses_are_independent"
+_DIGEST = _KEYED + "test_a_level_that_is_another_has_another_digest"
+_KNOWN = "tests/laws/test_known_noise.py::test_known_words"
+_CERTAIN = "tests/laws/test_exponential.py::test_a_choice_is_certain_only_where_the_infinite_number_makes_it"
 
+_ADDED = "part + sampler.draw(bits, table, start + first, len(part))"
+_WORDS = 'return _words(lambda block: self._key("cells", (table,), block), start, count)'
 _SQUARED_NORM = 'stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)'
 
 FAULTS = (
@@ -40,8 +51,8 @@ FAULTS = (
     Fault(
         name="sigma is halved",
         file="tasks/budget/mechanisms.py",
-        text="    table = noise_table(deviation)\n",
-        instead="    table = noise_table(deviation / 2)\n",
+        text="distribution = noise_table(deviation)",
+        instead="distribution = noise_table(deviation / 2)",
         killed_by=(_EXACT, _TWICE),
     ),
     Fault(
@@ -54,48 +65,187 @@ FAULTS = (
     Fault(
         name="a tie of the first 63 bits is not settled by the rest",
         file="tasks/budget/sampler.py",
-        text="found[tie] = self._table.magnitude(int(wanted[tie]) << _REST_BITS | self._rest())",
-        instead="found[tie] += 0 * self._rest()",
+        text="found[tie] = self._table.magnitude(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))",
+        instead="found[tie] += 0 * rest(int(open_[tie]))",
         killed_by=("tests/unit/budget/test_mechanisms.py::test_draws_compare_all_128_bits",),
     ),
     Fault(
         name="noise is a float that is rounded",
         file="tasks/budget/mechanisms.py",
-        text="flat[start:stop] + sampler.draw(stop - start)",
-        instead="np.rint(flat[start:stop] + np.random.default_rng().normal(0, float(deviation), stop - start))",
+        text=_ADDED,
+        instead="part + np.rint(np.random.default_rng().normal(0, float(deviation), len(part))).astype(np.int64)",
         killed_by=(_BITS, _SCAN),
     ),
     Fault(
         name="a seed was left in",
-        file="tasks/budget/mechanisms.py",
-        text="source = OsBits() if bits is None else bits",
-        instead=(
-            "from hashlib import shake_256\n"
-            "    from types import SimpleNamespace\n"
-            "    source = bits or SimpleNamespace(take=lambda n: shake_256(b'42').digest(n), tainted=False)"
-        ),
-        killed_by=(_TWICE, _FORKS),
+        file="tasks/budget/randomness.py",
+        text='hmac.digest(bytes(_KEY), self.seed, "sha256")',
+        instead='hmac.digest(bytes(_KEY), b"42", "sha256")',
+        killed_by=(_TWICE, _FORKS, _OTHERS),
     ),
     Fault(
-        name="randomness has a state that forks inherit",
+        name="fresh seeds have a state that forks inherit",
         file="tasks/budget/randomness.py",
-        text="return os.urandom(nbytes)",
-        instead="return vars(np).setdefault('_left_in', np.random.default_rng()).bytes(nbytes)",
+        text="os.urandom(_KEY)",
+        instead="vars(np).setdefault('_left_in', np.random.default_rng()).bytes(_KEY)",
         killed_by=(_FORKS,),
     ),
     Fault(
         name="noise is used again at a retry",
         file="tasks/budget/mechanisms.py",
-        text="flat[start:stop] + sampler.draw(stop - start)",
-        instead="flat[start:stop] + vars(table).setdefault((start, stop), sampler.draw(stop - start))",
+        text=_ADDED,
+        instead=f"part + vars(distribution).setdefault((start + first, len(part)), {_ADDED.removeprefix('part + ')})",
         killed_by=(_TWICE, _INDEPENDENT),
     ),
     Fault(
         name="noise is repeated from chunk to chunk of cells",
         file="tasks/budget/mechanisms.py",
-        text="flat[start:stop] + sampler.draw(stop - start)",
-        instead="flat[start:stop] + (first := first if start else sampler.draw(stop))[: stop - start]",
-        killed_by=(_INDEPENDENT,),
+        text=_ADDED,
+        instead=_ADDED.replace("start + first", "start"),
+        killed_by=(_INDEPENDENT, _CHUNKS),
+    ),
+    Fault(
+        name="words are streamed: a call goes on where the last one ended",
+        file="tasks/budget/randomness.py",
+        text=_WORDS,
+        instead='self.__dict__["_read"] = (start := self.__dict__.get("_read", 0)) + count\n        ' + _WORDS,
+        killed_by=(_ORDER, _THREADS),
+    ),
+    Fault(
+        name="what the draw is does not enter the key",
+        file="tasks/budget/randomness.py",
+        text="encoded(NOISE_FORMAT, len(context), *context, purpose,",
+        instead="encoded(NOISE_FORMAT, purpose,",
+        killed_by=(_OTHERS, "tests/unit/budget/test_randomness.py::test_contexts_that_look_alike_are_told_apart"),
+    ),
+    Fault(
+        name="strings and numbers of a context run into each other",
+        file="tasks/budget/randomness.py",
+        text='return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))',
+        instead='return ",".join(map(str, parts))',
+        killed_by=(
+            "tests/unit/budget/test_randomness.py::test_no_two_contexts_have_the_same_encoding",
+            "tests/unit/budget/test_randomness.py::test_contexts_that_look_alike_are_told_apart",
+        ),
+    ),
+    Fault(
+        name="all tables of a draw have the same words",
+        file="tasks/budget/randomness.py",
+        text='self._key("cells", (table,), block)',
+        instead='self._key("cells", (0,), block)',
+        killed_by=(
+            _OTHERS,
+            "tests/laws/test_independence.py::test_cells_that_are_visited_and_those_that_are_not",
+        ),
+    ),
+    Fault(
+        name="ties are settled by bits that other cells have as well",
+        file="tasks/budget/randomness.py",
+        text='self._key("ties", (table,), block)',
+        instead='self._key("cells", (table,), block)',
+        killed_by=(_OTHERS,),
+    ),
+    Fault(
+        name="one key enciphers a table of any length",
+        file="tasks/budget/randomness.py",
+        text="BLOCKS_A_KEY = 1 << 20",
+        instead="BLOCKS_A_KEY = 1 << 24",
+        killed_by=("tests/unit/budget/test_randomness.py::test_no_key_enciphers_more_than_2_to_the_20_blocks", _KNOWN),
+    ),
+    Fault(
+        name="the representation of a draw's noise shows its seed",
+        file="tasks/budget/randomness.py",
+        text="seed: bytes = field(repr=False)",
+        instead="seed: bytes",
+        killed_by=("tests/unit/budget/test_randomness.py::test_a_seed_is_never_told",),
+    ),
+    Fault(
+        name="the noise of a cell depends on how much memory there is",
+        file="tasks/aggregate/level.py",
+        text="        start += len(cells)\n",
+        instead="        start += 0\n",
+        killed_by=(_MEMORY,),
+    ),
+    Fault(
+        name="all sets of columns of a level have the same noise",
+        file="tasks/aggregate/level.py",
+        text="_noised(counted, mechanism.deviation, bits, table)",
+        instead="_noised(counted, mechanism.deviation, bits, 0)",
+        killed_by=("tests/laws/test_keyed_noise.py::test_the_noise_of_a_set_of_columns_has_its_number_and_places",),
+    ),
+    Fault(
+        name="each block of empty cells passes as the first one does",
+        file="tasks/budget/zero_cells.py",
+        text="bits.stream(_POSITIONS, number)",
+        instead="bits.stream(_POSITIONS, 0)",
+        killed_by=("tests/laws/test_keyed_noise.py::test_blocks_of_zeros_have_streams_of_their_own",),
+    ),
+    Fault(
+        name="a digest of what a level is given says nothing of its empty candidates",
+        file="tasks/aggregate/inputs.py",
+        text="for keys in (candidates.survivors, candidates.forbidden):",
+        instead="for keys in ():",
+        killed_by=(_DIGEST,),
+    ),
+    Fault(
+        name="a digest of what a level is given says nothing of its thresholds",
+        file="tasks/aggregate/inputs.py",
+        text="[mechanism.threshold, mechanism.private_threshold, mechanism.raised_from]",
+        instead="[]",
+        killed_by=(_DIGEST,),
+    ),
+    Fault(
+        name="a digest runs arrays together",
+        file="tasks/aggregate/inputs.py",
+        text="    _add_json(whole, list(array.shape))\n",
+        instead="",
+        killed_by=("tests/laws/test_keyed_noise.py::test_counts_that_are_others_have_another_digest",),
+    ),
+    Fault(
+        name="a choice has twice the epsilon that is charged",
+        file="tasks/budget/mechanisms.py",
+        text="Fraction(epsilon) / (2 * sensitivity)",
+        instead="Fraction(epsilon) / sensitivity",
+        killed_by=(
+            "tests/laws/test_percentile.py::test_drawn_choices_follow_the_exponential_mechanism",
+            "tests/laws/test_rounds.py::test_choices_follow_the_exponential_mechanism",
+            "tests/laws/test_exponential.py::test_opendp_chooses_alike",
+        ),
+    ),
+    Fault(
+        name="a weight below the last bit of a choice is rounded to nothing",
+        file="tasks/budget/exponential.py",
+        text="        if not complete:\n            return None\n",
+        instead="",
+        killed_by=("tests/laws/test_exponential.py::test_no_weight_is_rounded_to_nothing", _CERTAIN),
+    ),
+    Fault(
+        name="a choice is made by weights that are rounded, without a look at what was cut off",
+        file="tasks/budget/exponential.py",
+        text="if place and below << precision > uniform * total:",
+        instead="if place and False:",
+        killed_by=(_CERTAIN,),
+    ),
+    Fault(
+        name="a choice that is open is drawn anew",
+        file="tasks/budget/exponential.py",
+        text="uniform = uniform << precision | stream.integer(precision)",
+        instead="uniform = stream.integer(2 * precision)",
+        killed_by=("tests/laws/test_exponential.py::test_choices_that_are_refined_have_the_same_probabilities",),
+    ),
+    Fault(
+        name="of candidates with one score the first is chosen",
+        file="tasks/budget/exponential.py",
+        text="places[uniform_numbers(1, len(places), bits.stream(_PLACE))[0]]",
+        instead="places[0]",
+        killed_by=("tests/laws/test_exponential.py::test_choices_have_the_exact_probabilities",),
+    ),
+    Fault(
+        name="Laplace noise of another marginal is stretched over this one",
+        file="tasks/budget/mechanisms.py",
+        text="    if noise.dtype != np.int64 or noise.shape != (counts.size,):\n",
+        instead="    noise = np.resize(noise, counts.size).astype(np.int64)\n    if noise.shape != (counts.size,):\n",
+        killed_by=("tests/laws/test_laplace.py::test_noise_that_was_drawn_for_another_marginal_is_refused",),
     ),
     Fault(
         name="Laplace noise has the scale of a record that comes, where records are replaced",
@@ -120,8 +270,8 @@ FAULTS = (
     Fault(
         name="cells of a marginal in which nobody is get no noise",
         file="tasks/aggregate/marginals.py",
-        text="counts=add_noise(counts, sd, bits), deviation=float(sd))",
-        instead="counts=np.where(counts > 0, add_noise(counts, sd, bits), 0), deviation=float(sd))",
+        text="counts=add_noise(counts, sd, bits, table=table), deviation=float(sd))",
+        instead="counts=np.where(counts > 0, add_noise(counts, sd, bits, table=table), 0), deviation=float(sd))",
         killed_by=("tests/laws/test_marginals.py::test_the_noise_of_a_marginal_has_the_deviation_it_claims",),
     ),
     Fault(

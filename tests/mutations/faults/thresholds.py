@@ -49,8 +49,16 @@ FAULTS = (
     Fault(
         name="counts are suppressed by what they are exactly",
         file="tasks/aggregate/level.py",
-        text="            kept = noised >= threshold\n",
-        instead="            kept = counts >= threshold\n",
+        text=(
+            "        for cells, noised in _noised(counted, mechanism.deviation, bits, table):\n"
+            "            kept = noised >= threshold\n"
+        ),
+        instead=(
+            "        exact = list(counted)\n"
+            "        noisy_pieces = _noised(exact, mechanism.deviation, bits, table)\n"
+            "        for (_, counts), (cells, noised) in zip(exact, noisy_pieces, strict=True):\n"
+            "            kept = counts >= threshold\n"
+        ),
         killed_by=("tests/laws/test_level_draw.py::test_noise_is_added_before_the_threshold", _EMPTY_VALUES),
     ),
     Fault(
@@ -63,7 +71,7 @@ FAULTS = (
     Fault(
         name="as many empty cells pass as are expected, always",
         file="tasks/budget/zero_cells.py",
-        text="passing = binomial_table(size, probability).draw(source)",
+        text="passing = binomial_table(size, probability).draw(stream)",
         instead="passing = round(size * probability)",
         killed_by=(_JOINT,),
     ),

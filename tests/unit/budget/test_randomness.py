@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.budget import randomness
 from marginweave.tasks.budget.randomness import (
-    BLOCKS_A_KEY,
     NOISE_FORMAT,
     DrawBits,
     KeyedBits,
@@ -27,6 +26,7 @@ from marginweave.tasks.budget.randomness import (
 from tests.support.seeded_bits import SeededBits
 
 KEY = bytes(range(32))
+BLOCKS = 2**20  # that a key enciphers at most
 PARTS = st.lists(st.one_of(st.integers(), st.text(st.characters(), max_size=4)), max_size=5)
 
 
@@ -117,14 +117,14 @@ def test_no_key_enciphers_more_than_2_to_the_20_blocks(monkeypatch: pytest.Monke
     monkeypatch.setattr(randomness, "_keystream", spy)
     bits = DrawBits(seed=KEY)
     stream = bits.stream(1)
-    bits.words(0, 2 * BLOCKS_A_KEY - 3, 8)
-    stream.words(2 * BLOCKS_A_KEY - 3)
+    bits.words(0, 2 * BLOCKS - 3, 8)
+    stream.words(2 * BLOCKS - 3)
     stream.words(8)
-    bits.rest(0, BLOCKS_A_KEY - 1)
-    bits.rest(0, BLOCKS_A_KEY)
+    bits.rest(0, BLOCKS - 1)
+    bits.rest(0, BLOCKS)
     assert [(start, count) for _, start, count in used] == [
-        (2 * BLOCKS_A_KEY - 3, 3), (0, 5), (0, 2 * BLOCKS_A_KEY - 3), (2 * BLOCKS_A_KEY - 3, 3), (0, 5),
-        (2 * BLOCKS_A_KEY - 2, 2), (0, 2),
+        (2 * BLOCKS - 3, 3), (0, 5), (0, 2 * BLOCKS - 3), (2 * BLOCKS - 3, 3), (0, 5),
+        (2 * BLOCKS - 2, 2), (0, 2),
     ]  # fmt: skip
     assert len({key for key, _, _ in used}) == 6
 

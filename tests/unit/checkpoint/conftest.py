@@ -33,16 +33,10 @@ def draw_store(folder: RunFolder) -> DrawStore:
 
 
 @pytest.fixture
-def spares() -> int:
-    """How many lost draws release `r` keeps room for."""
-    return 0
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, spares: int) -> Ledger:
+def ledger(tmp_path: Path) -> Ledger:
     """A ledger in which attempt `A` at release `r` has the reserved draws count, level-1 and level-2."""
     made = Ledger.create(tmp_path / "ledger" / "ledger.sqlite", environment={})
     made.open_account(ACCOUNT, actor="steward")
-    reserve_release(made, small_plan(spares=spares), "r", run="affairs-0123abcd")
+    reserve_release(made, small_plan(), "r", run="affairs-0123abcd")
     made.take_lease("r", "A")
     return made
