@@ -91,7 +91,7 @@ def refusal(
         allowed = other.dataset in {account.dataset, *account.aliases}
         if not allowed and request.source.matches(other.release, other.source_digest):
             message = (
-                f"this source was released, byte for byte, under account {other.dataset}; releases about the same people share "
+                f"this source was released under account {other.dataset}, byte for byte; releases about the same people share "
                 "one account, also where their sources differ in order, format or a few rows, which nothing here can see; to "
                 f'decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
             )

@@ -51,7 +51,7 @@ def ask(people: Ledger, reserve) -> Ask:
             ),
             spares=spares,
         )
-        return reserve(name, dataset=dataset, plan=plan, source_digest=dataset)
+        return reserve(name, dataset=dataset, plan=plan, source=dataset)
 
     return call
 
@@ -97,7 +97,7 @@ def test_gaussian_releases_leave_the_purse_what_it_holds(people, ask, reserve, p
     while admitted and number < 40:
         number += 1
         try:
-            reserve(str(number), dataset="people", plan=plan(mu2=0.04, epsilon=2.0), source_digest="people")
+            reserve(str(number), dataset="people", plan=plan(mu2=0.04, epsilon=2.0), source="people")
         except BudgetError as refused:
             admitted = "has spent" not in str(refused)
     assert 3 < number < 40
