@@ -114,7 +114,7 @@ def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
     for what, present, booked in (
         ("run", manifest.run, record.run),
         ("dataset", manifest.dataset, record.dataset),
-        ("configuration", manifest.configuration_digest, record.plan_digest),
+        ("configuration", manifest.plan_digest, record.plan_digest),
         ("source", manifest.source_digest, record.source_digest),
     ):
         if present != booked:

@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,20 +22,29 @@ from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_f
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, StageResult
 
+_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @contextmanager
 def run_lock(folder: RunFolder) -> Iterator[None]:
-    """Hold the run alone; the lock goes with the process, however it ends.
+    """Hold the run alone; the lock goes with the process, however it ends. Whoever holds it already may take it again.
 
     Raises:
-        StageError: another process has the run.
+        StageError: another process, or another thread, has the run.
     """
     folder.check_links()
-    with held_alone(folder.path / ".lock", f"run {folder.run} is in progress in another process"):
+    lock = (folder.path / ".lock").absolute()
+    if lock in _HELD.get():
         yield
+        return
+    with held_alone(lock, f"run {folder.run} is in progress in another process"):
+        token = _HELD.set(_HELD.get() | {lock})
+        try:
+            yield
+        finally:
+            _HELD.reset(token)
 
 
 @contextmanager
@@ -45,7 +55,7 @@ def held_alone(place: Path, refusal: str) -> Iterator[None]:
         StageError: another process holds it; says `refusal`.
     """
     with at_place(place.parent, "created"):
-        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
     with os.fdopen(descriptor) as lock:
         try:

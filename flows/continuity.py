@@ -12,6 +12,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
+from marginweave.schemas.written import is_written, written_content
 from marginweave.tasks.aggregate.terms import with_terms
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.ledger.reserved import check_same_plan
@@ -29,10 +30,16 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
     Raises:
         InputError: names the keys that differ, not their values.
     """
-    if present.configuration_digest == request.configuration.digest:
+    if present.is_of(request.configuration):
         return
-    before = Configuration.from_canonical(present.configuration)
-    places = ", ".join(configuration_differences(before, request.configuration))
+    if is_written(present.written):
+        before, now = written_content(present.written), written_content(request.configuration.written)
+        differing = _differences(before, now, "")
+    else:  # begun by 0.1.0, which did not keep what was written
+        differing = configuration_differences(
+            Configuration.from_canonical(present.configuration), request.configuration
+        )
+    places = ", ".join(differing)
     raise InputError(
         f"run {present.run} has another configuration; it differs in {places}. Give the new release a name with --run"
     )
@@ -45,9 +52,9 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
         InputError: the plan is not the one that was reserved, or a draw was begun by another program.
     """
     record = None if present is None or present.state != RunState.RUNNING else ledger.release(present.release)
-    if record is None:
+    if record is None or present is None:
         return
-    program, configuration = program_identity(), request.configuration
+    program, configuration = program_identity(), Configuration.from_canonical(present.configuration)
     plan = with_terms(configuration, plan_budget(configuration))
     if last_digits := check_same_plan(record, plan, program):
         reporter().note(

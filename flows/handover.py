@@ -113,10 +113,12 @@ def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
 
 
 def _plan(manifest: Manifest) -> bytes:
-    """The configuration, its digest as the ledger has it, and the split of the budget that follows from it."""
+    """What was written, with its digest as the ledger has it, the configuration as resolved, and the split of the budget."""
     configuration = Configuration.from_canonical(manifest.configuration)
     plan = plan_budget(configuration)
     content = {
+        "written_sha256": manifest.plan_digest,
+        "written": manifest.written,
         "configuration_sha256": manifest.configuration_digest,
         "configuration": manifest.configuration,
         "epsilon": plan.epsilon,

@@ -107,9 +107,11 @@ def _check_plan(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
     first = own[0]
     if first["kind"] != "RESERVED" or first["draw"] is not None:
         raise Fault("the rows of the release do not begin with its reservation")
-    body, digest = first["body"], hashlib.sha256(plan["configuration"].encode()).hexdigest()
-    if not digest == plan["configuration_sha256"] == body["plan_digest"]:
-        raise Fault(f"the configuration in plan.json is not that of row {first['seq']}")
+    body, written = first["body"], plan.get("written", plan["configuration"])  # 0.1.0 had the second alone
+    if hashlib.sha256(written.encode()).hexdigest() != body["plan_digest"]:
+        raise Fault(f"what was written, in plan.json, is not that of row {first['seq']}")
+    if hashlib.sha256(plan["configuration"].encode()).hexdigest() != plan["configuration_sha256"]:
+        raise Fault("the configuration in plan.json does not have its digest")
     for name in ("unit", "neighbors", "accountant"):
         if plan[name] != body[name]:
             raise Fault(f"{name} in plan.json is not that of row {first['seq']}")

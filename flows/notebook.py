@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,15 +14,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from marginweave.flows.bookkeeping import run_lock
 from marginweave.flows.environment import home_directory
-from marginweave.flows.request import read_request
+from marginweave.flows.request import default_run, read_request
 from marginweave.flows.session import prefect_session
 from marginweave.schemas.columns import NumberColumn
 from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.errors import InputError, OperatorError
 from marginweave.schemas.load import load_configuration, parse_configuration
 from marginweave.schemas.synthesis import MAX_RECORDS
-from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
+from marginweave.schemas.written import mapping_of
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.publish.reader import PublishedRelease
 
@@ -52,24 +57,24 @@ class Synthesizer:
         Raises:
             InputError: the frame lacks a declared column, or breaks a declared rule; or a release has to be approved first.
             BudgetError: there is no ledger or account, or not enough budget.
+            StageError: the run is in progress, in another process or another thread.
         """
         if self.configuration.publish.approval is not None:
             raise InputError(
                 "publish.approval (required) keeps a release from a notebook; use marginweave run and approve"
             )
         content = _parquet(frame, self.configuration)
-        folder = RunFolder.at(self._home, run or f"{self.configuration.default_run}-frame")
-        folder.create()
-        source, config = folder.private / "frame.parquet", folder.internal / "configuration.yaml"
-        replace_file(source, content, PRIVATE_MODE)
-        replace_file(config, self.configuration.model_dump_json(exclude_none=True).encode(), PRIVATE_MODE)
+        folder = RunFolder.at(self._home, run or default_run(self.configuration, self._home, "-frame"))
         stopped: OperatorError | None = None
-        try:
-            self._release = PublishedRelease.read(self._run(config, source, folder.run))
-        except OperatorError as stop:
-            stopped = stop
-        finally:
-            source.unlink(missing_ok=True)
+        with run_lock(folder):
+            folder.create_internal()
+            config = folder.internal / "configuration.yaml"
+            replace_file(config, _file_of(self.configuration), PRIVATE_MODE)
+            with _unnamed(content, folder.internal / "frame.parquet") as source:
+                try:
+                    self._release = PublishedRelease.read(self._run(config, source, folder.run))
+                except OperatorError as stop:
+                    stopped = stop
         if stopped is not None:
             raise InputError(stopped.detail)
         return self
@@ -106,6 +111,29 @@ class Synthesizer:
             from marginweave.flows import release
 
             return Path(release(str(config), request.folder.run, str(source), str(self._home)))
+
+
+def _file_of(configuration: Configuration) -> bytes:
+    """A configuration file that says what the user wrote; JSON is YAML."""
+    execution = configuration.execution.model_dump(mode="json", exclude_defaults=True)
+    return json.dumps({**mapping_of(configuration.written), **execution}, ensure_ascii=False).encode()
+
+
+@contextmanager
+def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
+    """`content` in a file without a name, which the kernel removes with this process, however it ends.
+
+    `link` leads there as long as the process lives, and to nothing afterwards.
+    """
+    link.unlink(missing_ok=True)
+    with at_place(link, "written"), tempfile.TemporaryFile(dir=link.parent) as rows:
+        rows.write(content)
+        rows.flush()
+        link.symlink_to(f"/proc/{os.getpid()}/fd/{rows.fileno()}")
+        try:
+            yield link
+        finally:
+            link.unlink(missing_ok=True)
 
 
 def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:

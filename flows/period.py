@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from prefect.context import FlowRunContext
 
+from marginweave.flows.request import default_run
 from marginweave.schemas.load import load_configuration
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 _TAG = "marginweave-run:"
 
 
-def run_name(configuration: Path, run: str | None) -> str:
-    """`run` if it is given, `<dataset>-<date>` where a schedule made the flow run, `<dataset>-<hash>` otherwise.
+def run_name(configuration: Path, run: str | None, home: Path) -> str:
+    """`run` if it is given, `<dataset>-<date>` where a schedule made the flow run, the default name in `home` otherwise.
 
     The date is that of the scheduled time in the schedule's own time zone. Of a deployed flow run, the name is a tag from the
     first attempt on: a retry goes on with the same release, by whatever worker, and also where the schedule or the
@@ -34,9 +35,9 @@ def run_name(configuration: Path, run: str | None) -> str:
     context = FlowRunContext.get()
     deployed = context.flow_run if context is not None else None
     if deployed is None or deployed.deployment_id is None:
-        return load_configuration(configuration).default_run
+        return default_run(load_configuration(configuration), home)
     kept = next((tag for tag in deployed.tags if tag.startswith(_TAG)), None)
-    return kept.removeprefix(_TAG) if kept else _kept(load_configuration(configuration), deployed)
+    return kept.removeprefix(_TAG) if kept else _kept(load_configuration(configuration), deployed, home)
 
 
 def is_deployed() -> bool:
@@ -45,12 +46,13 @@ def is_deployed() -> bool:
     return context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None
 
 
-def _kept(configuration: Configuration, deployed: FlowRun) -> str:
+def _kept(configuration: Configuration, deployed: FlowRun, home: Path) -> str:
     """The name of a first attempt, kept in Prefect before anything is charged under it."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        name = _dated(client, configuration.dataset, deployed) if deployed.auto_scheduled else configuration.default_run
+        scheduled = deployed.auto_scheduled
+        name = _dated(client, configuration.dataset, deployed) if scheduled else default_run(configuration, home)
         deployed.tags.append(f"{_TAG}{name}")
         client.update_flow_run(deployed.id, tags=deployed.tags)
     return name

@@ -16,9 +16,9 @@ from marginweave.flows.continuity import (
     check_same_configuration,
     check_same_draws,
 )
-from marginweave.flows.request import Request, remember
+from marginweave.flows.request import Request, as_begun, remember
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import Account
+from marginweave.schemas.ledger import Account, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
 from marginweave.tasks.budget.ledger import Ledger, least_account, opening_for
 from marginweave.tasks.budget.ledger.publishing import check_correction as check_correctable
@@ -47,6 +47,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     present = request.folder.read_manifest()
     if present is not None:
         check_same_configuration(request, present)
+        request = as_begun(request, present)
         if present.state == RunState.FAILED:
             raise InputError(
                 f"run {present.run} was purged before it was finished; give the new release a name with --run"
@@ -69,6 +70,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         )
     elif present.state in {RunState.RUNNING, RunState.AWAITING}:
         present = _to_go_on(request, as_booked(request.folder, present, ledger))
+        present = _reserved_anew(request, present, ledger)
     if present.state == RunState.REJECTED:
         raise InputError(
             f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
@@ -98,6 +100,16 @@ def _to_go_on(request: Request, present: Manifest) -> Manifest:
     changed = present.with_execution(request.configuration.execution).with_program(program_identity())
     if changed != present:
         request.folder.write_manifest(changed)
+    return changed
+
+
+def _reserved_anew(request: Request, present: Manifest, ledger: Ledger) -> Manifest:
+    """The manifest of a run whose reservation expired before anything was drawn: a new release, to be admitted like any."""
+    record = ledger.release(present.release) if present.state == RunState.RUNNING else None
+    if record is None or not record.draws or any(draw.state != State.RETURNED for draw in record.draws):
+        return present
+    changed = present.with_release(str(uuid.uuid4()))
+    request.folder.write_manifest(changed)
     return changed
 
 
@@ -156,7 +168,12 @@ def _new_manifest(request: Request, digest: SourceDigest, supersedes: Correction
     return Manifest(
         run=request.folder.run,
         dataset=configuration.dataset,
+<<<<<<< HEAD
         release=release,
+=======
+        release=str(uuid.uuid4()),
+        written=configuration.written,
+>>>>>>> main
         configuration=configuration.canonical(),
         configuration_digest=configuration.digest,
         execution=configuration.execution,

@@ -6,9 +6,21 @@ import ctypes
 import os
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _PR_SET_DUMPABLE = 4
-_WRITTEN_BY_OTHERS = 0o022
+_WRITTEN_BY_OTHERS, _FOR_OTHERS = 0o022, 0o077
+
+
+@contextmanager
+def closed_to_others() -> Iterator[None]:
+    """Make every file that is created meanwhile the owner's alone, by libraries and child processes as well (umask 077)."""
+    before = os.umask(_FOR_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def protect_process() -> None:

@@ -31,7 +31,7 @@ from marginweave.flows.parameters import FLOW, ConfigurationPath, HomeFolder, Ru
 from marginweave.flows.period import is_deployed, run_name
 from marginweave.flows.preparation import internal_evaluation_due, prepare_run
 from marginweave.flows.progress import reporter
-from marginweave.flows.protection import protect_process
+from marginweave.flows.protection import closed_to_others, protect_process
 from marginweave.flows.reconcile import end_dead_attempts
 from marginweave.flows.request import read_request
 from marginweave.flows.server import end_with
@@ -71,7 +71,8 @@ from marginweave.tasks.validate.task import validate
 def _flow_run_name() -> str:
     configuration = Path(str(flow_run.parameters.get("configuration")))
     with suppress(MarginweaveError):  # the flow itself says what is wrong with the configuration
-        return run_name(configuration, flow_run.parameters.get("run"))
+        home = _home_of(flow_run.parameters.get("home"))
+        return run_name(configuration, flow_run.parameters.get("run"), home)
     return configuration.stem
 
 
@@ -107,8 +108,10 @@ def release(
     """
     _settle_in()
     path = Path(configuration)
-    with announced(flow_run.name or path.stem) as ending:
-        request = read_request(path, run=run_name(path, run), source=source, home=_home_of(home), supersedes=supersedes)
+    with closed_to_others(), announced(flow_run.name or path.stem) as ending:
+        where = _home_of(home)
+        named = run_name(path, run, where)
+        request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
         with run_lock(request.folder), told_to_operator(request.folder):
             private, state = quiet("prepare")(prepare_run)(request)
             end_dead_attempts(private.manifest.release)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marginweave.flows.sizes import check_size
@@ -13,6 +13,7 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.load import load_configuration
+from marginweave.schemas.manifest import Manifest
 from marginweave.schemas.source import EXAMPLE_PREFIX
 from marginweave.tasks.budget.ledger import LedgerLocation, example_ledger_location, ledger_location
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
@@ -73,13 +74,29 @@ def read_request(
     return Request(
         path=path.resolve(),
         configuration=configuration,
-        folder=RunFolder.at(home, run or configuration.default_run),
+        folder=RunFolder.at(home, run or default_run(configuration, home)),
         source=named,
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
         suites=(suites[0], suites[1]),
         certificates=_certificates(configuration.engine, below),
         supersedes=supersedes,
     )
+
+
+def default_run(configuration: Configuration, home: Path, suffix: str = "") -> str:
+    """The name of the run that `configuration` stands for in `home`: that of 0.1.0 where such a run is there."""
+    name, former = f"{configuration.default_run}{suffix}", f"{configuration.former_run}{suffix}"
+    if RunFolder.at(home, name).read_manifest() is None:
+        begun = RunFolder.at(home, former).read_manifest()
+        if begun is not None and begun.plan_digest == configuration.digest:
+            return former
+    return name
+
+
+def as_begun(request: Request, present: Manifest) -> Request:
+    """The request with the configuration as the version that began the run resolved it: a run keeps its resolution."""
+    kept = Configuration.from_canonical(present.configuration, request.configuration.execution)
+    return replace(request, configuration=kept)
 
 
 def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:

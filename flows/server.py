@@ -63,6 +63,8 @@ def _alone_at_start(place: Path) -> Iterator[None]:
     """Wait for servers that are starting in the same `place`: two that migrate one database at once spoil each other."""
     with at_place(place, "created"):
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for open_once in (place, *place.glob("prefect.db*")):  # as 0.1.0 left them
+            open_once.chmod(0o700 if open_once.is_dir() else PRIVATE_MODE)
         descriptor = os.open(place / "start.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
     with os.fdopen(descriptor) as lock:
         with at_place(place, "locked"):

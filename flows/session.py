@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from marginweave.flows.environment import prepare_environment
+from marginweave.flows.protection import closed_to_others
 from marginweave.flows.server import prefect_server
 from marginweave.schemas.errors import MarginweaveError, StageError
 from marginweave.tasks.checkpoint.files import at_place
@@ -28,6 +29,7 @@ def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> It
 
     try:
         with (
+            closed_to_others(),
             prefect_server(log_folder / "prefect-server.log", port) as url,
             _session(url, log_folder / "prefect.log"),
         ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import re
@@ -48,6 +47,7 @@ from marginweave.schemas.source import Source
 from marginweave.schemas.structure import Forbidden, GroupedColumns, Structure, forbidden_labels, member_codes
 from marginweave.schemas.structure_rules import check_structure
 from marginweave.schemas.values import ValueMatcher
+from marginweave.schemas.written import canonical_written, digest_of
 
 NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -346,8 +346,31 @@ class Configuration(Execution):
 
     @property
     def default_run(self) -> str:
-        """Name of the run that this configuration stands for."""
+        """Name of the run that this configuration stands for, by the digest of what was written."""
+        return f"{self.dataset}-{self.written_digest[:8]}"
+
+    @property
+    def former_run(self) -> str:
+        """The name that 0.1.0 gave to this run: by the digest of the resolved configuration."""
         return f"{self.dataset}-{self.digest[:8]}"
+
+    @cached_property
+    def written(self) -> str:
+        """What the user wrote, as canonical JSON; all that there is, where the configuration was made in Python."""
+        dumped: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        return canonical_written(dumped)
+
+    @cached_property
+    def written_digest(self) -> str:
+        """SHA-256 of `written`, hex: what the ledger and the name of a run know a configuration by."""
+        return digest_of(self.written)
+
+    @classmethod
+    def from_written(cls, raw: dict[str, Any]) -> Self:
+        """The configuration that the mapping `raw` describes, which remembers what was written; raises ValidationError."""
+        found = cls.model_validate(raw)
+        found.__dict__["written"] = canonical_written(raw)  # where a cached property is kept
+        return found
 
     @property
     def execution(self) -> Execution:
@@ -371,8 +394,8 @@ class Configuration(Execution):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the canonical form, in hex."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()
+        """SHA-256 of the canonical form of the resolved configuration, in hex; 0.1.0 knew a release by it."""
+        return digest_of(self.canonical())
 
 
 def _attribute(name: str, column: MeasuredColumn, optional: bool) -> Attribute:

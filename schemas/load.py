@@ -40,7 +40,7 @@ def parse_configuration(raw: dict[str, Any]) -> Configuration:
     """The configuration that a mapping describes; raises InputError as `load_configuration` does."""
     refuse_unsupported(raw)
     try:
-        return Configuration.model_validate(raw)
+        return Configuration.from_written(raw)
     except ValidationError as error:
         # An unknown key first: it is often the misspelt one that is missed elsewhere.
         found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")

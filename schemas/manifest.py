@@ -5,17 +5,18 @@ It holds public knowledge and keyed digests only: no value, size, count or durat
 
 from __future__ import annotations
 
-import hashlib
+import json
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
-from marginweave.schemas.configuration import check_name
+from marginweave.schemas.configuration import Configuration, check_name
 from marginweave.schemas.execution import Execution
 from marginweave.schemas.numbers import FROZEN
 from marginweave.schemas.program import Program
+from marginweave.schemas.written import digest_of
 
 _PURGED = ("private/", "derived/")
 
@@ -64,16 +65,24 @@ class Correction(BaseModel):
 class Manifest(BaseModel):
     """One run. `stages` are in order of completion; `outputs` are released files with their SHA-256.
 
+<<<<<<< HEAD
     `configuration` is the canonical JSON of the configuration and `source` the source as it is named there;
     `source_digest` is keyed, and another one for each release (`SourceDigest.mark`). `programs` are the identities of the programs that worked on it, the one that began it first.
     `execution` is how the last attempt computes, of which `configuration` says nothing.
+=======
+    `written` is what the user wrote (`schemas/written.py`), whose digest the ledger knows; `configuration` is the canonical
+    JSON of the configuration as the version that began the run resolved it, and the run keeps that resolution. `source` is the
+    source as it is named there; `source_digest` is keyed. `execution` is how the last attempt computes. `programs` are the
+    identities of the programs that worked on it, the one that began it first; of 0.1.0 none is known.
+>>>>>>> main
     """
 
     model_config = FROZEN
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     run: Name
     dataset: Name
     release: Annotated[str, Field(min_length=1)]
+    written: str
     configuration: str
     configuration_digest: Digest
     execution: Execution = Execution()
@@ -88,9 +97,22 @@ class Manifest(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if hashlib.sha256(self.configuration.encode()).hexdigest() != self.configuration_digest:
+        if digest_of(self.configuration) != self.configuration_digest:
             raise ValueError("configuration_digest must be the SHA-256 of configuration")
         return self
+
+    @property
+    def plan_digest(self) -> str:
+        """What the ledger knows the configuration by: SHA-256 of `written`, hex."""
+        return digest_of(self.written)
+
+    def is_of(self, configuration: Configuration) -> bool:
+        """Whether the run was begun with `configuration`; one of 0.1.0 is compared as 0.1.0 did, resolved."""
+        return self.plan_digest in {configuration.written_digest, configuration.digest}
+
+    def with_release(self, release: str) -> Manifest:
+        """The manifest of a run whose release is reserved anew, as nothing was drawn for the old one."""
+        return self.model_copy(update={"release": release})
 
     def with_stage(self, name: str, entry: StageEntry) -> Manifest:
         """The manifest with a stage added at the end, or replaced where it stands."""
@@ -128,9 +150,24 @@ class Manifest(BaseModel):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:
-        """The manifest that `to_json` wrote.
+        """The manifest that `to_json` wrote, in this version or in 0.1.0.
 
         Raises:
-            ValueError: `text` is no manifest of this version.
+            ValueError: `text` is no manifest of a known format.
         """
-        return cls.model_validate_json(text)
+        content = json.loads(text)
+        return cls.model_validate_json(json.dumps(from_format_1(content)) if _is_format_1(content) else text)
+
+
+def _is_format_1(content: object) -> bool:
+    return isinstance(content, dict) and content.get("version") == 1
+
+
+def from_format_1(content: dict[str, Any]) -> dict[str, Any]:
+    """A manifest of 0.1.0 as one of today: the ledger knows its configuration by the digest of the resolved form.
+
+    The canonical configurations in manifests, statements and handovers of 0.1.0 are read by `Configuration.from_canonical`
+    as they are: every key that they may hold, `privacy.redraws` too, is still one.
+    """
+    kept = {name: value for name, value in content.items() if name != "code_version"}
+    return {**kept, "version": 2, "written": content.get("configuration")}

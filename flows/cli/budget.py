@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, Source, command, out
+from marginweave.flows.cli.console import Home, Source, command, out, warn_of_former_keys
 from marginweave.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def plan(
     if timezone is not None and schedule is None:
         raise InputError("--timezone is that of --schedule, which is not given")
     for config in configs:
-        load_configuration(config)
+        warn_of_former_keys(load_configuration(config))
     from marginweave.flows.environment import home_directory, prepare_environment
     from marginweave.flows.request import read_request
 

@@ -6,12 +6,15 @@ import functools
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
+
+if TYPE_CHECKING:
+    from marginweave.schemas.configuration import Configuration
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,6 +62,12 @@ def tell(message: str) -> None:
     """Print `message` on standard error as one line, whatever stands in the names and values that it quotes."""
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
     typer.echo(f"marginweave: {line}", err=True)
+
+
+def warn_of_former_keys(configuration: Configuration) -> None:
+    """Tell on standard error of keys that are still read and have no effect any more."""
+    if "redraws" in configuration.privacy.model_fields_set:
+        tell("privacy.redraws has no effect any more: no draw is lost; remove the key, 0.3 will refuse it")
 
 
 def days(name: str, text: str) -> timedelta:

@@ -180,18 +180,27 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
 @command
 def expire(
     older_than: Annotated[str, typer.Option("--older-than", help="Days without a row, such as 7d.")],
+    release: Annotated[
+        str | None,
+        typer.Option(
+            "--release", metavar="ID", help="This release alone, also if it was begun: its run can never finish."
+        ),
+    ] = None,
     example: Example = False,
     home: Home = None,
 ) -> None:
-    """Give back what is reserved for releases that stand still; what was begun stays charged, and such a run cannot go on.
+    """Give back what is reserved for stalled releases of which nothing was drawn; their runs reserve it again.
+
+    A release that has begun to draw keeps its reservation, so that its run can finish. To give up such a run, use
+    `marginweave purge RUN --unfinished`, or name its release with `--release` where its home is lost.
 
     Example: `marginweave ledger expire --older-than 7d`
     """
     from marginweave.tasks.budget.ledger import Ledger
 
-    expired = Ledger.open(_location(example, home)).expire(days("older-than", older_than))
-    for release in expired:
-        out.print(f"Release {release}: what was reserved is given back")
+    expired = Ledger.open(_location(example, home)).expire(days("older-than", older_than), release)
+    for name in expired:
+        out.print(f"Release {name}: what was reserved is given back")
     if not expired:
         out.print("Nothing is that old")
 

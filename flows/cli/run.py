@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out
+from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out, warn_of_former_keys
 from marginweave.flows.imports import importing
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(
     """
     from marginweave.schemas.load import load_configuration
 
-    load_configuration(config)  # refuse a broken file before anything heavy is imported
+    warn_of_former_keys(load_configuration(config))  # refuses a broken file before anything heavy is imported
     with importing():
         from marginweave.flows.environment import home_directory
         from marginweave.flows.request import read_request

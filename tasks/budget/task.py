@@ -28,7 +28,7 @@ def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> Non
         release_id=release,
         run=reference.manifest.run,
         plan=plan,
-        plan_digest=configuration.digest,
+        plan_digest=reference.manifest.plan_digest,
         source=ledger.source_digest(TableSource(reference.source, configuration.source).chunks()),
         unit=configuration.privacy.unit_key,
         program=program_identity(),

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from marginweave.schemas.configuration import check_name
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.manifest import Manifest
-from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file, sync_folder
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file, sync_folder
 
 _OWNER_ONLY = 0o700
 
@@ -100,16 +100,22 @@ class RunFolder:
         return tuple(sorted(place for place in found if place.is_dir() and not place.is_symlink()))
 
     def create(self) -> None:
-        """Make the folders that are missing; `private/` and `internal/` end with mode 0700.
+        """Make the folders that are missing; all end with mode 0700, `runs/` too.
 
         Raises:
             StageError: the disk refuses, or a link stands where a folder should.
         """
         self.check_links()
         with at_place(self.path, "created"):
-            self.path.mkdir(parents=True, exist_ok=True)
-            self.release.mkdir(exist_ok=True)
-            for folder in (self.private, self.draws, self.seeds, self.derived, self.internal):
+            for folder in (
+                *self._above,
+                self.release,
+                self.private,
+                self.draws,
+                self.seeds,
+                self.derived,
+                self.internal,
+            ):
                 _make_owned(folder)
             sync_folder(self.path)
 
@@ -121,7 +127,13 @@ class RunFolder:
         """
         self.check_links()
         with at_place(self.internal, "created"):
-            _make_owned(self.internal)
+            for folder in (*self._above, self.internal):
+                _make_owned(folder)
+
+    @property
+    def _above(self) -> tuple[Path, Path]:
+        """The folder of all runs and that of this one: closed, so that nothing below needs a mode of its own."""
+        return self.path.parent, self.path
 
     def check_links(self) -> None:
         """Refuse a run whose folders are links: what is private, or released, would land elsewhere.
@@ -154,7 +166,7 @@ class RunFolder:
         Raises:
             StageError: the disk refuses.
         """
-        replace_file(self.manifest_file, manifest.to_json().encode())
+        replace_file(self.manifest_file, manifest.to_json().encode(), PRIVATE_MODE)
 
     def purge_private(self) -> None:
         """Remove `private/` and `derived/` with all they hold, then mark their stages; links are removed, never followed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -122,10 +123,13 @@ def account_in(accounts: Mapping[str, Account], dataset: str, command: str) -> A
     """The account of `dataset`.
 
     Raises:
-        BudgetError: there is none; the message ends with `command`, which opens it.
+        BudgetError: there is none; the message names the open account with nearly this name, and ends with `command`,
+            which opens it.
     """
     if dataset not in accounts:
-        raise BudgetError(f"the ledger has no account {dataset}; open it: {command}")
+        close = difflib.get_close_matches(dataset, accounts, n=1)
+        meant = f"did you mean {close[0]}? If not, open it" if close else "open it"
+        raise BudgetError(f"the ledger has no account {dataset}; {meant}: {command}")
     return accounts[dataset]
 
 

@@ -71,18 +71,20 @@ class Drawing(LedgerCore):
             for name in names:
                 move_draw(journal, release_id, name, State.RETURNED, now=now())
 
-    def expire(self, older_than: timedelta) -> tuple[str, ...]:
+    def expire(self, older_than: timedelta, release: str | None = None) -> tuple[str, ...]:
         """Give back what is RESERVED in releases of which nothing was written for so long; their ids.
 
-        What was begun stays charged: expiry is from RESERVED only, where it is certain that no noise was drawn.
+        What was begun stays charged: expiry is from RESERVED only, where it is certain that no noise was drawn. A release of
+        which a draw was begun is left alone unless it is the `release` that is named: it could not be finished afterwards.
 
         Raises:
             InputError: a negative age.
+            BudgetError: no such release.
         """
         if older_than < timedelta(0):
             raise InputError("older-than must not be negative")
         with self._writing() as journal:
-            return expire(journal, now() - older_than, now=now())
+            return expire(journal, now() - older_than, release=release, now=now())
 
     def _move(self, release_id: str, name: str, target: State, *, lease: str, digest: str | None = None) -> None:
         with self._writing() as journal:

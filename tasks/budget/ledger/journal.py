@@ -170,7 +170,8 @@ def _settle(engine: Engine, location: LedgerLocation, journal: Journal, lost: Lo
                     break
                 for table, own in journal.written:
                     connection.execute(insert(table), own)
-            return
         except LostConnection as error:
             lost = error
+        else:
+            return
     raise lost

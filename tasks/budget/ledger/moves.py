@@ -100,14 +100,25 @@ def move_draw(
     journal.append(entry)
 
 
-def expire(journal: Journal, before: datetime, *, now: datetime) -> tuple[str, ...]:
-    """Append the rows that give back everything RESERVED in releases whose newest row is older than `before`."""
+def expire(journal: Journal, before: datetime, *, release: str | None = None, now: datetime) -> tuple[str, ...]:
+    """Append the rows that give back everything RESERVED in releases whose newest row is older than `before`.
+
+    Only where nothing was begun: such a release is reserved anew by its run. One that was begun could never be finished,
+    although it stays charged, so it has to be named as `release`; then nothing else is looked at.
+
+    Raises:
+        BudgetError: no such release.
+    """
+    if release is not None:
+        release_in(journal, release)
     events = journal.all_events()
     newest = {event.release: event.created for event in events if event.release is not None}
     expired = []
     for name, record in releases_of(events).items():
         reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED]
-        if reserved and newest[name] < before:
+        begun = any(draw.state not in {State.RESERVED, State.RETURNED} for draw in record.draws)
+        chosen = not begun if release is None else name == release
+        if chosen and reserved and newest[name] < before:
             for draw in reserved:
                 move_draw(journal, name, draw, State.RETURNED, now=now)
             expired.append(name)

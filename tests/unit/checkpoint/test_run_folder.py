@@ -31,7 +31,7 @@ def make_manifest(**changes: object) -> Manifest:
         "configuration_digest": hashlib.sha256(configuration.encode()).hexdigest(),
         "source": "example:affairs",
         "source_digest": DIGEST,
-        "code_version": "0.1.0",
+        "written": configuration,
         "created": NOW,
     }
     return Manifest.model_validate({**facts, **changes})

@@ -52,12 +52,12 @@ def test_a_retry_keeps_the_name_of_the_first_attempt(
 ) -> None:
     """Started by a schedule or by hand: neither an edited configuration nor a changed schedule makes a second release."""
     server = Server(monkeypatch, deployment_id=uuid.uuid4(), auto_scheduled=by_schedule)
-    first = run_name(written(tmp_path, "1"), None)
+    first = run_name(written(tmp_path, "1"), None, tmp_path)
     assert (first == "fair-2026-11-21") is by_schedule
     assert server.tags == ["nightly", f"marginweave-run:{first}"]
     server.zone = "America/New_York"
-    assert run_name(written(tmp_path, "2"), None) == first
-    assert run_name(written(tmp_path, "2"), "typed") == "typed"
+    assert run_name(written(tmp_path, "2"), None, tmp_path) == first
+    assert run_name(written(tmp_path, "2"), "typed", tmp_path) == "typed"
     assert server.tags == ["nightly", f"marginweave-run:{first}"]
 
 
@@ -65,6 +65,6 @@ def test_without_a_deployment_the_name_is_that_of_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server(monkeypatch)
-    first = run_name(written(tmp_path, "1"), None)
-    assert run_name(written(tmp_path, "2"), None) != first
+    first = run_name(written(tmp_path, "1"), None, tmp_path)
+    assert run_name(written(tmp_path, "2"), None, tmp_path) != first
     assert server.tags == ["nightly"]
