@@ -70,7 +70,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         )
     elif present.state in {RunState.RUNNING, RunState.AWAITING}:
         present = _to_go_on(request, as_booked(request.folder, present, ledger))
-        present = _reserved_anew(request, present, ledger)
+        present = _reserved_anew(request, present, ledger, digest)
     if present.state == RunState.REJECTED:
         raise InputError(
             f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
@@ -103,12 +103,13 @@ def _to_go_on(request: Request, present: Manifest) -> Manifest:
     return changed
 
 
-def _reserved_anew(request: Request, present: Manifest, ledger: Ledger) -> Manifest:
+def _reserved_anew(request: Request, present: Manifest, ledger: Ledger, digest: SourceDigest) -> Manifest:
     """The manifest of a run whose reservation expired before anything was drawn: a new release, to be admitted like any."""
     record = ledger.release(present.release) if present.state == RunState.RUNNING else None
     if record is None or not record.draws or any(draw.state != State.RETURNED for draw in record.draws):
         return present
-    changed = present.with_release(str(uuid.uuid4()))
+    release = str(uuid.uuid4())
+    changed = present.with_release(release, digest.mark(release))
     request.folder.write_manifest(changed)
     return changed
 
@@ -168,12 +169,8 @@ def _new_manifest(request: Request, digest: SourceDigest, supersedes: Correction
     return Manifest(
         run=request.folder.run,
         dataset=configuration.dataset,
-<<<<<<< HEAD
         release=release,
-=======
-        release=str(uuid.uuid4()),
         written=configuration.written,
->>>>>>> main
         configuration=configuration.canonical(),
         configuration_digest=configuration.digest,
         execution=configuration.execution,
