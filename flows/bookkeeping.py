@@ -203,6 +203,13 @@ def _policy_facts(account: Account, releases: Sequence[ReleaseRecord], moment: d
     }
 
 
+def _programs(record: ReleaseRecord | None) -> dict[str, Any]:
+    """The program that reserved the release, and those that began its draws, by the rows; of 0.1.0 they know neither."""
+    drew = {draw.facts["program"]: draw.facts["version"] for draw in record.draws if "program" in draw.facts} if record else {}
+    reserved = None if record is None or record.program is None else record.program.model_dump()
+    return {"reserved": reserved, "drew": [{"version": version, "digest": digest} for digest, version in drew.items()]}
+
+
 def release_facts(reference: RunReference) -> dict[str, Any]:
     """Who the release is, for privacy.json."""
     manifest = reference.manifest
@@ -214,7 +221,7 @@ def release_facts(reference: RunReference) -> dict[str, Any]:
         "run": manifest.run,
         "release": manifest.release,
         **({} if corrected is None else {"supersedes": corrected.model_dump()}),
-        "programs": [program.model_dump() for program in manifest.programs],
+        "programs": _programs(record),
         "returned": returned,
         "evaluated_until_now": reference.ledger.internally_evaluated(manifest.dataset, None),
         "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),
