@@ -18,6 +18,7 @@ from marginweave.schemas.errors import OperatorError, StageError
 from marginweave.schemas.ledger import Account, ReleaseRecord, State
 from marginweave.schemas.manifest import StageEntry
 from marginweave.tasks.budget.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
+from marginweave.tasks.budget.ledger.totals import account_totals
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference, StageResult
@@ -163,18 +164,7 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
     total, releases = reference.ledger.account_total(dataset), reference.ledger.releases(dataset)
     own = next((record for record in releases if record.release == reference.manifest.release), None)
     return {
-        "dataset": total.account.dataset,
-        "epsilon": total.epsilon,
-        "delta": float(total.account.delta),
-        "cap_epsilon": float(total.account.epsilon),
-        "composition": total.composition,
-        "purse": {
-            "epsilon": float(total.account.purse.epsilon),
-            "delta": float(total.account.purse.delta),
-            "spent_epsilon": float(total.purse.epsilon),
-            "spent_delta": float(total.purse.delta),
-        },
-        "releases": total.releases,
+        **account_totals(total),
         "lost_draws": [
             {"release": draw.release, "draw": draw.replaces or draw.name, **draw.cost.texts}
             for record in releases

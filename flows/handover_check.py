@@ -42,7 +42,7 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     anchor = json.loads((bundle / "anchor.json").read_bytes())
     if sorted(chain) != list(range(1, anchor["seq"] + 1)) or chain[anchor["seq"]] != anchor["hash"]:
         raise Fault("the chain of hashes does not lead from the first row to the anchor")
-    redacted = [row["seq"] for row in rows if "redacted" in row["body"]]
+    redacted = [row["seq"] for row in rows if _is_redacted(row)]
     for row in rows:
         before = chain.get(row["seq"] - 1, "0" * 64)
         whole = row["seq"] in redacted or row["row_hash"] == _row_hash(row)
@@ -183,6 +183,12 @@ def _approval(own: list[dict[str, Any]]) -> str:
 
 def _lines(place: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
+
+
+def _is_redacted(row: dict[str, Any]) -> bool:
+    """Whether it is the first row of a release of 0.1.0, without the digest that told whether two releases had one source."""
+    ours = row["kind"] in {"RESERVED", "REFUSED"} and row["draw"] is None and "program" not in row["body"]
+    return ours and row["body"].get("redacted") == ["source_digest"]
 
 
 def _row_hash(row: dict[str, Any]) -> str:
