@@ -51,8 +51,8 @@ class Fault(Exception):
     """What does not fit."""
 
 
-def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: str) -> float:
-    """Refuse a privacy.json that says of `release` anything else than the rows do; the least sum of mu^2 its draws had.
+def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: str) -> None:
+    """Refuse a privacy.json that says of `release` anything else than the rows do.
 
     `rows` are those of the release and of its account, with bodies as objects, oldest first.
 
@@ -74,7 +74,7 @@ def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: s
     _check_guarantee(told, body, draws)
     _check_mechanisms(told, body, draws)
     _check_account(told["account"], rows, own)
-    return math.fsum(float(draw["mu2"]) for draw in draws)
+    _check_epsilon(told["guarantee"], draws, body)
 
 
 def _draws(body: dict[str, Any], own: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -119,7 +119,6 @@ def _check_guarantee(told: dict[str, Any], body: dict[str, Any], draws: list[dic
     else:
         observer = min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
     _compare("", told, {"observer": observer})
-    _check_epsilon(said, draws, body)
 
 
 def _check_epsilon(said: dict[str, Any], draws: list[dict[str, Any]], body: dict[str, Any]) -> None:
@@ -217,8 +216,10 @@ def _noise(
         raise Fault(f"the noise of length {draw['length']} in privacy.json is not that of its row")
     if unit is not None:
         _compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})
-    fixed = ("contribution_bound", "private_threshold") if "contribution_bound" in terms else ()
-    _compare(f"noise.{name}", level, {key: terms.get(key, 0) for key in fixed})
+    if "contribution_bound" in terms:
+        _compare(f"noise.{name}", level, {"contribution_bound": terms["contribution_bound"]})
+    if terms and ("contribution_bound" in terms or "threshold_delta" not in terms):  # else it follows from a percentile
+        _compare(f"noise.{name}", level, {"private_threshold": terms.get("private_threshold", 0)})
     return {"sigma": level["deviation"]}
 
 

@@ -46,11 +46,6 @@ def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
     return {int(j): tuple(values) for j, values in unpack_arrays(payload)[1]["released"].items()}
 
 
-def labels_bytes(candidates: Sequence[Sequence[str]]) -> int:
-    """At least as many bytes as `pack_labels` makes of some of these. Private."""
-    return _HEAD_BYTES + len(json.dumps(candidates))
-
-
 def pack_scores(scores: NDArray[np.float64]) -> bytes:
     """Noisy scores of pairs."""
     return pack_arrays({"scores": scores}, {})

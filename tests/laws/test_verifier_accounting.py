@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -32,7 +31,7 @@ from tests.support.configurations import raw
 K_TUPLES = {"method": "k-tuples", "reporting_length": 3}
 HIDDEN = {"type": "category", "domain": "private"}
 PLANS: dict[str, dict[str, Any]] = {
-    "gaussian": {"aggregate": {**K_TUPLES, "contribution": "cap"}},
+    "gaussian": {"aggregate": {**K_TUPLES, "percentile": "none"}},
     "percentiles": {"aggregate": K_TUPLES},
     "zcdp": {"aggregate": K_TUPLES, "privacy__accountant": "zcdp"},
     "sds": {"aggregate": K_TUPLES, "privacy__accountant": "sds"},
@@ -91,7 +90,7 @@ def test_what_the_program_plans_holds_and_no_less_does(name: str, epsilon: float
 
 @pytest.mark.parametrize("name", ["gaussian", "joint", "percentiles", "laplace"])
 def test_draws_that_cost_more_do_not_hold(name: str) -> None:
-    """A thousandth more of any draw is a thousandth too much."""
+    """A fifth more of any draw is too much."""
     plan = plan_budget(Configuration.model_validate(raw(**PLANS[name])))
     for i, draw in enumerate(plan.draws):
         dearer = replace(draw.cost, mu2=draw.cost.mu2 * Decimal("1.2"), rho=draw.cost.rho * Decimal("1.2"))
@@ -123,4 +122,3 @@ def test_selections_are_priced_alike(epsilon: float) -> None:
     assert selection_covered(epsilon, mu2, rho)
     assert not selection_covered(epsilon, mu2 * Decimal("0.999999"), rho)
     assert not selection_covered(epsilon, mu2, rho * Decimal("0.999999"))
-    assert math.isfinite(epsilon)

@@ -110,7 +110,9 @@ def leaves(content: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
     elif isinstance(content, list):
         for i, value in enumerate(content):
             yield from leaves(value, (*path, i))
-    elif (isinstance(content, int | float) and not isinstance(content, bool)) or (path and path[-1] in AMOUNTS):
+    elif (isinstance(content, int | float) and not isinstance(content, bool)) or (
+        isinstance(content, str) and path and path[-1] in AMOUNTS
+    ):
         yield path, content
 
 
@@ -151,16 +153,21 @@ def forged(made: Made, statement: dict[str, Any], to: Path) -> Path:
 
 
 def found_by_both(made: Made, statement: dict[str, Any], place: Path) -> bool:
-    with pytest.raises((Fault, LookupError, TypeError, ValueError, ArithmeticError)):
+    try:
         verify(forged(made, statement, place))
-    shutil.rmtree(place)
-    return found_in_the_ledger(made, statement)
+    except (Fault, LookupError, TypeError, ValueError, ArithmeticError):
+        return found_in_the_ledger(made, statement)
+    finally:
+        shutil.rmtree(place)
+    return False
 
 
 def found_in_the_ledger(made: Made, statement: dict[str, Any]) -> bool:
-    with pytest.raises(AuditError):
+    try:
         StatementAudit(made.audited).check(json.dumps(statement).encode(), made.record)
-    return True
+    except AuditError:
+        return True
+    return False
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,7 +186,7 @@ def test_every_release_fits_its_rows(kind: str, made: Callable[[str], Made], tmp
 def test_every_number_that_is_changed_is_found(kind: str, made: Callable[[str], Made], tmp_path: Path) -> None:
     """One after the other, a thousandth more and a tenth less, or one more; but for those that no row determines."""
     release = made(kind)
-    statement, checked = release.statement, 0
+    statement, checked, missed = release.statement, 0, []
     for path, value in leaves(statement):
         number = Decimal(value) if isinstance(value, str) else value
         others: list[Any] = [number + 1, number - 1] if isinstance(value, int) else [number * type(number)("1.01")]
@@ -190,10 +197,11 @@ def test_every_number_that_is_changed_is_found(kind: str, made: Callable[[str], 
         for other in others:
             if is_unchecked(path):
                 if named(path).startswith(IN_THE_LEDGER) and not named(path).startswith("account.policy"):
-                    assert found_in_the_ledger(release, changed(statement, path, other)), path
+                    missed += [] if found_in_the_ledger(release, changed(statement, path, other)) else [path]
                 continue
-            assert found_by_both(release, changed(statement, path, other), tmp_path / "forged"), path
+            missed += [] if found_by_both(release, changed(statement, path, other), tmp_path / "forged") else [(path, other)]
             checked += 1
+    assert missed == []
     assert checked > 20
 
 
@@ -268,10 +276,13 @@ def test_draws_of_another_plan_than_was_reserved_are_found_in_the_files(made: Ca
 
 
 @pytest.mark.parametrize("name", HOMES)
-def test_releases_of_0_1_0_fit_as_far_as_their_rows_go(name: str, tmp_path: Path) -> None:
+def test_releases_of_0_1_0_fit_as_far_as_their_rows_go(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They pass; their bundle has no digest of a source; and a multiplier, cost or epsilon that is changed is found."""
     home = unpack_home(name, tmp_path)
     location = home / "ledger" / "ledger.sqlite"
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
     keys = load_key(location, {}, "")
     audited = audit_ledger(location, keys)
     audit_files(home, audited, keys, example=False)
