@@ -36,7 +36,9 @@ class StatementAudit:
         """
         try:
             told = json.loads(content)
-            check_statement(told, [*self._rows[None, record.dataset], *self._rows[record.release, None]], record.release)
+            check_statement(
+                told, [*self._rows[None, record.dataset], *self._rows[record.release, None]], record.release
+            )
             if record.program is not None:
                 self._check_account(told["account"], record)
         except Fault as fault:

@@ -195,7 +195,11 @@ def _policy_facts(account: Account, releases: Sequence[ReleaseRecord], moment: d
 
 def _programs(record: ReleaseRecord | None) -> dict[str, Any]:
     """The program that reserved the release, and those that began its draws, by the rows; of 0.1.0 they know neither."""
-    drew = {draw.facts["program"]: draw.facts["version"] for draw in record.draws if "program" in draw.facts} if record else {}
+    drew = (
+        {draw.facts["program"]: draw.facts["version"] for draw in record.draws if "program" in draw.facts}
+        if record
+        else {}
+    )
     reserved = None if record is None or record.program is None else record.program.model_dump()
     return {"reserved": reserved, "drew": [{"version": version, "digest": digest} for digest, version in drew.items()]}
 

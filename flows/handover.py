@@ -109,7 +109,11 @@ def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger,
 def verifier() -> bytes:
     """verify.py: the program's own modules of the verifier in one file, which needs nothing but Python's own library."""
     parts = []
-    for module in (handover_check, handover_accounting, handover_statement):  # the first says what it is, and runs at the end
+    for module in (
+        handover_check,
+        handover_accounting,
+        handover_statement,
+    ):  # the first says what it is, and runs at the end
         source = read_file(Path(module.__file__))
         if source is None:
             raise StageError("the program is not installed whole: its verifier is missing")

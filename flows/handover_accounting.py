@@ -85,7 +85,11 @@ def mixed_total_delta(draws: list[dict[str, Any]], epsilon: float) -> float:
     """Delta of Gaussians and exponential mechanisms by the exact worst curves of the latter (`mixed`); 1 beside plain costs."""
     chosen = sorted(draw["parameter"] for draw in draws if draw["mechanism"] == "exponential")
     mu2 = math.fsum(float(draw["mu2"]) for draw in draws if draw["mechanism"] != "exponential")
-    if any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws) or mu2 <= 0 or max(chosen, default=0) > _LARGEST:
+    if (
+        any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
+        or mu2 <= 0
+        or max(chosen, default=0) > _LARGEST
+    ):
         return 1.0
     steps = min(_STEPS, max(_FEWEST_STEPS, _ALL_STEPS // max(1, len(chosen))))
     step, masses = (chosen[-1] if chosen else 1.0) / steps, [1.0]
@@ -101,11 +105,21 @@ def joint_total_delta(draws: list[dict[str, Any]], discovery: dict[str, Any], ep
     names = [draw["name"] for draw in draws]
     if discovery["draw"] not in names:
         return 1.0
-    place, adaptive, replaced = names.index(discovery["draw"]), discovery["adaptive"], discovery["neighbors"] == "replace-one"
+    place, adaptive, replaced = (
+        names.index(discovery["draw"]),
+        discovery["adaptive"],
+        discovery["neighbors"] == "replace-one",
+    )
     percentiles = any(name.startswith("percentile-") for name in names[:place])
     other = any(draw["delta"] for draw in draws if draw["name"] != discovery["draw"])
     plain = any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
-    if other or plain or (percentiles and not adaptive) or not 0 < discovery["least_share"] <= 1 or not 0 < epsilon <= 100:
+    if (
+        other
+        or plain
+        or (percentiles and not adaptive)
+        or not 0 < discovery["least_share"] <= 1
+        or not 0 < epsilon <= 100
+    ):
         return 1.0
     costs = [float(draw["mu2"]) for draw in draws]
     before = math.fsum(costs[:place]) if adaptive else 0.0

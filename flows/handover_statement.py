@@ -65,7 +65,9 @@ def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: s
     draws = _draws(body, own)
     booked = {"dataset": own[0]["account"], "run": body["run"], "release": release}
     _compare("", told, {"format": 1, **booked})
-    if ("supersedes" in body) != ("supersedes" in told) or told.get("supersedes", {}).get("release") != body.get("supersedes"):
+    if ("supersedes" in body) != ("supersedes" in told) or told.get("supersedes", {}).get("release") != body.get(
+        "supersedes"
+    ):
         raise Fault("supersedes in privacy.json is not that of the rows")
     if "program" in body:
         drew = [row["body"] for row in own if row["kind"] == "DRAWN" and "program" in row["body"]]
@@ -133,11 +135,15 @@ def _check_epsilon(said: dict[str, Any], draws: list[dict[str, Any]], body: dict
         threshold = Decimal(repr(said["delta_threshold"]))
         left = Decimal(repr(sampled["delta"])) - threshold
         if body["accountant"] != "joint" and not draws_hold(priced, sampled["epsilon"], left, None):
-            raise Fault("the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says")
+            raise Fault(
+                "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
+            )
         priced = draws
     spent = said["epsilon_of_the_draws"]
     if spent > said["epsilon"] * (1 + SLACK) or not draws_hold(priced, spent, delta, discovery):
-        raise Fault("the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon")
+        raise Fault(
+            "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon"
+        )
 
 
 def _by_parameter(draw: dict[str, Any]) -> dict[str, Any]:
@@ -200,14 +206,19 @@ def _noise(
         return {"threshold": terms.get("threshold"), "sigma": sigma}
     if name == "selection":
         steps = terms.get("steps")
-        return {"sigma": None if steps is None else float(Fraction(terms["sigma"])) / steps, "step": steps and 1 / steps}
+        return {
+            "sigma": None if steps is None else float(Fraction(terms["sigma"])) / steps,
+            "step": steps and 1 / steps,
+        }
     if name.startswith("select-"):
         return {"sensitivity": unit and unit[0] * (2 if unit[1] else 1)}
     if name.startswith("measure-"):
         batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws)
         return {"sigma": unit and _deviation(draw["parameter"] * math.sqrt(batch), 1, *unit)}
     if name == "count":
-        return {"sigma": sigma if sigma is not None or unit is None else _deviation(draw["parameter"], 1, unit[0], False)}
+        return {
+            "sigma": sigma if sigma is not None or unit is None else _deviation(draw["parameter"], 1, unit[0], False)
+        }
     if not name.startswith("level-"):
         return {}
     level = told["noise"][draw["length"] - 1]
@@ -233,7 +244,7 @@ def _unit(told: dict[str, Any], body: dict[str, Any], draw: dict[str, Any]) -> t
 
 
 def _deviation(multiplier: float, bound: int, records: int, replaced: bool) -> float:
-    """multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024."""
+    """Multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024."""
     square = (Fraction(multiplier) * _ROUNDED) ** 2 * records**2 * bound * (2 if replaced else 1)
     return (math.isqrt(math.ceil(square) - 1) + 1) / _ROUNDED
 
@@ -266,7 +277,9 @@ def _check_marginals(
 def _check_account(told: dict[str, Any], rows: list[dict[str, Any]], own: list[dict[str, Any]]) -> None:
     """Account, cap and purse at the time of publication, and the draws of this release that were lost."""
     account, drawn = own[0]["account"], max(row["seq"] for row in own if row["draw"] is not None)
-    ended = min([row["seq"] for row in own if row["kind"] in {"SUBMITTED", "PUBLISHED"} and row["seq"] > drawn], default=0)
+    ended = min(
+        [row["seq"] for row in own if row["kind"] in {"SUBMITTED", "PUBLISHED"} and row["seq"] > drawn], default=0
+    )
     rejected = any(row["kind"] == "REJECTED" for row in own)
     opened = [row for row in rows if row["account"] == account and row["kind"] == "OPENED"][-1]["body"]
     caps = [row for row in rows if row["account"] == account and row["kind"] in {"OPENED", "CAP_CHANGED"}]
@@ -274,7 +287,9 @@ def _check_account(told: dict[str, Any], rows: list[dict[str, Any]], own: list[d
     meanwhile = [row for row in caps if row["seq"] > drawn and (rejected or row["seq"] < ended)]
     _compare("account", told, {"dataset": account})
     said = Decimal(repr(told["cap_epsilon"])), Decimal(repr(told["delta"]))
-    if said not in {tuple(Decimal(repr(float(row["body"][name]))) for name in ("epsilon", "delta")) for row in before + meanwhile}:
+    if said not in {
+        tuple(Decimal(repr(float(row["body"][name]))) for name in ("epsilon", "delta")) for row in before + meanwhile
+    }:
         raise Fault("the cap of the account in privacy.json is not that of the rows")
     if "purse" in told:
         purse = opened.get("purse", {"epsilon": "0", "delta": "0"})

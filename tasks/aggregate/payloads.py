@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 
+
 @dataclass(frozen=True, kw_only=True)
 class DrawnLevel:
     """A released level: its combinations, its noise, and at length 1 the released values of private columns by number."""

@@ -8,7 +8,6 @@ within 2^-100 (`binomial_table`), which a release adds to what `noise_table` sta
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache

@@ -129,7 +129,7 @@ HOMES: dict[str, Callable[[Path], None]] = {
 
 
 def _table(place: Path, rows: int, *, seed: int) -> None:
-    made = random.Random(seed)  # noqa: S311 - a made-up table
+    made = random.Random(seed)
     lines = ["sex,region,age,grade"]
     for _ in range(rows):
         sex, region = made.choice("fm"), made.choice(["north", "north", "south", "west"])

@@ -51,7 +51,9 @@ def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, fieldnames=_COLUMNS, lineterminator="\r\n")
     writer.writeheader()
-    writer.writerows({**_plain(row), "body": _text(_told(row)) if _has_old_digest(row) else row["body"]} for row in rows)
+    writer.writerows(
+        {**_plain(row), "body": _text(_told(row)) if _has_old_digest(row) else row["body"]} for row in rows
+    )
     return buffer.getvalue().encode()
 
 

@@ -147,7 +147,9 @@ class Replay:
             "unit or neighbors differ from the account's",
         )
         for other in self.releases.values():
-            same = other.source_digest == record.source_digest  # of 0.1.0; later rows tell it to who has the source alone
+            same = (
+                other.source_digest == record.source_digest
+            )  # of 0.1.0; later rows tell it to who has the source alone
             allowed = {account.dataset, *account.aliases}
             _expect(not same or other.dataset in allowed, f"its source was released under account {other.dataset}")
         if record.supersedes is not None:

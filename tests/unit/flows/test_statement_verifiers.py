@@ -199,7 +199,9 @@ def test_every_number_that_is_changed_is_found(kind: str, made: Callable[[str], 
                 if named(path).startswith(IN_THE_LEDGER) and not named(path).startswith("account.policy"):
                     missed += [] if found_in_the_ledger(release, changed(statement, path, other)) else [path]
                 continue
-            missed += [] if found_by_both(release, changed(statement, path, other), tmp_path / "forged") else [(path, other)]
+            missed += (
+                [] if found_by_both(release, changed(statement, path, other), tmp_path / "forged") else [(path, other)]
+            )
             checked += 1
     assert missed == []
     assert checked > 20

@@ -16,7 +16,6 @@ from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import ReleaseRecord
 from marginweave.tasks.budget.ledger import Ledger, creation, example_ledger_location, ledger_location, opening_command
 
-
 OPENING = "marginweave ledger open affairs --epsilon 1.0 --delta 1e-06"
 
 
