@@ -270,7 +270,7 @@ def test_draws_of_another_plan_than_was_reserved_are_found_in_the_files(made: Ca
     record = replace(release.record, outputs=outputs)
     audited = replace(release.audited, releases={record.release: record})
     try:
-        with pytest.raises(AuditError, match="deviation in privacy.json is not that of the rows"):
+        with pytest.raises(AuditError, match=r"deviation in privacy\.json is not that of the rows"):
             audit_files(release.home, audited, release.keys, example=False)
     finally:
         place.write_bytes(before[0])
