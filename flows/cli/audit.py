@@ -55,7 +55,9 @@ def verify(
     out.print(
         f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s), within their caps at every row"
     )
-    out.print(f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them")
+    out.print(
+        f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them, every privacy.json number by number"
+    )
     for run in files.in_progress:
         out.print(f"run {run} is in progress: its files were not looked at")
     for run in files.elsewhere:

@@ -11,6 +11,7 @@ from marginweave.tasks.checkpoint.draws import reconcile
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
+from marginweave.tasks.validate.source import TableSource
 
 
 @stage_task("budget")
@@ -36,7 +37,7 @@ def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> Non
         run=reference.manifest.run,
         plan=plan,
         plan_digest=reference.manifest.plan_digest,
-        source_digest=reference.manifest.source_digest,
+        source=ledger.source_digest(TableSource(reference.source, configuration.source).chunks()),
         unit=configuration.privacy.unit_key,
         program=program_identity(),
         actor=actor,
