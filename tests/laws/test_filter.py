@@ -240,7 +240,7 @@ def _take(ledger: Ledger, number: int, what: str, value: tuple[float, float]) ->
                 run=str(number),
                 plan=_plan(gaussian(*value)),
                 plan_digest="p",
-                source_digest="s",
+                source=ledger.source_digest([b"s"]),
                 unit="row",
                 actor="steward",
             )

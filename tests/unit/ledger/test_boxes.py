@@ -141,7 +141,7 @@ def test_the_largest_epsilon_fits_and_one_percent_more_does_not(
     ledger.open_account(replace(account, dataset="people", **cap), actor="steward")
     used = float(ledger.account_total("people").account.box.mu2) - left
     spent = small_plan(("count",), cost=gaussian(used), epsilon=1.8, delta=4e-6)
-    reserve(dataset="people", plan=spent, source_digest="people")
+    reserve(dataset="people", plan=spent, source="people")
     total = ledger.account_total("people")
     largest = largest_epsilon(asked, total.account, total.spent)
     assert 0.05 < largest < 1
@@ -153,7 +153,7 @@ def test_the_largest_epsilon_fits_and_one_percent_more_does_not(
     assert fits(largest)
     assert not fits(largest * 1.011)
     with pytest.raises(BudgetError) as refused:
-        reserve("second", dataset="people", plan=plan_budget(asked), source_digest="people", largest=lambda *_: largest)
+        reserve("second", dataset="people", plan=plan_budget(asked), source="people", largest=lambda *_: largest)
     said = str(refused.value)
     assert said.index(f"privacy.epsilon: {largest:g}") < said.index("To raise the cap instead: marginweave ledger cap")
 

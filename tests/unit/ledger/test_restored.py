@@ -63,7 +63,7 @@ class Place:
 
     def reserve(self, run: str, home: str = "home") -> Ledger:
         ledger = self.ledger(run, home)
-        reserve_release(ledger, small_plan(), run, source_digest=f"source-{run}")
+        reserve_release(ledger, small_plan(), run, source=f"source-{run}")
         ledger.take_lease(run, f"lease-{run}")
         return ledger
 
