@@ -357,8 +357,7 @@ class Configuration(Execution):
     @cached_property
     def written(self) -> str:
         """What the user wrote, as canonical JSON; all that there is, where the configuration was made in Python."""
-        dumped: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
-        return canonical_written(dumped)
+        return canonical_written(self.model_dump(mode="json", exclude_none=True))
 
     @cached_property
     def written_digest(self) -> str:
@@ -378,10 +377,7 @@ class Configuration(Execution):
         return Execution(**{name: getattr(self, name) for name in Execution.model_fields})
 
     def canonical(self) -> str:
-        """All that the release depends on as canonical JSON: without `execution`, defaults filled in.
-
-        Keys are sorted, except columns: their order counts.
-        """
+        """All that the release depends on as canonical JSON, defaults filled in: keys sorted, but for the order of columns."""
         dumped: dict[str, Any] = self.model_dump(mode="json", exclude_none=True, exclude=set(Execution.model_fields))
         dumped["columns"] = [[name, column] for name, column in dumped["columns"].items()]
         return json.dumps(dumped, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

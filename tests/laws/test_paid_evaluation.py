@@ -157,7 +157,7 @@ def test_it_is_told_of_the_records_that_it_was_drawn_for_alone(tmp_path: Path) -
 
     records, others = stored("synthesize", drawn_for), stored("synthesize-other", other)
     digest = hashlib.sha256(drawn_for).hexdigest()
-    payload = pack_arrays({"value": np.array([12])}, {"synthesized": digest})
+    payload = pack_arrays({"value": np.array([12])}, {"synthesized": digest, "deviation": 1.5})
     paid = reference.checkpoint("evaluation", [], lambda: payload)
     found = bought(reference, paid, records, 10)
     assert found is not None
