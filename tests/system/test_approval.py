@@ -84,7 +84,7 @@ def test_a_run_killed_at_its_end_awaits_approval_in_the_end(
     parent: WarmParent, victim: Victim, point: str, side: str
 ) -> None:
     """Nothing gets into `release/`, no row is written twice, and resuming brings the run to where the ledger is."""
-    number = {"manifest": parent.calls["manifest"]}.get(point, 1)
+    number = {"manifest": parent.calls[0]["manifest"]}.get(point, 1)
     assert parent.ask(victim.order(point=[point, side, number]))["code"] == -signal.SIGKILL
     victim.check()
     _audit(victim)
