@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from marginweave.schemas.configuration import check_name
 from marginweave.tasks.checkpoint.files import (
     PRIVATE_MODE,
+    at_place,
     read_file,
     remove_file,
     remove_temporary_files,
@@ -152,6 +153,8 @@ class DrawSecrets:
 
     def _write(self, release_id: str, name: str, secret: DrawSecret) -> None:
         sealed, _ = seal(self.key, ("seed", release_id, name), secret.seed + secret.noise)
+        with at_place(self.folder.seeds, "created"):  # a run that 0.1.0 began has none
+            self.folder.seeds.mkdir(mode=0o700, exist_ok=True)
         for place in self._places(name):
             if not write_once(place, sealed) and read_file(place) != sealed:
                 replace_file(place, sealed, PRIVATE_MODE)
