@@ -86,6 +86,8 @@ class DrawSecrets:
         Raises:
             MachineError: the disk refuses.
         """
+        with at_place(self.folder.seeds, "created"):  # a run that 0.1.0 began has none
+            self.folder.seeds.mkdir(mode=0o700, exist_ok=True)
         if self.read(release_id, name) is None:
             place, _ = self._places(name)
             sealed, _ = seal(self.key, ("seed", release_id, name), self.source.seed(name))
@@ -153,8 +155,6 @@ class DrawSecrets:
 
     def _write(self, release_id: str, name: str, secret: DrawSecret) -> None:
         sealed, _ = seal(self.key, ("seed", release_id, name), secret.seed + secret.noise)
-        with at_place(self.folder.seeds, "created"):  # a run that 0.1.0 began has none
-            self.folder.seeds.mkdir(mode=0o700, exist_ok=True)
         for place in self._places(name):
             if not write_once(place, sealed) and read_file(place) != sealed:
                 replace_file(place, sealed, PRIVATE_MODE)
