@@ -22,7 +22,6 @@ from marginweave.flows.audit_statement import StatementAudit
 from marginweave.flows.handover import hand_over, verifier
 from marginweave.flows.handover_check import _row_hash, verify
 from marginweave.flows.handover_statement import NOT_IN_ROWS, Fault
-from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger import Account, ReleaseRecord
 from marginweave.tasks.budget.ledger import Ledger, ledger_location
@@ -88,10 +87,9 @@ def _made(home: Path, kind: str) -> Made:
     account = Account(
         dataset="people",
         epsilon=Decimal(3),
-        delta=Decimal("1e-5"),
+        delta=Decimal(0 if kind == "laplace" else "1e-5"),
         unit="row",
         neighbors=KINDS[kind].get("privacy__neighbors", "add-remove"),
-        purse=Plain(epsilon=Decimal("1.5")),
     )
     Ledger.create(location).open_account(account, actor="steward")
     run = run_plainly(home, people(home, 300, **KINDS[kind]), kind)
