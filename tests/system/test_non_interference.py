@@ -260,9 +260,9 @@ def run_again(place: Path, server: str, changes: dict[str, Any]) -> tuple[Flow, 
 
 
 def private_files(flow: Flow, opened: list[str]) -> list[str]:
-    """Those of the opened files that hold something private: not the room that is kept for rows of the ledger."""
+    """Those of the opened files that hold something private: not the room for rows of the ledger, nor the folder of seeds."""
     found = within(opened, flow.folder.private, flow.folder.internal, flow.source)
-    return [name for name in found if not name.endswith("/ledger.reserve")]
+    return [name for name in found if not name.endswith(("/ledger.reserve", "/seeds"))]
 
 
 def assert_keys_are_fresh(flow: Flow) -> None:

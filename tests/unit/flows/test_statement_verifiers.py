@@ -24,7 +24,7 @@ from marginweave.flows.handover_check import _row_hash, verify
 from marginweave.flows.handover_statement import NOT_IN_ROWS, Fault
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger import Account, ReleaseRecord
-from marginweave.tasks.budget.ledger import Ledger, ledger_location
+from marginweave.tasks.budget.ledger import Ledger, ledger_location, upgrade
 from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.budget.ledger.key import load_key
 from marginweave.tasks.budget.ledger.keyring import Keyring
@@ -283,6 +283,7 @@ def test_releases_of_0_1_0_fit_as_far_as_their_rows_go(
     home = unpack_home(name, tmp_path)
     location = home / "ledger" / "ledger.sqlite"
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
+    upgrade(location, {})
     keys = load_key(location, {}, "")
     audited = audit_ledger(location, keys)
     audit_files(home, audited, keys, example=False)
