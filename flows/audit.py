@@ -172,8 +172,9 @@ def _check_draws(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, s
     committed = [draw for draw in record.draws if draw.state == State.COMMITTED]
     for draw in () if purged else committed:
         lease = draw.lease or ""
-        if store.read(record.release, draw.name, lease, draw.digest) is None:
-            raise AuditError(f"{store.place(draw.name, lease)} is missing, or is not the draw that was committed")
+        damaged = store.damaged(record.release, draw.name, lease, draw.digest or "")
+        if damaged is not None:
+            raise AuditError(f"{damaged} is missing, or is not the draw that was committed")
     return 0 if purged else len(committed)
 
 

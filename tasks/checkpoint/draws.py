@@ -165,6 +165,24 @@ class DrawStore:
             if read_file(path) != sealed:
                 replace_file(path, sealed, PRIVATE_MODE)
 
+    def damaged(self, release_id: str, name: str, lease: str, digest: str) -> Path | None:
+        """The file of a committed draw, or its copy, that is missing or damaged; None where both are whole.
+
+        Draws of 0.1.0 have no copy, and need none here.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        place = self.place(name, lease)
+        for path in (place, place.with_suffix(".copy")):
+            sealed = read_file(path)
+            if sealed is None and path != place:
+                continue
+            opened = None if sealed is None else open_seal(self.key, ("draw", release_id, name, lease), sealed)
+            if opened is None or not hmac.compare_digest(opened[1], digest):
+                return path
+        return None
+
     def destroy(self, name: str, lease: str) -> None:
         """Remove whatever a lost draw, or a damaged one that is made again, has left.
 
