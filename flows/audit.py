@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from marginweave.flows.audit_statement import StatementAudit
 from marginweave.flows.request import source_of
 from marginweave.schemas.errors import AuditError, BudgetError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
@@ -46,7 +47,7 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
     """
     runs = files = 0
     in_progress = []
-    place = home / "runs"
+    place, statements = home / "runs", StatementAudit(audited)
     for path in sorted(place.iterdir()) if place.is_dir() else ():
         folder = RunFolder(path)
         manifest = _manifest(folder)
@@ -59,7 +60,7 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
                 in_progress.append(folder.run)
                 continue
             try:
-                files += _audit_run(folder, manifest, audited, keys)
+                files += _audit_run(folder, manifest, statements, keys)
             except StageError as error:
                 raise AuditError(str(error)) from None
         runs += 1
@@ -82,7 +83,8 @@ def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | No
     return None
 
 
-def _audit_run(folder: RunFolder, manifest: Manifest, audited: AuditedLedger, keys: Keyring) -> int:
+def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit, keys: Keyring) -> int:
+    audited = statements.audited
     _check_seen(folder, audited)
     record = audited.releases.get(manifest.release)
     if record is None:
@@ -92,7 +94,7 @@ def _audit_run(folder: RunFolder, manifest: Manifest, audited: AuditedLedger, ke
             )
         return 0
     _check_identity(folder, manifest, record)
-    checked = _check_released(folder, manifest, record)
+    checked = _check_released(folder, manifest, record, statements)
     if keys.keys:
         key = subkey(keys.root, "checkpoint")
         checked += _check_draws(folder, manifest, record, DrawStore(folder, key))
@@ -137,7 +139,7 @@ def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
             raise AuditError(f"{folder.manifest_file}: its {what} is not the one in the ledger")
 
 
-def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> int:
+def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, statements: StatementAudit) -> int:
     if manifest.state == RunState.FINISHED and manifest.outputs != dict(record.outputs):
         raise AuditError(f"{folder.manifest_file}: its released files are not those in the ledger")
     proposed = _check_proposed(folder, manifest, record)
@@ -146,6 +148,8 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
     for name, digest in () if ended_before_the_last_step else record.outputs.items():
         if file_digest(folder.path / name) != digest:
             raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
+        if name == "release/privacy.json":
+            statements.check(read_file(folder.path / name) or b"", record)
     return len(record.outputs) + proposed
 
 

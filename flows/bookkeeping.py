@@ -17,8 +17,8 @@ from marginweave.flows.progress import reporter
 from marginweave.schemas.errors import OperatorError, StageError
 from marginweave.schemas.ledger import Account, CapChange, ReleaseRecord, State
 from marginweave.schemas.manifest import StageEntry
-from marginweave.tasks.budget.ledger.boxes import box_body
 from marginweave.tasks.budget.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
+from marginweave.tasks.budget.ledger.totals import account_totals
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.publication import holds, staged_release
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -156,16 +156,18 @@ class Bookkeeper:
 
 
 def settle(reference: RunReference) -> None:
-    """Give back what was reserved and never begun; an attempt that was taken over is stopped here, before it publishes.
+    """Give back what was never begun, and destroy every seed that is left, before anything is published.
 
     Raises:
-        BudgetError: another attempt has taken over.
+        BudgetError: another attempt has taken over: it publishes nothing.
     """
     release = reference.manifest.release
     reference.ledger.check_lease(release, reference.lease)
     record = reference.ledger.release(release)
     reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED] if record else []
     reference.ledger.give_back(release, reserved)
+    for name in reference.secrets.left():  # also where private files are kept
+        reference.secrets.destroy(name)
 
 
 def account_statement(reference: RunReference) -> dict[str, Any]:
@@ -175,14 +177,7 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
     own = next((record for record in releases if record.release == reference.manifest.release), None)
     account = total.account
     return {
-        "dataset": account.dataset,
-        "epsilon": total.epsilon,
-        "delta": float(account.delta),
-        "cap_epsilon": float(account.epsilon),
-        "composition": total.composition,
-        "box": {} if account.box is None else box_body(account.box),
-        "spent": total.spent.cost.texts,
-        "releases": total.spent.releases,
+        **account_totals(total),
         "releases_before_box": account.releases_before,
         **({} if account.weak_delta is None else {"weak_delta": account.weak_delta}),
         **_cap_facts(reference.ledger.cap_changes(dataset)),
@@ -231,6 +226,17 @@ def _policy_facts(account: Account, releases: Sequence[ReleaseRecord], moment: d
     }
 
 
+def _programs(record: ReleaseRecord | None) -> dict[str, Any]:
+    """The program that reserved the release, and those that began its draws, by the rows; of 0.1.0 they know neither."""
+    drew = (
+        {draw.facts["program"]: draw.facts["version"] for draw in record.draws if "program" in draw.facts}
+        if record
+        else {}
+    )
+    reserved = None if record is None or record.program is None else record.program.model_dump()
+    return {"reserved": reserved, "drew": [{"version": version, "digest": digest} for digest, version in drew.items()]}
+
+
 def release_facts(reference: RunReference) -> dict[str, Any]:
     """Who the release is, for privacy.json."""
     manifest = reference.manifest
@@ -242,7 +248,7 @@ def release_facts(reference: RunReference) -> dict[str, Any]:
         "run": manifest.run,
         "release": manifest.release,
         **({} if corrected is None else {"supersedes": corrected.model_dump()}),
-        "programs": [program.model_dump() for program in manifest.programs],
+        "programs": _programs(record),
         "returned": returned,
         "evaluated_until_now": reference.ledger.internally_evaluated(manifest.dataset, None),
         "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),

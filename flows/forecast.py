@@ -22,6 +22,7 @@ from marginweave.tasks.aggregate.cliques import discovery, scoring
 from marginweave.tasks.aggregate.marginals import marginal_deviation
 from marginweave.tasks.budget.accountants import selection_mu
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
+from marginweave.tasks.budget.largest import largest_epsilon
 from marginweave.tasks.budget.ledger import Ledger, opening_for
 from marginweave.tasks.budget.ledger.admission import unit_refusal
 from marginweave.tasks.budget.marginal_split import epsilon_shares, marginal_shares, public_cells, rounds_of
@@ -290,7 +291,10 @@ def ledger_forecast(request: Request) -> list[str]:
         total = ledger.account_total(dataset)
     except BudgetError as refusal:
         return [f"Ledger: {refusal}"]
-    verdict = "it fits" if fits else "it will be refused"
+    verdict = "it fits"
+    if not fits:
+        largest = largest_epsilon(configuration, total.account, total.spent)
+        verdict = "it will be refused" + (f"; with privacy.epsilon: {largest:g} it fits" if largest else "")
     if (other := unit_refusal(plan.unit, plan.neighbors, total.account)) is not None:
         verdict = f"it will be refused: {other.message}"
     spent = f"epsilon {total.epsilon:.4g} of {float(total.account.epsilon):g} at delta {float(total.account.delta):g}"

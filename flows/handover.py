@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows import handover_check
+from marginweave.flows import handover_accounting, handover_check, handover_statement
 from marginweave.flows.bookkeeping import account_statement, release_facts
 from marginweave.flows.continuity import check_outputs
 from marginweave.flows.copies import check_target, write_folder
@@ -22,8 +23,10 @@ from marginweave.schemas.ledger import EventKind, ReleaseRecord
 from marginweave.schemas.manifest import Manifest
 from marginweave.tasks.budget.ledger import opening_command
 from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.budget.ledger.books import release_of
 from marginweave.tasks.budget.ledger.export import json_lines
 from marginweave.tasks.budget.ledger.key import load_key
+from marginweave.tasks.budget.ledger.reserved import plan_of_rows
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import PUBLIC_MODE, read_file, staged_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -31,6 +34,8 @@ from marginweave.tasks.publish.statement import promise
 from marginweave.tasks.publish.templates import render
 from marginweave.tasks.references import RunReference
 
+_FUTURE = "from __future__ import annotations\n"
+_OWN_IMPORTS = re.compile(r"^from marginweave\.[^\n]*\n", re.MULTILINE)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
 # Rows that say how the ledger and its keys came to be belong to every account.
 _COMMON = frozenset({EventKind.LEDGER_CREATED.value, EventKind.KEY_ROTATED.value})
@@ -53,7 +58,7 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     check_outputs(folder, manifest)
     location = ledger_of(folder, home)
     audited = audit_ledger(location, load_key(location, os.environ, opening_command()))
-    record = audited.releases.get(manifest.release)
+    record = release_of([event for event in audited.events if event.release == manifest.release])  # its plan in it
     if record is None or dict(record.outputs) != manifest.outputs:
         raise AuditError(f"the ledger does not know the release of run {run} as it is")
     statement = _published(folder) if record.outputs else _rejected(folder, home, record)
@@ -89,19 +94,33 @@ def _rejected(folder: RunFolder, home: Path, record: ReleaseRecord) -> bytes:
 def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger, statement: bytes) -> dict[str, bytes]:
     chain = "".join(json.dumps({"seq": row["seq"], "row_hash": row["row_hash"]}) + "\n" for row in audited.rows)
     own = [row for row in audited.rows if _belongs(row, record)]
-    check = read_file(Path(handover_check.__file__))
-    if check is None:
-        raise StageError("the program is not installed whole: handover_check.py is missing")
     readme = render("handover.md", run=record.run, dataset=record.dataset, rejected=not record.outputs)
     return {
         "README.md": readme.encode(),
-        "plan.json": _plan(manifest),
+        "plan.json": _plan(manifest, record),
         "privacy.json": statement,
         "ledger.jsonl": json_lines(own),
         "chain.jsonl": chain.encode(),
         "anchor.json": audited.anchor.to_json().encode(),
-        "verify.py": check,
+        "verify.py": verifier(),
     }
+
+
+def verifier() -> bytes:
+    """verify.py: the program's own modules of the verifier in one file, which needs nothing but Python's own library."""
+    parts = []
+    for module in (
+        handover_check,
+        handover_accounting,
+        handover_statement,
+    ):  # the first says what it is, and runs at the end
+        source = read_file(Path(str(module.__file__)))
+        if source is None:
+            raise StageError("the program is not installed whole: its verifier is missing")
+        parts.append(_OWN_IMPORTS.sub("", source.decode()))
+    first, *others = parts
+    about, _, rest = first.partition(_FUTURE)
+    return "".join([about, _FUTURE, *(part.partition(_FUTURE)[2] for part in others), rest]).encode()
 
 
 def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
@@ -112,10 +131,9 @@ def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
     return row["account"] == record.dataset or row["kind"] in _COMMON
 
 
-def _plan(manifest: Manifest) -> bytes:
-    """What was written, its digest as the ledger has it, the resolved configuration, and the split of the budget."""
-    configuration = Configuration.from_canonical(manifest.configuration)
-    plan = plan_budget(configuration)
+def _plan(manifest: Manifest, record: ReleaseRecord) -> bytes:
+    """What was written with its digest as the ledger has it, the resolved configuration, and the plan as it was reserved."""
+    plan = record.plan or plan_of_rows(record, plan_budget(Configuration.from_canonical(manifest.configuration)))
     content = {
         "written_sha256": manifest.plan_digest,
         "written": manifest.written,
@@ -126,12 +144,15 @@ def _plan(manifest: Manifest) -> bytes:
         "unit": plan.unit,
         "neighbors": plan.neighbors,
         "accountant": plan.accountant,
+        "delta_threshold": plan.delta_threshold,
+        "spent_epsilon": plan.spent_epsilon,
         "draws": [
             {
                 "name": draw.name,
                 "mechanism": draw.mechanism,
                 "length": draw.length,
                 "parameter": draw.parameter,
+                "terms": dict(draw.terms),
                 **draw.cost.texts,
             }
             for draw in plan.draws

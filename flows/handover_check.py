@@ -1,4 +1,4 @@
-"""Checks a handed-over release without marginweave: this file is in every bundle, and needs nothing but Python's own library.
+"""Checks a handed-over release without marginweave: verify.py is in every bundle, and needs nothing but Python's own library.
 
 Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json, plan.json and privacy.json. FOLDER is where
 the release was published; without it, privacy.json alone is compared with the ledger. Of a release that was rejected nothing
@@ -14,10 +14,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from marginweave.flows.handover_accounting import AMOUNTS
+from marginweave.flows.handover_statement import NOT_IN_ROWS, Fault, check_statement
+
 # As in the ledger: what is no part of a row's hash, and what is no part of it where it is empty.
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
 _ADDED = frozenset({"plain_epsilon", "plain_delta"})
-_AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # What becomes of a draw, from its first row to its last.
 _COURSES = (
     ["RESERVED", "DRAWN", "COMMITTED"],
@@ -30,17 +32,14 @@ _COURSES = (
 )
 
 
-class Fault(Exception):
-    """What does not fit."""
-
-
 def verify(bundle: Path, published: Path | None = None) -> list[str]:
     """What was checked, in sentences.
 
     SHA-256 of every row's content and of the hash before it; the place of every row in the chain of hashes up to the anchor;
     plan.json against the rows that reserved it; that every draw had come to its end, and an approval that was required was
-    given, before the row that published; SHA-256 of the released files against that row. Of a rejected release: that it was
-    submitted and rejected, and privacy.json against its plan.
+    given, before the row that published; every mechanism, parameter and total of privacy.json against the rows, and its epsilon
+    against the costs in them; SHA-256 of the released files against the row that published. Of a rejected release: that it
+    was submitted and rejected, and privacy.json against its plan.
 
     Raises:
         Fault: the first thing that does not fit.
@@ -51,9 +50,11 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     anchor = json.loads((bundle / "anchor.json").read_bytes())
     if sorted(chain) != list(range(1, anchor["seq"] + 1)) or chain[anchor["seq"]] != anchor["hash"]:
         raise Fault("the chain of hashes does not lead from the first row to the anchor")
+    redacted = [row["seq"] for row in rows if _is_redacted(row)]
     for row in rows:
         before = chain.get(row["seq"] - 1, "0" * 64)
-        if row["row_hash"] != _row_hash(row) or row["prev_hash"] != before or chain.get(row["seq"]) != row["row_hash"]:
+        whole = row["seq"] in redacted or row["row_hash"] == _row_hash(row)
+        if not whole or row["prev_hash"] != before or chain.get(row["seq"]) != row["row_hash"]:
             raise Fault(f"row {row['seq']} was changed, or is not at its place in the chain")
     ended = [row for row in rows if row["kind"] in {"PUBLISHED", "REJECTED"}][-1]
     own = [row for row in rows if row["release"] == ended["release"] and row["kind"] != "REFUSED"]
@@ -61,8 +62,10 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     _check_plan(plan, own)
     _check_costs(plan, own)
     _check_course(own, ended)
+    told = json.loads((bundle / "privacy.json").read_bytes())
+    check_statement(told, rows, ended["release"])
     if ended["kind"] == "REJECTED":
-        said = _rejected(plan, own, json.loads((bundle / "privacy.json").read_bytes()), published)
+        said = _rejected(plan, own, told, published)
     else:
         _check_correction(rows, own[0])
         said = _published(plan, own, bundle, published)
@@ -70,6 +73,14 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
         f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
         f"plan.json is what row {own[0]['seq']} reserved: {len(plan['draws'])} draw(s), at the same costs",
+        (
+            f"privacy.json says what the rows say of its {len(told['mechanisms'])} draw(s), and its epsilon follows from them; "
+            f"the rows do not tell {', '.join(NOT_IN_ROWS)}"
+        ),
+        *(
+            f"row {seq} is of 0.1.0 and without its digest of the source: its place in the chain was checked, not its content"
+            for seq in redacted
+        ),
         *said,
     ]
 
@@ -128,8 +139,10 @@ def _check_plan(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
     for name in ("epsilon", "delta"):
         if Decimal(str(plan[name])) != Decimal(body[name]):
             raise Fault(f"{name} in plan.json is not that of row {first['seq']}")
-    columns = ("name", "mechanism", "length", "parameter")
-    if [{name: draw[name] for name in columns} for draw in plan["draws"]] != body["draws"]:
+    if any(plan[name] != body[name] for name in ("delta_threshold", "spent_epsilon") if name in body):
+        raise Fault(f"delta_threshold or spent_epsilon in plan.json is not that of row {first['seq']}")
+    planned = [{name: draw.get(name) for name in of_row} for draw, of_row in zip(plan["draws"], body["draws"])]  # noqa: B905 - Python 3.9 runs it
+    if planned != body["draws"] or len(plan["draws"]) != len(body["draws"]):
         raise Fault(f"the draws in plan.json are not those of row {first['seq']}")
 
 
@@ -140,7 +153,7 @@ def _check_costs(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
         raise Fault("rows of the reservation are missing")
     for draw in plan["draws"]:
         row = reserved[draw["name"]]
-        if any(Decimal(draw[amount]) != Decimal(row[amount] or 0) for amount in _AMOUNTS):
+        if any(Decimal(draw[amount]) != Decimal(row[amount] or 0) for amount in AMOUNTS):
             raise Fault(f"the cost of {draw['name']} in plan.json is not that of row {row['seq']}")
 
 
@@ -182,6 +195,12 @@ def _approval(own: list[dict[str, Any]]) -> str:
 
 def _lines(place: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
+
+
+def _is_redacted(row: dict[str, Any]) -> bool:
+    """Whether it is the first row of a release of 0.1.0, without the digest that told whether two releases had one source."""
+    ours = row["kind"] in {"RESERVED", "REFUSED"} and row["draw"] is None and "program" not in row["body"]
+    return ours and row["body"].get("redacted") == ["source_digest"]
 
 
 def _row_hash(row: dict[str, Any]) -> str:

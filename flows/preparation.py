@@ -19,14 +19,15 @@ from marginweave.flows.continuity import (
     check_same_configuration,
     check_same_draws,
 )
-from marginweave.flows.request import Request, as_begun, remember
+from marginweave.flows.request import Request, remember
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account, State
 from marginweave.schemas.manifest import Correction, Manifest, RunState
 from marginweave.tasks.budget.largest import largest_epsilon
-from marginweave.tasks.budget.ledger import Ledger, Witness, opening_for, upgrade
+from marginweave.tasks.budget.ledger import Ledger, Witness, is_older, opening_for, upgrade
 from marginweave.tasks.budget.ledger.openings import planned_statement
 from marginweave.tasks.budget.ledger.publishing import check_correction as check_correctable
+from marginweave.tasks.budget.ledger.sources import SourceDigest
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
 from marginweave.tasks.program import program_identity
@@ -51,7 +52,6 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     present = request.folder.read_manifest()
     if present is not None:
         check_same_configuration(request, present)
-        request = as_begun(request, present)
         if present.state == RunState.FAILED:
             raise InputError(
                 f"run {present.run} was purged before it was finished; give the new release a name with --run"
@@ -68,14 +68,14 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         write_once(request.folder.private / "key", secrets.token_bytes(32))
         remember(request)
         request.folder.write_manifest(present)
-    elif present.source_digest != digest:
+    elif not digest.matches(present.release, present.source_digest):
         raise InputError(
             f"run {present.run} was made from other source bytes, or under another ledger; "
             "give the new release a name of its own with --run"
         )
     elif present.state in {RunState.RUNNING, RunState.AWAITING}:
         present = _to_go_on(request, as_booked(request.folder, present, ledger))
-        present = _reserved_anew(request, present, ledger)
+        present = _reserved_anew(request, present, ledger, digest)
     if present.state == RunState.REJECTED:
         raise InputError(
             f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
@@ -108,12 +108,13 @@ def _to_go_on(request: Request, present: Manifest) -> Manifest:
     return changed
 
 
-def _reserved_anew(request: Request, present: Manifest, ledger: Ledger) -> Manifest:
+def _reserved_anew(request: Request, present: Manifest, ledger: Ledger, digest: SourceDigest) -> Manifest:
     """The manifest of a run whose reservation expired before anything was drawn: a new release, to be admitted like any."""
     record = ledger.release(present.release) if present.state == RunState.RUNNING else None
     if record is None or not record.draws or any(draw.state != State.RETURNED for draw in record.draws):
         return present
-    changed = present.with_release(str(uuid.uuid4()))
+    release = str(uuid.uuid4())
+    changed = present.with_release(release, digest.mark(release))
     request.folder.write_manifest(changed)
     return changed
 
@@ -141,15 +142,15 @@ def check_request(request: Request) -> Ledger:
     return ledger
 
 
-def _check_admission(request: Request, ledger: Ledger, source_digest: str = "") -> None:
+def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | None = None) -> None:
     """What the ledger would refuse when the release is reserved it refuses now; the source where its digest is known."""
     configuration = request.configuration
     ledger.check_admission(
         dataset=configuration.dataset,
         run=request.folder.run,
         plan=plan_budget(configuration),
-        plan_digest=configuration.digest,
-        source_digest=source_digest,
+        plan_digest=configuration.written_digest,
+        source=source,
         unit=configuration.privacy.unit_key,
         actor=getpass.getuser(),
         largest=partial(largest_epsilon, configuration),
@@ -170,7 +171,7 @@ def open_ledger(request: Request) -> Ledger:
         ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
         ledger.check_account(configuration.dataset, command)
         return ledger
-    if request.ledger_file is not None and request.ledger_file.exists():
+    if request.ledger_file is not None and is_older(request.ledger_file):
         upgrade(request.ledger_file, os.environ)
     ledger = Ledger.create(request.ledger_location, witness=witness)
     if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):
@@ -190,18 +191,18 @@ def open_ledger(request: Request) -> Ledger:
     return ledger
 
 
-def _new_manifest(request: Request, digest: str, supersedes: Correction | None) -> Manifest:
-    configuration = request.configuration
+def _new_manifest(request: Request, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
+    configuration, release = request.configuration, str(uuid.uuid4())
     return Manifest(
         run=request.folder.run,
         dataset=configuration.dataset,
-        release=str(uuid.uuid4()),
+        release=release,
         written=configuration.written,
         configuration=configuration.canonical(),
         configuration_digest=configuration.digest,
         execution=configuration.execution,
         source=configuration.source.file,
-        source_digest=digest,
+        source_digest=digest.mark(release),
         programs=(program_identity(),),
         created=datetime.now(UTC),
         supersedes=supersedes,

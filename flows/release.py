@@ -29,7 +29,7 @@ from marginweave.flows.events import ReleaseEvent, announced, warn_of_exhaustion
 from marginweave.flows.mirror import shown_in_prefect
 from marginweave.flows.parameters import FLOW, ConfigurationPath, HomeFolder, RunName, SourcePath, Supersedes, WarnAt
 from marginweave.flows.period import is_deployed, run_name
-from marginweave.flows.preparation import internal_evaluation_due, prepare_run
+from marginweave.flows.preparation import check_request, internal_evaluation_due, prepare_run
 from marginweave.flows.progress import reporter
 from marginweave.flows.protection import closed_to_others, protect_process
 from marginweave.flows.reconcile import end_dead_attempts
@@ -112,6 +112,8 @@ def release(
         where = _home_of(home)
         named = run_name(path, run, where)
         request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
+        with told_to_operator(request.folder):
+            quiet("check")(check_request)(request)  # a run that is refused leaves no folder behind
         with run_lock(request.folder), told_to_operator(request.folder):
             private, state = quiet("prepare")(prepare_run)(request)
             end_dead_attempts(private.manifest.release)

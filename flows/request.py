@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from marginweave.flows.sizes import check_size
@@ -13,7 +13,6 @@ from marginweave.schemas.configuration import Configuration
 from marginweave.schemas.engine import EngineSettings
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.load import load_configuration
-from marginweave.schemas.manifest import Manifest
 from marginweave.schemas.source import EXAMPLE_PREFIX
 from marginweave.tasks.budget.ledger import LedgerLocation, example_ledger_location, ledger_location
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
@@ -55,6 +54,7 @@ def read_request(
 
     Raises:
         InputError: the configuration, the run's name or a suite of expectations breaks a rule, or an extra is not installed.
+        StageError: the run's manifest is damaged.
     """
     configuration = load_configuration(path)
     check_size(configuration)
@@ -71,10 +71,11 @@ def read_request(
     for suite, raw_input in zip(suites, (True, False), strict=True):
         if suite is not None:
             read_suite(suite, raw_input=raw_input)
+    folder = RunFolder.at(home, run or default_run(configuration, home))
     return Request(
         path=path.resolve(),
-        configuration=configuration,
-        folder=RunFolder.at(home, run or default_run(configuration, home)),
+        configuration=_as_begun(configuration, folder),
+        folder=folder,
         source=named,
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
         suites=(suites[0], suites[1]),
@@ -93,10 +94,10 @@ def default_run(configuration: Configuration, home: Path, suffix: str = "") -> s
     return name
 
 
-def as_begun(request: Request, present: Manifest) -> Request:
-    """The request with the configuration as the version that began the run resolved it: a run keeps its resolution."""
-    kept = Configuration.from_canonical(present.configuration, request.configuration.execution)
-    return replace(request, configuration=kept)
+def _as_begun(configuration: Configuration, folder: RunFolder) -> Configuration:
+    """The configuration as the version that began the run has resolved it: a run keeps its resolution."""
+    begun = folder.read_manifest()
+    return configuration.as_resolved(begun.configuration) if begun and begun.is_of(configuration) else configuration
 
 
 def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:

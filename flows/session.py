@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from marginweave.flows.environment import prepare_environment
+from marginweave.flows.environment import prepare_environment, service_directory
 from marginweave.flows.protection import closed_to_others
 from marginweave.flows.server import prefect_server
 from marginweave.schemas.errors import MarginweaveError, StageError
@@ -23,8 +23,10 @@ def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> It
         StageError: the server does not start, or does not answer.
     """
     prepare_environment(home)
-    with at_place(log_folder, "created"):
-        log_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for folder in (service_directory(home), log_folder):
+        with at_place(folder, "created"):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
     from httpx import HTTPError
 
     try:

@@ -392,6 +392,12 @@ class Configuration(Execution):
         dumped = json.loads(text)
         return cls.model_validate({**dumped, **dict(execution or Execution()), "columns": dict(dumped["columns"])})
 
+    def as_resolved(self, canonical: str) -> Configuration:
+        """What was written here, as another version has resolved it: `canonical` is of that one."""
+        found = Configuration.from_canonical(canonical, self.execution)
+        found.__dict__["written"] = self.written
+        return found
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical form of the resolved configuration, in hex; 0.1.0 knew a release by it."""

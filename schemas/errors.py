@@ -46,6 +46,10 @@ class BudgetError(MarginweaveError):
     exit_code = EXIT_BUDGET
 
 
+class UnreachableLedger(BudgetError):
+    """The ledger cannot be asked now (no server, no room): it has said neither yes nor no."""
+
+
 class StageError(MarginweaveError):
     """A stage failed on this machine; the message names the stage and the place in the code, never data."""
 

@@ -8,9 +8,18 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
-from marginweave.schemas.budget import NOTHING, AccountantName, BudgetPlan, Cost, Discovery, Neighbors, Plain
+from marginweave.schemas.budget import (
+    NOTHING,
+    AccountantName,
+    BudgetPlan,
+    Cost,
+    Discovery,
+    Neighbors,
+    Plain,
+    PlannedDraw,
+)
 from marginweave.schemas.policy import Policy
 from marginweave.schemas.program import Program
 
@@ -208,6 +217,19 @@ class DrawRecord:
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def planned(self) -> PlannedDraw:
+        """The draw as it was reserved, which is as it is drawn; not of spares."""
+        assert self.parameter is not None
+        return PlannedDraw(
+            name=self.name,
+            mechanism=cast("Mechanism", self.mechanism),
+            length=self.length,
+            parameter=self.parameter,
+            cost=self.cost,
+            terms=self.terms,
+        )
+
+    @property
     def is_spare(self) -> bool:
         """Whether this is room for a lost draw, and none of the plan's own draws."""
         return self.name.startswith(SPARE_PREFIX)
@@ -230,9 +252,9 @@ class ReleaseRecord:
     `lease` names the one attempt that may draw, commit and publish now; None before the first. Where `needs_approval`,
     `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the
     release that this one corrects, `superseded_by` the published one that corrects it. `discovery` is what the statement
-    of an `accountant: joint` rests on. `plan` is the whole plan as it was reserved, which is what is drawn; None in rows of
-    0.1.0, which have a part of it. `program` is the one that reserved it. `by_statement` says that the
-    account's box does not hold it, and that it was admitted as the first of its account by its own (epsilon, delta).
+    of an `accountant: joint` rests on. `delta_threshold` and `spent_epsilon` are those of its plan; rows of
+    0.1.0 have neither. `program` is the one that reserved it. `by_statement` says that the account's box does not hold it, and
+    that it was admitted as the first of its account by its own (epsilon, delta).
     """
 
     release: str
@@ -257,9 +279,27 @@ class ReleaseRecord:
     superseded_by: str | None = None
     discovery: Discovery | None = None
     accountant: AccountantName = "gdp"
-    plan: BudgetPlan | None = None
+    delta_threshold: float | None = None
+    spent_epsilon: float | None = None
     program: Program | None = None
     by_statement: bool = False
+
+    @cached_property
+    def plan(self) -> BudgetPlan | None:
+        """The whole plan as it was reserved, which is what is drawn; None in rows of 0.1.0, which have a part of it."""
+        if self.delta_threshold is None or self.spent_epsilon is None:
+            return None
+        return BudgetPlan(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            neighbors=self.neighbors,
+            accountant=self.accountant,
+            delta_threshold=self.delta_threshold,
+            spent_epsilon=self.spent_epsilon,
+            draws=tuple(draw.planned for draw in self.draws),
+            unit=self.unit,
+            discovery=self.discovery,
+        )
 
     @cached_property
     def reserved(self) -> Cost:

@@ -66,8 +66,9 @@ class Manifest(BaseModel):
 
     `written` is what the user wrote (`schemas/written.py`), whose digest the ledger knows; `configuration` is the canonical
     JSON of the configuration as the version that began the run resolved it, and the run keeps that resolution. `source` is the
-    source as it is named there; `source_digest` is keyed. `execution` is how the last attempt computes. `programs` are the
-    identities of the programs that worked on it, the one that began it first; of 0.1.0 none is known.
+    source as it is named there; `source_digest` is keyed, and another one for each release (`SourceDigest.mark`). `execution`
+    is how the last attempt computes. `programs` are the identities of the programs that worked on it, the one that began it
+    first; of 0.1.0 none is known.
     """
 
     model_config = FROZEN
@@ -116,9 +117,9 @@ class Manifest(BaseModel):
         """Whether the run was begun with `configuration`; one of 0.1.0 is compared as 0.1.0 did, resolved."""
         return self.plan_digest in {configuration.written_digest, configuration.digest}
 
-    def with_release(self, release: str) -> Manifest:
+    def with_release(self, release: str, source_digest: str) -> Manifest:
         """The manifest of a run whose release is reserved anew, as nothing was drawn for the old one."""
-        return self.model_copy(update={"release": release})
+        return self.model_copy(update={"release": release, "source_digest": source_digest})
 
     def with_stage(self, name: str, entry: StageEntry) -> Manifest:
         """The manifest with a stage added at the end, or replaced where it stands."""

@@ -55,7 +55,9 @@ def verify(
     out.print(
         f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s), within their caps at every row"
     )
-    out.print(f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them")
+    out.print(
+        f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them, every privacy.json number by number"
+    )
     for run in files.in_progress:
         out.print(f"run {run} is in progress: its files were not looked at")
     for run in files.elsewhere:
@@ -103,7 +105,7 @@ def export(
     from marginweave.tasks.budget.ledger.export import comma_separated, json_lines, registry_record
     from marginweave.tasks.checkpoint.files import at_place, replace_file
     from marginweave.tasks.program import program_identity
-    from marginweave.tasks.publish.statement import ASSUMPTIONS
+    from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 
     location = _location(example, home)
     audited = audit_ledger(location, _keys(location)[0])
@@ -119,7 +121,8 @@ def export(
     own = [record for record in audited.releases.values() if dataset is None or record.dataset == dataset]
     published = [record for record in own if record.published is not None]
     for record in published:
-        entry = registry_record(record, ASSUMPTIONS, program_identity().version)
+        before = audited.accounts[record.dataset].releases_before
+        entry = registry_record(record, [*ASSUMPTIONS, *old_releases(before)], program_identity().version)
         place = to / "releases" / f"{record.run}-{record.release[:8]}.json"
         replace_file(place, (json.dumps(entry, indent=2, ensure_ascii=False) + "\n").encode())
     out.print(f"{len(rows)} event(s) and {len(published)} published release(s) written to {to}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,11 +43,6 @@ def pack_labels(labels: Labels) -> bytes:
 def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
     """The values that `pack_labels` packed."""
     return {int(j): tuple(values) for j, values in unpack_arrays(payload)[1]["released"].items()}
-
-
-def labels_bytes(candidates: Sequence[Sequence[str]]) -> int:
-    """At least as many bytes as `pack_labels` makes of some of these. Private."""
-    return _HEAD_BYTES + len(json.dumps(candidates))
 
 
 def pack_scores(scores: NDArray[np.float64]) -> bytes:

@@ -26,7 +26,6 @@ from marginweave.tasks.aggregate.cliques import (
 )
 from marginweave.tasks.aggregate.inputs import values_digest
 from marginweave.tasks.aggregate.marginal_payloads import (
-    labels_bytes,
     measurement_bytes,
     pack_labels,
     pack_marginals,
@@ -84,7 +83,6 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
         inputs=values_digest(counts, rows.labels),
         used={**gaussian_terms(sd), "threshold": threshold},
         make=lambda bits, _: pack_labels(discover_labels(counts, rows.labels, sd, threshold, bits)),
-        size=labels_bytes([rows.labels[j] for j in columns]),
     )
     return draw_once(reference, VALUES, prepared)[1]
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
-from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import LevelMechanism
-from marginweave.tasks.budget.zero_cells import most_passing
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
-
-_HEAD_BYTES = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,28 +25,6 @@ def pack_level(drawn: DrawnLevel) -> bytes:
         {"columns": level.columns, "values": level.values, "counts": level.counts},
         {"noise": asdict(drawn.noise), "released": {str(j): labels for j, labels in drawn.released.items()}},
     )
-
-
-def level_bytes(
-    bounded: BoundedCounts,
-    candidates: CandidateSet,
-    mechanism: LevelMechanism,
-    most: int | None,
-    discovered: Sequence[Sequence[str]],
-) -> int:
-    """As many bytes as `pack_level` makes of a level drawn for these candidates and these labels, or more. Private.
-
-    At most `most` combinations are kept, or, without it: all cells that occur may survive, and as many that do not as are
-    exceeded with probability 2^-60 (`most_passing`). What is larger all the same is written if the disk has room for it, and
-    lost, with its charge, if it has not.
-    """
-    cells = candidates.total if most is None else min(candidates.total, most)
-    if mechanism.occurring_only:
-        cells = min(cells, bounded.occurring)
-    elif mechanism.threshold >= 1:
-        passing = most_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
-        cells = min(cells, passing + bounded.occurring)
-    return _HEAD_BYTES + cells * 8 * (2 * candidates.length + 1) + len(json.dumps(discovered))
 
 
 def unpack_level(payload: bytes) -> DrawnLevel:

@@ -23,7 +23,6 @@ from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
 from marginweave.tasks.aggregate.payloads import (
     DrawnLevel,
-    level_bytes,
     pack_aggregates,
     pack_level,
     unpack_level,
@@ -103,8 +102,6 @@ def _counted_and_drawn(
     # All that can fail without noise is done before the charge; what was set aside on disk is read once, for its digest.
     noise = level_noise(mechanism, candidates)
     prepare_level(candidates, mechanism)
-    discovered = [blocks.labels[j] for j in sorted(mechanism.private_columns)]
-    size = level_bytes(bounded, candidates, mechanism, most, discovered)
 
     def make(bits: NoiseBits, _: bytes) -> bytes:
         level = draw_level(bounded, candidates, mechanism, bits)
@@ -115,7 +112,7 @@ def _counted_and_drawn(
     if mechanism.private_threshold:
         used["private_threshold"] = mechanism.private_threshold
     inputs = level_digest(bounded, candidates, mechanism, blocks.labels)
-    result = draw_once(reference, name, PreparedDraw(inputs=inputs, used=used, make=make, size=size))[1]
+    result = draw_once(reference, name, PreparedDraw(inputs=inputs, used=used, make=make))[1]
     return replace(result, charged=(*charged, name))
 
 

@@ -40,7 +40,8 @@ def account_epsilon(cost: Cost, statement: Plain, delta: Decimal) -> tuple[float
 
     `composed_epsilon` of the cost, or `plain`: the sum of the stated epsilons, where the stated deltas add to at most `delta`;
     as the nearest float, so that a release alone is never above its own (epsilon, delta). Holds for budgets that were fixed
-    before the first result; the smallest of several sums is no filter, so it is shown, and admits nothing (`Box` does).
+    before the first result (Dwork and Roth 2014, theorem 3.16, beside the sources there); the smallest of several sums is no
+    filter, so it is shown, and admits nothing (`Box` does).
     Nothing spent is 0; at delta 0 only pure epsilons have a sum; where no composition is valid the epsilon is infinite.
     DP: arithmetic on public numbers.
 

@@ -16,8 +16,9 @@ connect the dots): again a pair, with the losses x_j. Their masses under P are, 
 at both ends) tanh(h/4) / (e^epsilon - 1), and add to 1. A loss X of all selections together is a convolution of those, and
 with Gaussians of mu^2 in total, delta(epsilon) = E[H_{epsilon - X}(G_mu)].
 
-An account adds mu^2 all the same, one number a release. Budgets of later releases must not follow from noisy results
-(`composition`); within a release prices are fixed before its first draw, and only what is selected from may follow from others.
+An account adds mu^2 all the same: that is a filter, and these curves are not, as later releases may follow from noisy results
+(deployments/privacy.md, step 30). Within a release prices are fixed before its first draw, and only what is selected from may
+follow from others.
 DP: arithmetic on public numbers, all of it.
 """
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.ledger import State
 from marginweave.tasks.budget.largest import largest_epsilon
 from marginweave.tasks.checkpoint.draws import reconcile
 from marginweave.tasks.door import stage_task
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
+from marginweave.tasks.validate.source import TableSource
 
 
 @stage_task("budget")
 def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> None:
     """Book every planned draw as RESERVED in the account of the dataset; the same release again changes nothing.
 
-    From here on this attempt holds the release's lease, what an earlier one had begun is settled, and every draw that is still
-    to come has a secret of its own.
+    Every draw that is still to come has a secret of its own before it is booked. From here on this attempt holds the release's
+    lease, and what an earlier one had begun is settled.
 
     Raises:
         BudgetError: the account does not admit the release; nothing was drawn.
@@ -25,13 +27,17 @@ def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> Non
     """
     configuration, corrected = reference.configuration, reference.manifest.supersedes
     release, ledger = reference.manifest.release, reference.ledger
+    known = ledger.release(release)
+    begun = frozenset[str]() if known is None else {draw.name for draw in known.draws if draw.state != State.RESERVED}
+    for name in (draw.name for draw in plan.draws if draw.name not in begun):
+        reference.secrets.make(release, name)
     ledger.reserve(
         dataset=configuration.dataset,
         release_id=release,
         run=reference.manifest.run,
         plan=plan,
         plan_digest=reference.manifest.plan_digest,
-        source_digest=reference.manifest.source_digest,
+        source=ledger.source_digest(TableSource(reference.source, configuration.source).chunks()),
         unit=configuration.privacy.unit_key,
         program=program_identity(),
         actor=actor,

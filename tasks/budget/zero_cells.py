@@ -8,7 +8,6 @@ within 2^-100 (`binomial_table`), which a release adds to what `noise_table` sta
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
@@ -27,7 +26,6 @@ _LONGEST = 1 << 62
 # Streams of a draw: which zeros pass, by block, and their noise, by table.
 _POSITIONS, _NOISE = 0, 1
 # A number of passing cells that is exceeded with probability 2^-60.
-_NEVER = 60 * math.log(2)
 
 
 def passing_probability(threshold: int, deviation: Fraction) -> Fraction:
@@ -81,16 +79,6 @@ def prepare_passing(cells: int, threshold: int, deviation: Fraction) -> None:
         for size in {min(block, cells), cells % block}:
             binomial_table(size, probability)
         _tail(threshold, deviation)
-
-
-def most_passing(cells: int, threshold: int, deviation: Fraction) -> int:
-    """A number of passing zeros that is exceeded with probability at most 2^-60, and never more than there are.
-
-    Bernstein: P(K >= m + t) <= exp(-t^2 / (2 (m + t/3))), m = N p, which is 2^-60 at t = L/3 + sqrt(L^2/9 + 2 m L),
-    L = 60 ln 2. DP: arithmetic on public or released numbers.
-    """
-    mean = float(cells * passing_probability(threshold, deviation))
-    return min(cells, math.ceil(mean + _NEVER / 3 + math.sqrt(_NEVER**2 / 9 + 2 * mean * _NEVER)))
 
 
 def _check(threshold: int) -> None:

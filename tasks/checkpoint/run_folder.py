@@ -180,12 +180,12 @@ class RunFolder:
             self.write_manifest(manifest.purged(datetime.now(UTC)))
 
     def remove_private(self) -> None:
-        """Remove `private/`, `derived/` and what was staged and never published, whatever the manifest says.
+        """Remove seeds first, then `private/`, `derived/` and what was staged and never published, whatever the manifest says.
 
         Raises:
             StageError: the disk refuses.
         """
-        for folder in (self.private, self.derived, *self.staged_releases()):
+        for folder in (self.seeds, self.private, self.derived, *self.staged_releases()):
             with at_place(folder, "removed"):
                 if folder.is_symlink():
                     folder.unlink()

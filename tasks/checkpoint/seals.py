@@ -13,7 +13,7 @@ TRAILER_BYTES = len(MAGIC) + hashlib.sha256().digest_size
 
 
 class DamagedCheckpoint(StageError):
-    """The file of a deterministic stage is not what the stage wrote: it is never used, and computed anew by the next attempt."""
+    """The file of a deterministic stage is not what it wrote: it is never used, and the next attempt computes it anew."""
 
 
 def seal(key: bytes, address: tuple[str, ...], payload: bytes) -> tuple[bytes, str]:

@@ -67,7 +67,8 @@ def attack_internally(reference: RunReference, holdout: Path) -> Path:
     source = TableSource(reference.source, configuration.source)
     places = (source, TableSource(str(holdout.resolve()), configuration.source))
     check_source(reference, source)
-    if reference.ledger.source_digest(places[1].chunks()) == reference.manifest.source_digest:
+    held_out, manifest = reference.ledger.source_digest(places[1].chunks()), reference.manifest
+    if held_out.matches(manifest.release, manifest.source_digest):
         raise InputError("--attacks needs rows that were in no release, and these are the source of the run")
     reference.ledger.record_internal_evaluation(configuration.dataset, reference.manifest.release)
     rows, others = (_encoded_table(place, configuration, reference.folder.internal) for place in places)

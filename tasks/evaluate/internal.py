@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -100,7 +99,7 @@ def _determined(source: str, configuration: Configuration) -> list[str]:
 def check_source(reference: RunReference, source: TableSource) -> None:
     """Raise InputError unless `source` holds the bytes that the release was made from."""
     manifest = reference.manifest
-    if not hmac.compare_digest(reference.ledger.source_digest(source.chunks()), manifest.source_digest):
+    if not reference.ledger.source_digest(source.chunks()).matches(manifest.release, manifest.source_digest):
         raise InputError(f"the source is not the one that run {manifest.run} was made from")
 
 

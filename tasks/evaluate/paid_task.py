@@ -18,7 +18,6 @@ from marginweave.schemas.ledger import State
 from marginweave.tasks.aggregate.released import recode
 from marginweave.tasks.budget.mechanisms import add_noise, error_deviation, error_sensitivity, gaussian_terms
 from marginweave.tasks.budget.planned import EVALUATION
-from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
@@ -44,7 +43,13 @@ def buy_evaluation(
     committed = standing(reference, EVALUATION).state == State.COMMITTED
     prepared = None if committed else _prepared(reference, encoded, synthesized, normalized)
     payload, drawn = draw_once(reference, EVALUATION, prepared)
-    released = reference.derived.checkpoint(EVALUATION, [drawn], lambda: payload)
+    deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, reference.configuration.stability)
+
+    def told() -> bytes:  # with its noise as it was reserved: right of here is no ledger
+        arrays, meta = unpack_arrays(payload)
+        return pack_arrays(arrays, {**meta, "deviation": float(deviation)})
+
+    released = reference.derived.checkpoint(EVALUATION, [drawn], told)
     return replace(released, charged=drawn.charged)
 
 
@@ -60,9 +65,8 @@ def bought(
         return None
     configuration = reference.configuration
     settings = _settings(configuration)
-    deviation = error_deviation(plan_budget(configuration).draw(EVALUATION).parameter, configuration.stability)
     marginals = compared_marginals(configuration.attributes, settings.length)
-    return paid_evaluation(int(arrays["value"][0]), float(deviation), record_count, settings, len(marginals))
+    return paid_evaluation(int(arrays["value"][0]), meta["deviation"], record_count, settings, len(marginals))
 
 
 def _prepared(

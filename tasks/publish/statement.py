@@ -58,6 +58,11 @@ APPROVED_AFTER_A_LOOK = (
 )
 DATA_DEPENDENT_STOPS = (
     "A run that stops before its first draw (a broken contract or suite, an unreadable source) tells its operator so.",
+    (
+        "A run that stops after a draw since memory or disk do not hold what it counts, or a file it set aside is damaged, "
+        "tells its operator that it stopped; the same command goes on with it, makes the same draws again, and charges nothing "
+        "anew."
+    ),
     "How long a run took and how much memory it used is not covered by the guarantee.",
 )
 
@@ -139,7 +144,7 @@ def promise(
         "assumptions": [
             unit_assumption(configuration),
             *ASSUMPTIONS,
-            *_of_old_releases(account),
+            *old_releases(account.get("releases_before_box", 0)),
             *_private_domains(configuration),
             *_stated_facts(configuration),
             *([approved] if configuration.publish.approval else []),
@@ -177,9 +182,8 @@ def _observer(plan: BudgetPlan, mu: float | None) -> float:
     return min(1.0, (1 + plan.delta * math.exp(-plan.epsilon)) / (1 + math.exp(-plan.epsilon)))
 
 
-def _of_old_releases(account: dict[str, Any]) -> list[str]:
-    """What the account's guarantee rests on where releases were made before it had a box."""
-    number = account.get("releases_before_box", 0)
+def old_releases(number: int) -> list[str]:
+    """What an account's guarantee rests on where so many of its releases were made before it had a box."""
     if not number:
         return []
     which = "release 1" if number == 1 else f"releases 1 to {number}"

@@ -39,7 +39,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def fill(ledger: Ledger, releases: int) -> None:
     """Finished releases, written in one transaction: the rows are those that `reserve`, the draws and `finish` write."""
-    body = release_body(PLAN, run="r", plan_digest="p", source_digest="s", unit="row")
+    body = release_body(PLAN, run="r", plan_digest="p", source_mark="s", unit="row")
     with ledger._writing() as journal:
         for number in range(releases):
             first = Event(

@@ -34,6 +34,7 @@ def config_of(theta: int, columns: int, neighbors: Any) -> Configuration:
         privacy={
             "epsilon": 4.0,
             "delta": 2 * DELTA,
+            "weak_delta": "a law that can be measured",
             "unit": {"column": "id", "max_records": theta},
             "neighbors": neighbors,
         },

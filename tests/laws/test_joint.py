@@ -265,7 +265,7 @@ def test_a_canary_with_a_public_and_a_new_value_loses_what_is_claimed() -> None:
     public = {"type": "category", "values": [f"v{v}" for v in range(CANARIES)]}
     config = people(
         columns={"cell": public, "own": PRIVATE},
-        privacy={"epsilon": epsilon, "delta": delta, "unit": "row", "accountant": "joint"},
+        privacy={"epsilon": epsilon, "delta": delta, "weak_delta": "measured", "unit": "row", "accountant": "joint"},
         aggregate={"reporting_length": 1, "percentile": "none", "thresholds": {"fixed": {1: 0}}},
     )
     plan = plan_budget(config)

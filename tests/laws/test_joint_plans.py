@@ -65,7 +65,7 @@ def test_a_joint_plan_gives_the_threshold_all_that_there_is_room_for(
         replace(draw, cost=replace(draw.cost, delta=draw.cost.delta * Decimal("1.05"))) if draw.length == 1 else draw
         for draw in ours.draws
     ]
-    assert "more than the stated" in (draws_fault(statement, dearer, [], neighbors, ours.discovery) or "")
+    assert "more than the stated" in (draws_fault(statement, dearer, neighbors, ours.discovery) or "")
 
 
 def test_all_of_delta_goes_to_the_noise_nearly() -> None:
@@ -81,9 +81,9 @@ def test_an_account_adds_mu2_and_deltas_or_whole_statements() -> None:
     """Two joint releases cost no more than two statements, and never less than their sums say at a larger delta."""
     plan = plan_budget(configuration(private=True, accountant="joint"))
     statement = Plain(epsilon=Decimal(1), delta=Decimal("1e-6"))
-    one = account_epsilon([plan.cost], [statement], Decimal("1e-6"))
+    one = account_epsilon(plan.cost, statement, Decimal("1e-6"))
     assert one == (1.0, "plain")
-    epsilon, name = account_epsilon([plan.cost] * 2, [statement] * 2, Decimal("2e-6"))
+    epsilon, name = account_epsilon(plan.cost + plan.cost, statement + statement, Decimal("2e-6"))
     assert name == "gdp"
     assert 1 < epsilon < 2
     assert epsilon == composed_epsilon(plan.cost + plan.cost, Decimal("2e-6"))[0]
@@ -130,7 +130,7 @@ def test_a_discovery_must_fit_the_draws() -> None:
     assert discovery is not None
 
     def fault(draws: Sequence[PlannedDraw], found: Discovery, neighbors: Neighbors = "add-remove") -> str:
-        return draws_fault(statement, draws, [], neighbors, found) or ""
+        return draws_fault(statement, draws, neighbors, found) or ""
 
     last = replace(plan.draws[-1], cost=replace(plan.draws[-1].cost, delta=Decimal("1e-12")))
     assert "must be the only draw with a delta; level-3 has one" in fault([*plan.draws[:-1], last], discovery)

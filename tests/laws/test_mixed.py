@@ -131,7 +131,7 @@ def test_the_default_plan_spends_its_budget_by_the_exact_curve(epsilon: float) -
         replace(draw, cost=replace(draw.cost, mu2=amount(float(draw.cost.mu2) * 1.002))) if draw.length else draw
         for draw in plan.draws
     ]
-    assert "more than the stated" in (draws_fault(statement, louder, [], plan.neighbors) or "")
+    assert "more than the stated" in (draws_fault(statement, louder, plan.neighbors) or "")
 
 
 def test_plain_charges_are_not_composed_with_curves() -> None:

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from tests.mutations.fault import Fault
-from tests.mutations.faults import accounting, counting, drawing, keyed, leaks, noise, preparation, rounds, thresholds
+from tests.mutations.faults import (
+    accounting,
+    counting,
+    drawing,
+    keyed,
+    leaks,
+    noise,
+    preparation,
+    restoring,
+    rounds,
+    thresholds,
+)
 
 SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Budget": accounting.FAULTS,
@@ -14,6 +25,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Preparation and domains": preparation.FAULTS,
     "Marginals chosen in rounds": rounds.FAULTS,
     "Charges and draws": drawing.FAULTS,
+    "A restored ledger, and answers that are lost": restoring.FAULTS,
     "What leaves": leaks.FAULTS,
 }
 FAULTS: dict[str, Fault] = {fault.name: fault for faults in SECTIONS.values() for fault in faults}

@@ -49,16 +49,19 @@ def small_plan(
 
 
 def reserve_release(ledger: Ledger, plan: BudgetPlan, release: str = "first", **changes: Any) -> ReleaseRecord:
-    """Reserve a release of `plan` from `ACCOUNT`, whose run has the same name."""
+    """Reserve a release of `plan` from `ACCOUNT`, whose run has the same name; a `source` may be given as a text."""
     request: dict[str, Any] = {
         "dataset": ACCOUNT.dataset,
         "release_id": release,
         "run": release,
         "plan": plan,
         "plan_digest": "plan-digest",
-        "source_digest": "source-digest",
+        "source": "bytes of the source",
         "unit": ACCOUNT.unit,
         "program": PROGRAM,
         "actor": "steward",
     }
-    return ledger.reserve(**{**request, **changes})
+    request |= changes
+    if isinstance(request["source"], str):
+        request["source"] = ledger.source_digest([request["source"].encode()])
+    return ledger.reserve(**request)

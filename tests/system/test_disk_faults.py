@@ -168,10 +168,11 @@ def test_the_rows_of_a_draw_that_was_begun_find_room(cramped: Path) -> None:
 
 
 def test_a_full_ledger_is_listed(cramped: Path, marginweave: CommandLine) -> None:
-    """Reading needs no room; what writes says that there is none, and the room that was set aside is still there."""
+    """Reading needs no room, and what writes says that there is none; nothing was set aside either."""
     place = cramped / "ledger" / "ledger.sqlite"
     ledger = Ledger.create(place, environment={})
     ledger.open_account(ACCOUNT, actor="steward")
+    place.with_name("ledger.reserve").unlink()
     FAULTS["full"](str(place.parent))
     cli = replace(marginweave, environment={**marginweave.environment, "MARGINWEAVE_LEDGER": str(place)})
     listed = cli("ledger", "list")

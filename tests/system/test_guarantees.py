@@ -14,13 +14,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from marginweave.schemas.budget import Plain
 from marginweave.schemas.ledger import State
 from tests.support.kills import Victim, WarmParent
 from tests.support.people import people
@@ -63,8 +61,7 @@ def marked(place: Path, mode: str) -> Path:
 def opened(cli: CommandLine, mode: str) -> None:
     """An account that has room for one release and nothing more."""
     pure = mode == "delta 0"
-    purse = ("--purse-epsilon", str(EPSILON)) if pure else ()
-    result = cli("ledger", "open", "people", "--epsilon", str(EPSILON), "--delta", "0" if pure else "1e-6", *purse)
+    result = cli("ledger", "open", "people", "--epsilon", str(EPSILON), "--delta", "0" if pure else "1e-6")
     assert result.returncode == 0, result.stderr
 
 
@@ -151,7 +148,7 @@ def test_killed_at_any_draw_it_goes_on_under_what_was_charged(
     home.mkdir()
     settings = {**MODES[mode], "privacy__redraws": len(planned), "publish__keep_private": True}
     config = people(home, 300, privacy__epsilon=4.0, **settings)
-    victim = Victim(home=home, config=config, purse=Plain(epsilon=Decimal(20)) if mode == "delta 0" else Plain())
+    victim = Victim(home=home, config=config)
     for place in range(len(planned)):
         # what the attempt before has left is begun or adopted first
         answer = parent.ask(victim.order(point=[transition, side, 1 if place == 0 else 2]))

@@ -76,6 +76,8 @@ def test_what_is_finished_is_free_and_whole(old: CommandLine, tmp_path: Path) ->
         for command in (("synthesize", run, "--records", "20", "--seed", "9"), ("report", run)):
             made = old(*command)
             assert made.returncode == 0, made.stderr
+        if run.startswith("people-"):
+            assert f"run {run} is finished: `run` finds its release" in old("plan", config).stdout
         bundle = tmp_path / f"bundle-{run}"
         handed = old("handover", run, "--to", bundle)
         assert handed.returncode == 0, handed.stderr

@@ -342,7 +342,7 @@ def test_a_ledger_restored_in_the_middle_of_a_run_stops_it(
     for _ in range(2):
         answer = parent.ask(victim.order())
         assert answer["code"] == 3, answer
-        assert "restore the ledger that the run was charged in" in answer["message"]
+        assert "restore the newest copy" in answer["message"]
     assert victim.makes.read_text() == made
 
 

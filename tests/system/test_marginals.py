@@ -335,21 +335,24 @@ def test_the_commands_know_marginals(marginweave: CommandLine) -> None:
     assert (counts < 0).any()
 
 
-def test_laplace_noise_is_charged_to_the_purse(marginweave: CommandLine) -> None:
-    """Without a purse refused with a command, which then works; after that the ledger, privacy.json and report say it all."""
-    cli = opened(marginweave, epsilon=3.0)
+def test_laplace_noise_is_charged_to_the_allowance(marginweave: CommandLine) -> None:
+    """Without an account refused with a command, which then works; after that ledger, privacy.json and report say it all."""
+    cli = marginweave
     settings: dict[str, object] = {"aggregate__method": "marginals", "aggregate__noise": "laplace"}
-    refused = cli("run", people(cli.home, 600, **settings), "--run", "refused")
-    assert (refused.returncode, "opened without a purse" in refused.stderr) == (3, True), refused.stderr
-    assert "aggregate.noise: gaussian" in " ".join(refused.stderr.split())
-    command = shlex.split(" ".join(refused.stderr.split()).rpartition(": ")[2])
-    assert command[:4] == ["marginweave", "ledger", "open", "people-2"]
-    assert cli(*command[1:]).returncode == 0
-    # so many that pairs are worth their noise: where none is chosen, their part of the purse goes back
+    # so many that pairs are worth their noise: where none is chosen, their part of the allowance goes back
     config = people(cli.home, 20_000, dataset="people-2", **settings)
+    first = cli("ledger", "open", "others", "--epsilon", "1", "--delta", "1e-6")
+    assert first.returncode == 0, first.stderr
+    refused = cli("run", config, "--run", "refused")
+    assert (refused.returncode, "no account people-2" in refused.stderr) == (3, True), refused.stderr
+    command = shlex.split(" ".join(refused.stderr.split()).rpartition(": ")[2])
+    assert command[:5] == ["marginweave", "ledger", "open", "people-2", "--for"]
+    assert cli(*command[1:]).returncode == 0
     plan = cli("plan", config)
     assert plan.returncode == 0, plan.stderr
-    assert all(words in plan.stdout for words in ("Laplace, sd", "charged to the second purse", "it fits")), plan.stdout
+    assert all(words in plan.stdout for words in ("Laplace, sd", "charged to the account's allowance", "it fits")), (
+        plan.stdout
+    )
     result = cli("run", config, "--run", "l")
     assert result.returncode == 0, result.stderr
     release = cli.home / "runs" / "l" / "release"
@@ -361,7 +364,7 @@ def test_laplace_noise_is_charged_to_the_purse(marginweave: CommandLine) -> None
         "marginals": "discrete-laplace",
     }
     spent = sum(Decimal(row["plain_epsilon"]) for row in rows.values())
-    assert (statement["guarantee"]["mu"], statement["account"]["purse"]["spent_epsilon"]) == (None, float(spent))
+    assert (statement["guarantee"]["mu"], float(statement["account"]["spent"]["plain_epsilon"])) == (None, float(spent))
     assert float(rows["selection"]["mu2"]) > 0 == float(rows["one-way"]["mu2"])
     assert 0 < statement["guarantee"]["epsilon"] - statement["guarantee"]["epsilon_of_the_draws"] < 1e-6
     for name in ("one-way", "marginals"):
@@ -376,12 +379,12 @@ def test_laplace_noise_is_charged_to_the_purse(marginweave: CommandLine) -> None
     )
     assert "discrete-laplace" in (release / "report.html").read_text()
     shown = cli("ledger", "show", "people-2")
-    assert f"epsilon {float(spent):.4g} of {float(spent):.4g}" in " ".join(shown.stdout.split()), shown.stdout
+    assert f"plain epsilon {float(spent):.4g} of " in " ".join(shown.stdout.split()), shown.stdout
     assert "discrete-laplace" in shown.stdout
     verified = cli("ledger", "verify")
     assert verified.returncode == 0, verified.stderr
     again = cli("run", config, "--run", "more")
-    assert (again.returncode, "of its purse of epsilon" in again.stderr) == (3, True), again.stderr
+    assert (again.returncode, "does not hold this release" in " ".join(again.stderr.split())) == (3, True), again.stderr
 
 
 TUPLE_VARIANTS: dict[str, dict[str, object]] = {

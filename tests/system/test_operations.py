@@ -60,7 +60,7 @@ BLOCKS = read(PAGE)
 SAYS = {
     "The machine is lost in the middle of a run": r"was charged to account visits before",
     "The ledger's key is lost": r"key is neither in",
-    "An old copy of the ledger was restored": r"before the anchored row|does not know it: it is new, or an old backup",
+    "An old copy of the ledger was restored": r"before the anchored row|older copy of itself",
     "PostgreSQL is down": r"127\.0\.0\.1:9/ledger cannot be used",
     "The source has changed": r"source",
     "The budget is exhausted": r"marginweave ledger cap visits",

@@ -149,12 +149,17 @@ def test_the_ledger_fails_closed_and_refuses_what_is_over_the_cap(marginweave: C
     cli, path = marginweave, people(tmp_path)
     none = cli("run", path)
     assert none.returncode == 3
-    assert "marginweave ledger open people --epsilon 1.0 --delta 1e-06" in none.stderr
+    assert "marginweave ledger open people --for " in none.stderr
     opened(cli, 1.2)
     assert cli("run", path, "--run", "first").returncode == 0
     second = cli("run", path, "--run", "second")
     assert second.returncode == 3, second.stderr
-    assert "marginweave ledger cap people" in second.stderr
+    assert not (cli.home / "runs" / "second").exists()
+    said = " ".join(second.stderr.split())
+    assert said.index("fits with privacy.epsilon: 0.") < said.index("marginweave ledger cap people")
+    assert cli("run", path, "--run", "second").returncode == 3
+    assert cli("ledger", "export", "people", "--to", tmp_path / "exported").returncode == 0
+    assert (tmp_path / "exported" / "events.jsonl").read_text().count('"REFUSED"') == 1
     command = second.stderr[second.stderr.index("marginweave ledger cap") :].strip().split("marginweave ")[1]
     assert cli(*command.replace('"…"', "test").split()).returncode == 0
     assert cli("run", path, "--run", "second").returncode == 0

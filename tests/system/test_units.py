@@ -171,13 +171,9 @@ def test_an_amplified_release_is_charged_as_stated(marginweave: CommandLine, tmp
         "privacy__epsilon": 2.0,
         "resize": {"records": 400, "proportion": 0.4, "amplify": True},
     }
-    path = visits(tmp_path, **changes)
-    marginweave("ledger", "open", "people", "--epsilon", "2", "--delta", "2e-6")
-    refused = marginweave("run", path)
-    assert (refused.returncode, "opened without a purse" in refused.stderr) == (3, True), refused.stderr
-    purse = ("--purse-epsilon", "2", "--purse-delta", "1e-6")
-    marginweave("ledger", "open", "others", "--epsilon", "4", "--delta", "2e-6", *purse)
     path = visits(tmp_path, **{**changes, "dataset": "others"})
+    opened = marginweave("ledger", "open", "others", "--for", path, "--epsilon", "4", "--delta", "2e-6")
+    assert opened.returncode == 0, opened.stderr
     result = marginweave("run", path)
     assert result.returncode == 0, result.stderr
     _, statement = released(marginweave, "others")
@@ -185,5 +181,5 @@ def test_an_amplified_release_is_charged_as_stated(marginweave: CommandLine, tmp
     assert statement["observer"] == pytest.approx(np.exp(2) / (1 + np.exp(2)), abs=1e-5)
     charged = [(row["mu2"], row["plain_epsilon"], row["plain_delta"]) for row in statement["mechanisms"]]
     assert [tuple(map(float, amounts)) for amounts in charged] == [(0, 2, 1e-6), (0, 0, 0)]
-    assert statement["account"]["purse"]["spent_epsilon"] == 2.0
+    assert statement["account"]["spent"]["plain_epsilon"] == "2.0"
     assert statement["account"]["epsilon"] == 2.0

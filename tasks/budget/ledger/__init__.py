@@ -9,7 +9,7 @@ from marginweave.tasks.budget.ledger.location import (
     opening_command,
 )
 from marginweave.tasks.budget.ledger.openings import opening_for
-from marginweave.tasks.budget.ledger.schema import upgrade
+from marginweave.tasks.budget.ledger.schema import is_older, upgrade
 from marginweave.tasks.budget.ledger.witness import Witness
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "PostgresLocation",
     "Witness",
     "example_ledger_location",
+    "is_older",
     "ledger_location",
     "opening_command",
     "opening_for",

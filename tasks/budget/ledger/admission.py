@@ -16,6 +16,7 @@ from marginweave.tasks.budget.ledger.books import stated
 from marginweave.tasks.budget.ledger.boxes import box_of_cap
 from marginweave.tasks.budget.ledger.location import raising_command
 from marginweave.tasks.budget.ledger.policies import period_forecast
+from marginweave.tasks.budget.ledger.sources import SourceDigest
 
 Admitted = Literal["sums", "statement"]
 Largest: TypeAlias = Callable[[Account, Spent], float]
@@ -34,7 +35,7 @@ class Request:
     unit: str
     neighbors: str
     plan_digest: str
-    source_digest: str
+    source: SourceDigest | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +85,12 @@ def check_identity(request: Request, known: ReleaseRecord) -> None:
     Raises:
         InputError: dataset, plan or source differ; the message says which.
     """
-    for what, asked, present in (
-        ("dataset", request.dataset, known.dataset),
-        ("plan", request.plan_digest, known.plan_digest),
-        ("source", request.source_digest, known.source_digest),
+    for what, same in (
+        ("dataset", request.dataset == known.dataset),
+        ("plan", request.plan_digest == known.plan_digest),
+        ("source", request.source is None or request.source.matches(known.release, known.source_digest)),
     ):
-        if asked != present:
+        if not same:
             raise InputError(f"release {known.release} was reserved with another {what}; a new {what} needs a new name")
 
 
@@ -110,11 +111,14 @@ def refusal(
         return Refusal(reason="reconciled", message=frozen_words(account))
     if (other_unit := unit_refusal(request.unit, request.neighbors, account)) is not None:
         return other_unit
-    for other in releases if request.source_digest else ():
-        if other.source_digest == request.source_digest and other.dataset not in {account.dataset, *account.aliases}:
+    source = request.source
+    for other in releases if source is not None else ():
+        allowed = other.dataset in {account.dataset, *account.aliases}
+        if not allowed and source is not None and source.matches(other.release, other.source_digest):
             message = (
-                f"this source was released under account {other.dataset}; releases about the same people share one "
-                f'account; to decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
+                f"this source was released under account {other.dataset}, byte for byte; releases about the same people share "
+                "one account, also where their sources differ in order, format or a few rows, which nothing here can see; to "
+                f'decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
             )
             return Refusal(reason="source", message=message)
     over = _over_box(request, account, spent, largest)
@@ -153,7 +157,7 @@ def _over_box(request: Request, account: Account, spent: Spent, largest: Largest
     if epsilon:
         message += f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
     elif largest is not None and not is_closed(account, spent):
-        message += ". With no epsilon does a release of the same configuration fit"
+        message += ". With no epsilon does a release of the same configuration fit; a smaller privacy.delta may"
     raised = _raised(account, spent, request)
     if raised is not None:
         command = raising_command(account.dataset, f"{raised.epsilon:f}", repr(float(raised.delta)))

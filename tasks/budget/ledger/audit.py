@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from marginweave.schemas.errors import AuditError, BudgetError
-from marginweave.schemas.ledger import Account, Event, ReleaseRecord
+from marginweave.schemas.ledger import Account, Event, ReleaseRecord, Spent
 from marginweave.tasks.budget.ledger.anchor import Anchor
 from marginweave.tasks.budget.ledger.chain import GENESIS, check_key, row_hash
 from marginweave.tasks.budget.ledger.engines import DamagedLedger, connected, engine_for
@@ -25,12 +25,16 @@ from marginweave.tasks.budget.ledger.tables import ACCOUNTS, EVENTS, event_of
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedLedger:
-    """What an audited ledger says. `unchecked` counts the rows whose seal no key of the ring could check."""
+    """What an audited ledger says. `unchecked` counts the rows whose seal no key of the ring could check.
+
+    `spent` are the sums of each account, with the number of the row that made them so.
+    """
 
     rows: tuple[Mapping[str, Any], ...]
     events: tuple[Event, ...]
     accounts: Mapping[str, Account]
     releases: Mapping[str, ReleaseRecord]
+    spent: Mapping[str, Sequence[tuple[int, Spent]]]
     unchecked: int
 
     @property
@@ -60,7 +64,12 @@ def audit_ledger(location: LedgerLocation, keys: Keyring, anchor: Anchor | None 
     if anchor is not None:
         _check_anchor(rows, anchor)
     return AuditedLedger(
-        rows=tuple(rows), events=events, accounts=replay.accounts, releases=replay.releases, unchecked=unchecked
+        rows=tuple(rows),
+        events=events,
+        accounts=replay.accounts,
+        releases=replay.releases,
+        spent=replay.course,
+        unchecked=unchecked,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain, PlannedDraw
+from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain
 from marginweave.schemas.ledger import (
     Account,
     Box,
@@ -74,7 +74,7 @@ def release_body(
     *,
     run: str,
     plan_digest: str,
-    source_digest: str,
+    source_mark: str,
     unit: str,
     program: Program | None = None,
     needs_approval: bool = False,
@@ -92,7 +92,7 @@ def release_body(
         **cap_body(plan.epsilon, plan.delta),
         "run": run,
         "plan_digest": plan_digest,
-        "source_digest": source_digest,
+        "source": source_mark,
         "unit": unit,
         "neighbors": plan.neighbors,
         "accountant": plan.accountant,
@@ -197,16 +197,15 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
     first = next((event for event in events if event.kind == EventKind.RESERVED and event.draw is None), None)
     if first is None or first.release is None or first.account is None:
         return None
-    draws = _draws(events)
     return ReleaseRecord(
         release=first.release,
         dataset=first.account,
         run=first.body["run"],
         plan_digest=first.body["plan_digest"],
-        source_digest=first.body["source_digest"],
+        source_digest=first.body.get("source") or first.body["source_digest"],  # the latter of 0.1.0
         epsilon=Decimal(first.body["epsilon"]),
         delta=Decimal(first.body["delta"]),
-        draws=draws,
+        draws=_draws(events),
         actor=first.actor,
         created=first.created,
         unit=first.body["unit"],
@@ -215,28 +214,11 @@ def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
         supersedes=first.body.get("supersedes"),
         discovery=_discovery(first.body),
         accountant=first.body.get("accountant", "gdp"),
-        plan=_plan(first.body, draws),
+        delta_threshold=first.body.get("delta_threshold"),
+        spent_epsilon=first.body.get("spent_epsilon"),
         program=Program.model_validate(first.body["program"]) if "program" in first.body else None,
         by_statement=first.body.get("admitted") == "statement",
         **_course(events),
-    )
-
-
-def _plan(body: Mapping[str, Any], draws: Sequence[DrawRecord]) -> BudgetPlan | None:
-    """The plan that a reservation wrote down whole; None where rows are of 0.1.0, or not all there yet."""
-    costs = {draw.name: draw.cost for draw in draws}
-    if "delta_threshold" not in body or any(draw["name"] not in costs for draw in body["draws"]):
-        return None
-    return BudgetPlan(
-        epsilon=float(body["epsilon"]),
-        delta=float(body["delta"]),
-        neighbors=body["neighbors"],
-        accountant=body["accountant"],
-        delta_threshold=body["delta_threshold"],
-        spent_epsilon=body["spent_epsilon"],
-        draws=tuple(PlannedDraw(**draw, cost=costs[draw["name"]]) for draw in body["draws"]),
-        unit=body["unit"],
-        discovery=_discovery(body),
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
@@ -17,6 +15,7 @@ from marginweave.tasks.budget.ledger.engines import reserve_beside
 from marginweave.tasks.budget.ledger.journal import Journal, transaction
 from marginweave.tasks.budget.ledger.keyring import Keyring, subkey
 from marginweave.tasks.budget.ledger.location import LedgerLocation
+from marginweave.tasks.budget.ledger.sources import SourceDigest
 from marginweave.tasks.budget.ledger.view import View
 from marginweave.tasks.budget.ledger.witness import Witness
 
@@ -41,12 +40,9 @@ class LedgerCore:
         """The key for checkpoints and draws of runs under this ledger; 32 bytes derived from the root key."""
         return subkey(self._key.root, "checkpoint")
 
-    def source_digest(self, chunks: Iterable[bytes]) -> str:
-        """HMAC-SHA256 of the concatenated chunks under a key derived from the root, hex: equal for equal bytes only."""
-        digest = hmac.new(subkey(self._key.root, "source"), digestmod=hashlib.sha256)
-        for chunk in chunks:
-            digest.update(chunk)
-        return digest.hexdigest()
+    def source_digest(self, chunks: Iterable[bytes]) -> SourceDigest:
+        """The digest of the concatenated chunks, keyed with the root: never stored, only its mark for a release is."""
+        return SourceDigest.of(self._key.root, chunks)
 
     def _reading(self) -> AbstractContextManager[Journal]:
         return transaction(self._engine, self.location, self._key, writing=False)

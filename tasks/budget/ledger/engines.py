@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, RootTransaction, create_engine, 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.errors import BudgetError, UnreachableLedger
 from marginweave.tasks.budget.ledger.access import access_to, database_uri
 from marginweave.tasks.budget.ledger.location import LedgerLocation
 from marginweave.tasks.checkpoint.reserve import Reserve
@@ -36,11 +36,11 @@ class DamagedLedger(BudgetError):
     """The bytes of the ledger's database are not what the database wrote."""
 
 
-class FullDisk(BudgetError):
+class FullDisk(UnreachableLedger):
     """The disk of the ledger has no room."""
 
 
-class LostConnection(BudgetError):
+class LostConnection(UnreachableLedger):
     """The database's server could not be reached, or stopped answering: what was sent last may have been done or not."""
 
 
@@ -105,11 +105,13 @@ def postgres_engine(url: URL) -> Engine:
 
 
 @contextmanager
-def connected(engine: Engine, location: LedgerLocation, *, writing: bool) -> Iterator[Connection]:
+def connected(
+    engine: Engine, location: LedgerLocation, *, writing: bool, patient: bool = False
+) -> Iterator[Connection]:
     """One transaction, committed at the end of the block and undone by an exception in it.
 
-    A writer that cannot reach the server tries again, a few times: nothing was asked of it yet. On a full disk the reserve is
-    given up; whoever only reads needs none.
+    Who is `patient`, as every writer is, tries again where the server cannot be reached, a few times: nothing was asked of it
+    yet. On a full disk a writer gives up the reserve; whoever only reads needs none, or the same where rows are in the log.
 
     Raises:
         DamagedLedger: the bytes of the database are not what was written.
@@ -117,13 +119,15 @@ def connected(engine: Engine, location: LedgerLocation, *, writing: bool) -> Ite
         FullDisk: there is no room, and none was set aside.
         BudgetError: it cannot be read or written (missing, busy, read-only).
     """
-    connection, begun = _begun(engine, location, writing=writing)
+    connection, begun = _begun(engine, location, writing=writing, patient=patient or writing)
     with _translated(engine, location), connection, begun:
         yield connection
 
 
-def _begun(engine: Engine, location: LedgerLocation, *, writing: bool) -> tuple[Connection, RootTransaction]:
-    for pause in PAUSES if writing else ():
+def _begun(
+    engine: Engine, location: LedgerLocation, *, writing: bool, patient: bool
+) -> tuple[Connection, RootTransaction]:
+    for pause in PAUSES if patient else ():
         try:
             return _begin(engine, location, writing=writing)
         except LostConnection:
@@ -182,7 +186,10 @@ def _is_full(error: DBAPIError, location: LedgerLocation) -> bool:
         return bool(code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == "53100")
     if code not in _MAYBE_FULL:
         return False
-    room = os.statvfs(location.parent)
+    try:
+        room = os.statvfs(location.parent)
+    except OSError:  # there is no such folder
+        return False
     return room.f_bavail * room.f_frsize < _FULL_BYTES or (room.f_files > 0 and not room.f_favail)
 
 

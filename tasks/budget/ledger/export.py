@@ -16,6 +16,7 @@ from typing import Any
 from marginweave.schemas.ledger import DrawRecord, ReleaseRecord, State
 from marginweave.tasks.budget.ledger.tables import EVENTS
 
+_OLD_DIGEST = "source_digest"
 _COLUMNS = tuple(column.name for column in EVENTS.columns)
 _MECHANISMS = {
     "rounded-gaussian": "rounded Gaussian noise on counts, standard deviation {parameter:.6g} times the sensitivity",
@@ -36,8 +37,12 @@ COMPOSITION = (
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """One JSON object a row, the body as an object; the columns and hashes of the ledger, from which the chain is checked."""
-    lines = (json.dumps({**_plain(row), "body": json.loads(row["body"])}, ensure_ascii=False) for row in rows)
+    """One JSON object a row, the body as an object; the columns and hashes of the ledger, from which the chain is checked.
+
+    A row of 0.1.0 that reserved a release (or was refused) leaves without its digest of the source, which told whether two
+    releases were made from the same bytes: it says so by `redacted`, and of such a row the place in the chain alone is checked.
+    """
+    lines = (json.dumps({**_plain(row), "body": _told(row)}, ensure_ascii=False) for row in rows)
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -46,7 +51,9 @@ def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, fieldnames=_COLUMNS, lineterminator="\r\n")
     writer.writeheader()
-    writer.writerows(map(_plain, rows))
+    writer.writerows(
+        {**_plain(row), "body": _text(_told(row)) if _has_old_digest(row) else row["body"]} for row in rows
+    )
     return buffer.getvalue().encode()
 
 
@@ -122,6 +129,24 @@ def _mechanism(draw: DrawRecord) -> str:
 
 def _list(items: Iterable[str]) -> str:
     return "".join(f"- {item}\n" for item in items)
+
+
+def _has_old_digest(row: Mapping[str, Any]) -> bool:
+    """Whether 0.1.0 wrote the row, with a digest of the source that is equal for equal bytes."""
+    return _OLD_DIGEST in json.loads(row["body"])
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a row as it leaves the house: `redacted` names what it had, without which its hash cannot be computed."""
+    body: dict[str, Any] = json.loads(row["body"])
+    if _has_old_digest(row):
+        del body[_OLD_DIGEST]
+        body["redacted"] = [_OLD_DIGEST]
+    return body
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:

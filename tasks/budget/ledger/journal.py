@@ -174,7 +174,7 @@ def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writi
     """
     journal, ended = None, False
     try:
-        with connected(engine, location, writing=writing) as connection:
+        with connected(engine, location, writing=writing, patient=True) as connection:
             journal = Journal(connection=connection, key=key)
             yield journal
             ended = True

@@ -21,6 +21,7 @@ from marginweave.tasks.budget.ledger.openings import opening_for, planned_statem
 from marginweave.tasks.budget.ledger.publishing import check_correction, check_settled, publication
 from marginweave.tasks.budget.ledger.refusals import note_refusal
 from marginweave.tasks.budget.ledger.reserved import check_same_plan
+from marginweave.tasks.budget.ledger.sources import SourceDigest
 
 
 class Releases(LedgerCore):
@@ -49,7 +50,7 @@ class Releases(LedgerCore):
         run: str,
         plan: BudgetPlan,
         plan_digest: str,
-        source_digest: str,
+        source: SourceDigest,
         unit: str,
         program: Program,
         actor: str,
@@ -59,10 +60,10 @@ class Releases(LedgerCore):
     ) -> ReleaseRecord:
         """Charge the whole plan before anything is drawn, or return the release that this id already stands for.
 
-        One RESERVED row for the release and one for each draw. A refusal is written down, too, once, and depends on
-        the plan, the ledger, the clock and the keyed digest of the source only. A release that `needs_approval` is published
-        by `approve` alone; `supersedes` is a published release of the same account that this one corrects. `largest` is
-        for the words of a refusal.
+        One RESERVED row for the release and one for each draw. A refusal is written down, too, once, and depends on the plan,
+        the ledger, the clock and the keyed digest of the source (`SourceDigest`) only. A release that `needs_approval` is
+        published by `approve` alone; `supersedes` is a published release of the same account that this one corrects.
+        `largest` is for the words of a refusal.
 
         Raises:
             BudgetError: no account; another unit or neighbors; the source has another account; over the cap, or over the
@@ -71,12 +72,12 @@ class Releases(LedgerCore):
                 own statement; a release to correct that is not published in this account, or is corrected already.
         """
         check_plan(plan)
-        request = _request(release_id, dataset, plan, unit, plan_digest, source_digest)
+        request = _request(release_id, dataset, plan, unit, plan_digest, source)
         body = release_body(
             plan,
             run=run,
             plan_digest=plan_digest,
-            source_digest=source_digest,
+            source_mark=source.mark(release_id),
             unit=unit,
             program=program,
             needs_approval=needs_approval,
@@ -110,18 +111,18 @@ class Releases(LedgerCore):
         plan_digest: str,
         unit: str,
         actor: str,
-        source_digest: str = "",
+        source: SourceDigest | None = None,
         largest: Largest | None = None,
     ) -> None:
         """Refuse a release that could not be reserved now, before a row of its table is read; nothing is charged.
 
-        Without `source_digest` all but the source is looked at.
+        Without `source` all but the source is looked at.
 
         Raises:
             BudgetError, InputError: as `reserve`.
         """
         check_plan(plan)
-        request = _request("", dataset, plan, unit, plan_digest, source_digest)
+        request = _request("", dataset, plan, unit, plan_digest, source)
         with self._writing() as journal:
             view = self._view(journal)
             account, moment = account_in(view.accounts, dataset, opening_for(dataset, plan)), now()
@@ -149,7 +150,9 @@ class Releases(LedgerCore):
                 journal.append_all(publication(record, outputs, self._view(journal).releases, actor, now()))
 
 
-def _request(release: str, dataset: str, plan: BudgetPlan, unit: str, plan_digest: str, source_digest: str) -> Request:
+def _request(
+    release: str, dataset: str, plan: BudgetPlan, unit: str, plan_digest: str, source: SourceDigest | None
+) -> Request:
     return Request(
         release=release,
         dataset=dataset,
@@ -158,7 +161,7 @@ def _request(release: str, dataset: str, plan: BudgetPlan, unit: str, plan_diges
         unit=unit,
         neighbors=plan.neighbors,
         plan_digest=plan_digest,
-        source_digest=source_digest,
+        source=source,
     )
 
 

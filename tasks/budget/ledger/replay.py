@@ -45,6 +45,8 @@ class Replay:
     _places: dict[str, dict[str, int]] = field(default_factory=dict)
     _leases: set[tuple[str, str]] = field(default_factory=set)
     _spent: dict[str, Spent] = field(default_factory=dict)
+    # The sums of an account from a row on.
+    course: dict[str, list[tuple[int, Spent]]] = field(default_factory=dict)
 
     def step(self, seq: int, event: Event) -> None:
         """Take row number `seq`.
@@ -79,6 +81,9 @@ class Replay:
         if event.kind == EventKind.OPENED:
             self.opened[event.account or ""] = seq
         self._steps()[event.kind](event)
+        now = self._spent.get(event.account or "")
+        if now is not None and (event.account not in self.course or self.course[event.account][-1][1] is not now):
+            self.course.setdefault(event.account or "", []).append((seq, now))
 
     def _steps(self) -> Mapping[EventKind, Callable[[Event], None]]:
         return {
@@ -157,7 +162,9 @@ class Replay:
         late = _is_late(event)
         _expect(late or not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
         for other in () if late else self.releases.values():
-            same = other.source_digest == record.source_digest
+            same = (
+                other.source_digest == record.source_digest
+            )  # of 0.1.0; later rows tell it to who has the source alone
             allowed = {account.dataset, *account.aliases}
             _expect(not same or other.dataset in allowed, f"its source was released under account {other.dataset}")
         if record.supersedes is not None:

@@ -71,6 +71,19 @@ def migrate(connection: Connection) -> None:
         command.upgrade(config, "head")
 
 
+def is_older(location: Path) -> bool:
+    """Whether there is a ledger at `location` with tables of an older version.
+
+    Raises:
+        BudgetError: the file cannot be read.
+    """
+    if not location.is_file():
+        return False
+    with connected(engine_for(location), location, writing=False) as connection:
+        found = schema_version(connection)
+    return found is not None and found < SCHEMA_VERSION
+
+
 def upgrade(
     location: LedgerLocation,
     environment: Mapping[str, str],

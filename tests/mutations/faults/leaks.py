@@ -84,10 +84,17 @@ FAULTS = (
     ),
     Fault(
         name="the digest of the source is unkeyed",
-        file="tasks/budget/ledger/core.py",
-        text='digest = hmac.new(subkey(self._key.root, "source"), digestmod=hashlib.sha256)',
+        file="tasks/budget/ledger/sources.py",
+        text='digest = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)',
         instead="digest = hashlib.sha256()",
         killed_by=("tests/unit/ledger/test_places_and_keys.py::test_source_digest_is_keyed_and_ignores_chunks",),
+    ),
+    Fault(
+        name="two releases of one source are marked alike",
+        file="tasks/budget/ledger/sources.py",
+        text="return hmac.digest(self.key, release_id.encode() + self.base, hashlib.sha256).hex()",
+        instead="return hmac.digest(self.key, self.base, hashlib.sha256).hex()",
+        killed_by=("tests/unit/ledger/test_places_and_keys.py::test_marks_of_one_source_tell_nothing_without_the_key",),
     ),
     Fault(
         name="ids of subjects are digested without the key",

@@ -151,7 +151,7 @@ def test_no_configuration_spends_more_than_it_states(
         return
     assert plan.spent_epsilon <= epsilon
     cap = Plain(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta)))
-    total, _ = account_epsilon([plan.cost], [cap], cap.delta)
+    total, _ = account_epsilon(plan.cost, cap, cap.delta)
     assert total <= epsilon
     assert Decimal(total) <= cap.epsilon or total == float(cap.epsilon)
 

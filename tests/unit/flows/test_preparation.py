@@ -8,7 +8,9 @@ import pytest
 
 from marginweave.flows.preparation import prepare_run
 from marginweave.flows.request import read_request
+from marginweave.schemas import automatic
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.load import load_configuration
 from marginweave.tasks.references import RunReference
 
 TEXT = """
@@ -36,3 +38,29 @@ def test_a_corrected_engine_takes_effect_in_the_same_run(tmp_path: Path) -> None
         assert (configuration.memory, configuration.partitions) == (4_000_000_000, 3)
     with pytest.raises(InputError, match=r"differs in privacy\.epsilon"):
         prepared(tmp_path, "memory: 4GB", epsilon="2")
+
+
+def test_a_run_keeps_the_resolution_it_was_begun_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version whose `auto` is another goes on with the one of the manifest, by the file's name as well."""
+    path = tmp_path / "fair.yaml"
+    path.write_text(TEXT.format(execution="", epsilon="1"))
+    begun = prepare_run(read_request(path, run=None, source=None, home=tmp_path))[0]
+    original = automatic.resolve_aggregate
+    monkeypatch.setattr(
+        "marginweave.schemas.configuration.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
+    )
+    request = read_request(path, run=None, source=None, home=tmp_path)
+    assert load_configuration(path).canonical() != begun.manifest.configuration
+    assert request.configuration.canonical() == begun.manifest.configuration
+    resumed = prepare_run(request)[0]
+    assert resumed.manifest == begun.manifest
+    assert resumed.configuration == begun.configuration
+
+
+def test_what_differs_is_what_was_written(tmp_path: Path) -> None:
+    """A default that is written down is another file; the key that was added is named, and what follows from it is not."""
+    prepared(tmp_path, "")
+    with pytest.raises(InputError, match=r"it differs in aggregate\. Give the new release a name"):
+        prepared(tmp_path, "aggregate: {method: k-tuples}")
+    with pytest.raises(InputError, match=r"it differs in missing\. Give the new release a name"):
+        prepared(tmp_path, 'missing: [""]')

@@ -21,7 +21,7 @@ from marginweave.schemas.ledger import Account, State
 from marginweave.tasks.budget.accountants import gdp_epsilon, gdp_mu
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.ledger.boxes import box_for
-from tests.support.releases import ALONE, FULL, gaussian, small_plan
+from tests.support.releases import ALONE, FULL, PROGRAM, gaussian, small_plan
 
 
 def _kinds(location: Path) -> list[tuple[str, str | None]]:
@@ -93,7 +93,7 @@ def test_same_release_again_is_free(ledger, reserve, location) -> None:
     assert _kinds(location) == before
 
 
-@pytest.mark.parametrize(("change", "word"), [({"plan_digest": "x"}, "plan"), ({"source_digest": "y"}, "source")])
+@pytest.mark.parametrize(("change", "word"), [({"plan_digest": "x"}, "plan"), ({"source": "y"}, "source")])
 def test_same_name_for_something_else_is_bad_input(reserve, change, word) -> None:
     """An id stands for one plan and one source; the message says which differs."""
     reserve()
@@ -124,7 +124,7 @@ def test_one_source_has_one_account(ledger, reserve, account) -> None:
     reserve()
     with pytest.raises(BudgetError, match=r"account affairs.*marginweave ledger alias twin affairs"):
         reserve("second", dataset="twin")
-    reserve("second", dataset="twin", source_digest="other bytes")
+    reserve("second", dataset="twin", source="other bytes")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,8 @@ def test_a_release_alone_fits_a_cap_of_its_own(epsilon: float, delta: float, dig
             Account(dataset="a", epsilon=typed, delta=exact, unit="row", neighbors="add-remove", weak_delta="a test"),
             actor="s",
         )
-        request = {"dataset": "a", "plan": plan, "plan_digest": "p", "source_digest": "s", "unit": "row", "actor": "s"}
+        request = {"dataset": "a", "plan": plan, "plan_digest": "p", "unit": "row", "actor": "s", "program": PROGRAM}
+        request["source"] = ledger.source_digest([b"s"])
         ledger.reserve(release_id="one", run="one", **request)  # type: ignore[arg-type]
         with pytest.raises(BudgetError):
             ledger.reserve(release_id="two", run="two", **request)  # type: ignore[arg-type]

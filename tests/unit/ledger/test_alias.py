@@ -53,7 +53,7 @@ def test_a_look_at_one_account_marks_what_an_alias_ties_to_it(twins, reserve, ac
     twins.open_account(replace(account, dataset="third"), actor="steward")
     reserve("seen")
     twins.record_internal_evaluation("affairs", "seen")
-    reserve("before", dataset="third", source_digest="another")
+    reserve("before", dataset="third", source="another")
     assert not twins.internally_evaluated("twin", None)
     twins.alias("twin", "affairs", "because", actor="steward")
     assert twins.internally_evaluated("twin", None)

@@ -54,7 +54,7 @@ def ask(people: Ledger, reserve) -> Ask:
                 for k in range(1, draws + 1)
             ),
         )
-        return reserve(name, dataset=dataset, plan=plan, source_digest=dataset)
+        return reserve(name, dataset=dataset, plan=plan, source=dataset)
 
     return call
 
@@ -101,11 +101,11 @@ def test_no_coordinate_pays_for_another(people, ask, reserve, plan) -> None:
     box = people.account_total("people").account.box
     number = 0
     while people.account_total("people").spent.cost.mu2 + 3 * amount(0.04) <= box.mu2:
-        reserve(str(number), dataset="people", plan=plan(mu2=0.04, epsilon=2.0), source_digest="people")
+        reserve(str(number), dataset="people", plan=plan(mu2=0.04, epsilon=2.0), source="people")
         number += 1
     assert number > 3
     with pytest.raises(BudgetError, match=r"mu\^2"):
-        reserve("over", dataset="people", plan=plan(mu2=0.04, epsilon=2.0), source_digest="people")
+        reserve("over", dataset="people", plan=plan(mu2=0.04, epsilon=2.0), source="people")
     ask("laplace", "0.5", "1e-7")
     assert people.account_total("people").epsilon <= 4
 

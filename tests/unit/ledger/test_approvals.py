@@ -214,7 +214,7 @@ def test_nobody_looks_at_the_rows_while_a_release_about_the_same_people_awaits_a
         ledger.alias(one, other, "the same people", actor="steward")
     published = {name: f"of {name}" for name in ("affairs", "twin", "third", "others")}
     for name, release in published.items():
-        drawn(release, dataset=name, source_digest=name)
+        drawn(release, dataset=name, source=name)
         ledger.finish(release, f"lease of {release}", FILES)
     drawn("waiting", needs_approval=True)
     assert ledger.awaiting_approval("affairs") is None  # under way: its statement is not written yet

@@ -61,13 +61,13 @@ def test_keys_stay_with_their_owner_and_out_of_the_ledger(ledger, location) -> N
 def test_digests_of_sources_and_checkpoints_survive(ledger, location, reserve, account) -> None:
     """The same bytes keep their digest, so that the same source under another account is refused after a rotation."""
     digest, checkpoint = ledger.source_digest([b"same bytes"]), ledger.checkpoint_key
-    reserve(source_digest=digest)
+    reserve(source=digest)
     ledger.open_account(replace(account, dataset="twin"), actor="steward")
     _rotate(ledger)
     again = Ledger.open(location)
     assert (again.source_digest([b"same bytes"]), again.checkpoint_key) == (digest, checkpoint)
     with pytest.raises(BudgetError, match="released under account affairs"):
-        reserve("second", dataset="twin", source_digest=again.source_digest([b"same bytes"]))
+        reserve("second", dataset="twin", source=again.source_digest([b"same bytes"]))
 
 
 @pytest.mark.parametrize("kept", [0, 1], ids=["the new key is lost", "the root is lost"])

@@ -48,13 +48,13 @@ def test_the_allowance_is_charged_to_the_digit_until_it_is_spent(
 ) -> None:
     """Three releases of .3 leave a tenth, which one of .1 fills; nothing is charged in mu^2, rho or delta."""
     for number in range(3):
-        reserve(str(number), dataset="people", plan=laplace_plan(), source_digest="people")
+        reserve(str(number), dataset="people", plan=laplace_plan(), source="people")
     before = people.account_total("people")
     assert before.spent.cost.plain == Plain(epsilon=Decimal("0.9"))
     with pytest.raises(BudgetError, match=r"plain epsilon 0\.1 of 1 left, and 0\.11 is asked for"):
-        reserve("over", dataset="people", plan=laplace_plan(0.11), source_digest="people")
+        reserve("over", dataset="people", plan=laplace_plan(0.11), source="people")
     assert people.account_total("people") == before
-    reserve("last", dataset="people", plan=laplace_plan(0.1), source_digest="people")
+    reserve("last", dataset="people", plan=laplace_plan(0.1), source="people")
     charged = [people.release(name).charged for name in ("0", "1", "2", "last")]
     assert all((cost.mu2, cost.rho, cost.delta, cost.plain.delta) == (0, 0, 0, 0) for cost in charged)
     assert people.account_total("people").spent.cost.plain.epsilon == 1
@@ -66,7 +66,7 @@ def test_the_allowance_is_charged_to_the_digit_until_it_is_spent(
 def test_what_is_given_back_is_back_in_the_allowance(people: Ledger, reserve, location: LedgerLocation) -> None:
     """Scores are charged in mu^2 beside it; where no pair is worth its noise its epsilon goes back."""
     plan = laplace_plan(1.0, aggregate__cliques="selected")
-    record = reserve("mixed", dataset="people", plan=plan, source_digest="people")
+    record = reserve("mixed", dataset="people", plan=plan, source="people")
     assert record.charged.mu2 == plan.draw("selection").cost.mu2 > 0
     people.give_back("mixed", ["marginals"])
     assert people.account_total("people").spent.cost.plain == plan.draw("one-way").cost.plain
@@ -82,7 +82,7 @@ def test_a_price_below_the_epsilon_is_found(
     epsilon = plan.draws[1].cost.plain.epsilon.next_minus()
     cheap = replace(plan.draws[1], cost=Cost(plain=Plain(epsilon=epsilon)))
     monkeypatch.setattr(releases, "check_plan", lambda _: None)
-    reserve("cheap", dataset="people", plan=replace(plan, draws=(plan.draws[0], cheap)), source_digest="people")
+    reserve("cheap", dataset="people", plan=replace(plan, draws=(plan.draws[0], cheap)), source="people")
     with pytest.raises(AuditError, match="draw marginals costs less than discrete-laplace with parameter"):
         audit_ledger(location, load_key(location, {}, ""))
 

@@ -101,7 +101,7 @@ def _anchor(location: Path) -> Anchor:
     return audit_ledger(location, load_key(location, {}, "")).anchor
 
 
-def test_rows_from_before_the_purse_keep_their_hashes(ledger, reserve, location) -> None:
+def test_rows_from_before_plain_charges_keep_their_hashes(ledger, reserve, location) -> None:
     """A migration that adds columns leaves every row as it was sealed; the chain goes on behind it."""
     reserve()
     before, anchor = ledger._all_events(), _anchor(location)

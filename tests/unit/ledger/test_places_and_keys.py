@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sqlite3
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.schemas.ledger import ReleaseRecord
 from marginweave.tasks.budget.ledger import Ledger, creation, example_ledger_location, ledger_location, opening_command
 
 OPENING = "marginweave ledger open affairs --epsilon 1.0 --delta 1e-06"
@@ -163,6 +166,24 @@ def test_a_database_that_vanishes_is_not_made_again(ledger: Ledger, location: Pa
     with pytest.raises(BudgetError, match="cannot be used"):
         ledger.accounts()
     assert not location.exists()
+
+
+def test_marks_of_one_source_tell_nothing_without_the_key(
+    ledger: Ledger, reserve: Callable[..., ReleaseRecord], location: Path
+) -> None:
+    """Two releases of the same bytes have two marks, which the ledger can tell for the same, and stores nothing equal."""
+    ledger.change_cap("affairs", 10, 1e-6, "room for two", "steward")
+    mine, stranger = ledger.source_digest([b"rows"]), ledger.source_digest([b"other rows"])
+    first, second = reserve("first", source=mine), reserve("second", source=mine)
+    assert first.source_digest != second.source_digest
+    for record in (first, second):
+        assert mine.matches(record.release, record.source_digest)
+        assert not stranger.matches(record.release, record.source_digest)
+    assert not mine.matches("first", second.source_digest)
+    with sqlite3.connect(location) as connection:
+        stored = repr(connection.execute("SELECT * FROM events").fetchall())
+    assert mine.base.hex() not in stored
+    assert mine.base.hex() not in repr(mine)
 
 
 def test_source_digest_is_keyed_and_ignores_chunks(ledger: Ledger, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_new_snapshots_of_the_same_people_share_account_and_policy(ledger, reser
     """Other source bytes under the same dataset: one total, one period."""
     small = plan(epsilon=0.5, mu2=0.004)
     for number in range(2):
-        reserve(f"snapshot-{number}", plan=small, source_digest=f"{number}" * 64)
+        reserve(f"snapshot-{number}", plan=small, source=f"{number}" * 64)
         at(DECEMBER)
     assert ledger.account_total("affairs").releases == 2
     one, two = (

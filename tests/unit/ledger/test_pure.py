@@ -71,7 +71,7 @@ def test_an_amplified_resize_needs_a_delta() -> None:
 
 @pytest.fixture
 def without_delta(ledger: Ledger, account: Account) -> Ledger:
-    """A ledger with an account of (2, 0), all of it a purse."""
+    """A ledger with an account of (2, 0), all of it an allowance."""
     ledger.open_account(
         replace(account, dataset="pure", epsilon=Decimal(2), delta=Decimal(0)),
         actor="steward",
@@ -83,13 +83,13 @@ def test_an_account_without_delta_holds_pure_releases_alone(without_delta, locat
     """Two of epsilon 1 fill it exactly, by the plain sum; Gaussian noise never fits; an auditor agrees with every row."""
     asked = plan_budget(pure())
     with pytest.raises(BudgetError, match=r"mu\^2 0 of 0 left"):
-        reserve("gaussian", dataset="pure", plan=plan(mu2=0.005, epsilon=1.0), source_digest="pure")
+        reserve("gaussian", dataset="pure", plan=plan(mu2=0.005, epsilon=1.0), source="pure")
     for number in ("first", "second"):
-        reserve(number, dataset="pure", plan=asked, source_digest="pure")
+        reserve(number, dataset="pure", plan=asked, source="pure")
     total = without_delta.account_total("pure")
     assert (total.epsilon, total.composition, total.spent.cost.delta) == (2, "plain", 0)
     with pytest.raises(BudgetError, match="plain epsilon 0 of 2 left"):
-        reserve("third", dataset="pure", plan=asked, source_digest="pure")
+        reserve("third", dataset="pure", plan=asked, source="pure")
     assert room(total) == 0
     audit_ledger(location, load_key(location, {}, ""))
 

@@ -10,12 +10,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger import CHARGED, EventKind, ReleaseRecord, State
 from marginweave.tasks.budget.accountants import gdp_mu
-from marginweave.tasks.budget.ledger import Ledger, Witness
+from marginweave.tasks.budget.ledger import Ledger, Witness, example_ledger_location
 from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.budget.ledger.key import load_key
 from marginweave.tasks.budget.ledger.reconciliation import OtherHomes, unaccounted_cost
@@ -30,8 +32,8 @@ ALONE = OtherHomes(reason="there is one machine")
 class Place:
     """A ledger in a file, homes beside it, and copies of the ledger."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.location = folder, folder / "ledger" / "ledger.sqlite"
+    def __init__(self, folder: Path, location: Path | None = None) -> None:
+        self.folder, self.location = folder, location or folder / "ledger" / "ledger.sqlite"
         wide = replace(ACCOUNT, epsilon=Decimal(3))
         Ledger.create(self.location, environment={}).open_account(wide, actor="steward")
 
@@ -61,7 +63,7 @@ class Place:
 
     def reserve(self, run: str, home: str = "home") -> Ledger:
         ledger = self.ledger(run, home)
-        reserve_release(ledger, small_plan(), run, source_digest=f"source-{run}")
+        reserve_release(ledger, small_plan(), run, source=f"source-{run}")
         ledger.take_lease(run, f"lease-{run}")
         return ledger
 
@@ -142,6 +144,7 @@ def test_the_row_of_a_draw_is_kept_before_its_noise_is_made(place: Place) -> Non
     ledger = place.reserve("r1")
     for name in DRAWS:
         ledger.begin_draw("r1", name, "lease-r1", {"inputs": "ab"})
+        assert place.seen("r1").exists()
         head = Sighting(place.seen("r1")).head()
         assert head is not None
         assert (head["kind"], head["draw"]) == ("DRAWN", name)
@@ -169,6 +172,34 @@ def test_heads_of_other_ledgers_are_not_compared(place: Place, tmp_path: Path) -
     shutil.copytree(place.home(), other.home())
     other.finish(other.reserve("r2"), "r2")
     assert other.release("r2").outputs == OUTPUTS
+
+
+@pytest.mark.parametrize("example", [False, True], ids=["the ledger", "the ledger of the examples"])
+def test_the_commands_refuse_an_old_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: bool) -> None:
+    """Expiry, and whatever else would write; exit 3, and the rows are what they were. `reconcile` is the way out."""
+    home = tmp_path / "home"
+    place = Place(tmp_path, example_ledger_location(home) if example else None)
+    ledger = place.reserve("r1")
+    kept = place.copy()
+    place.finish(ledger, "r1")
+    place.restore(kept)
+    monkeypatch.setenv("MARGINWEAVE_HOME", str(home))
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(place.location))
+    more = ("--example",) if example else ()
+
+    def said(*command: str) -> tuple[int, bool]:
+        result = CliRunner().invoke(app, ["ledger", *command, *more])
+        return result.exit_code, "older copy of itself" in result.stderr
+
+    rows = place.audited().anchor
+    assert said("expire", "--older-than", "0d") == (3, True)
+    assert said("cap", "affairs", "--epsilon", "9", "--delta", "1e-6", "--reason", "more") == (3, True)
+    assert said("key", "rotate", "--reason", "yearly") == (3, True)
+    assert said("list") == (0, False)
+    assert place.audited().anchor == rows
+    assert said("reconcile") == (0, False)
+    assert said("expire", "--older-than", "0d") == (0, False)
+    assert place.release("r1").outputs == OUTPUTS
 
 
 def test_what_was_published_is_charged_again(restored: Place) -> None:

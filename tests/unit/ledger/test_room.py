@@ -34,6 +34,6 @@ def test_nothing_is_left_of_a_spent_account(ledger, reserve, plan) -> None:
     ledger.change_cap("affairs", 0.01, 1e-6, "less", "steward")
     assert room(ledger.account_total("affairs")) == 0
     ledger.open_account(replace(ledger.account_total("affairs").account, dataset="b", epsilon=Decimal(1)), actor="a")
-    reserve("b", dataset="b", plan=plan(epsilon=1.0, cost_delta=2e-7, mu2=0.012), source_digest="b")
+    reserve("b", dataset="b", plan=plan(epsilon=1.0, cost_delta=2e-7, mu2=0.012), source="b")
     ledger.give_back("b", ["count", "level-1", "level-2"])
     assert room(ledger.account_total("b")) == 0

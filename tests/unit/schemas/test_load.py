@@ -15,6 +15,8 @@ from tests.support.configurations import configuration, raw
 
 SEEDED = {"synthesize__method": "aggregate-seeded"}
 REFUSED = [
+    ({"privacy__delta": 0.0011}, "privacy has delta (0.0011) above 0.001: with that probability all may be disclosed"),
+    ({"privacy__delta": 0.0011, "privacy__weak_delta": " "}, "privacy has weak_delta without a reason"),
     ({"privacy__epsilon": 0}, "privacy.epsilon (0) must be positive"),
     ({"privacy__epsilon": -1.0}, "privacy.epsilon (-1.0) must be positive"),
     ({"privacy__epsilon": math.nan}, "privacy.epsilon (nan) must be finite"),
@@ -188,7 +190,7 @@ def test_every_key_counts_in_the_digest(numbers: dict[str, int]) -> None:
         "seed": "synthesize__seed",
         "scale": "synthesize__scale",
     }
-    changes = {places[k]: v / 10 if k == "delta" else v for k, v in numbers.items()}
+    changes = {places[k]: v / 10_000 if k == "delta" else v for k, v in numbers.items()}
     one, other = configuration(**SEEDED), configuration(**SEEDED, **changes)
     assert (one == other) == (one.digest == other.digest)
 

@@ -1,0 +1,206 @@
+"""What draws cost together, with nothing but Python's own library: a part of verify.py, which every handover carries.
+
+The formulas and their proofs stand in `tasks/budget/` (`accountants`, `mixed`, `joint`); these are the same sums, one number at
+a time. `tests/laws/test_verifier_accounting.py` holds both against each other.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any
+
+AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
+# Prices, and epsilons, are rounded to doubles.
+SLACK = 1e-9
+# As in `mixed` and `joint`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
+_STEPS, _FEWEST_STEPS, _ALL_STEPS, _BLOCKS, _LOSSES, _TAIL = 64, 8, 1024, 128, 320, 14.0
+_MARGIN = 1 + 1e-8
+_LARGEST = 200.0
+
+
+def draws_hold(draws: list[dict[str, Any]], epsilon: float, delta: Decimal, discovery: dict[str, Any] | None) -> bool:
+    """Whether draws at these costs are (epsilon, delta)-differentially private together, by one of the sums of `tasks/budget`.
+
+    Each draw has its name, mechanism, parameter, and costs as decimals. Sums: the joint one of a `discovery`; otherwise mu^2,
+    or rho, with deltas and what is plain beside it; or, where there are selections, their exact curves with mu^2 of the rest.
+    """
+    total = {name: sum((draw[name] for draw in draws), Decimal(0)) for name in AMOUNTS}
+    allowed = float(delta) * (1 + SLACK)
+    if discovery is not None:
+        return joint_total_delta(draws, discovery, epsilon) <= allowed
+    left = delta - total["delta"] - total["plain_delta"]
+    rest = epsilon * (1 + 1e-15) - float(total["plain_epsilon"])
+    if left < 0 or rest < -SLACK * epsilon:
+        return False
+    mu, rho = math.sqrt(total["mu2"]), float(total["rho"])
+    if not (mu or rho):
+        return True
+    if rest > 0 and min(gaussian_delta(mu, rest), concentrated_delta(rho, rest)) <= float(left) * (1 + SLACK):
+        return True
+    return mixed_total_delta(draws, epsilon) <= allowed
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Delta of mu-GDP: Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle and Wang 2018, theorem 8)."""
+    return _sparse(mu, epsilon, 0.0, 0.0) if mu else 0.0
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Smallest epsilon of mu-GDP at `delta`, to the last digits."""
+    low, high = 0.0, 1.0
+    while gaussian_delta(mu, high) > delta:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if gaussian_delta(mu, middle) <= delta else (middle, high)
+    return high
+
+
+def concentrated_delta(rho: float, epsilon: float) -> float:
+    """Delta of rho-zCDP (Canonne, Kamath and Steinke 2020, proposition 12): each order gives a valid one; here the best."""
+    if not rho:
+        return 0.0
+    low, high = 1e-12, 1.0
+
+    def before(t: float) -> bool:
+        return (2 * t + 1) * rho - epsilon + math.log(t) - math.log1p(t) <= 0
+
+    while before(high):
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if before(middle) else (low, middle)
+    exponent = low * ((low + 1) * rho - epsilon) + (low + 1) * (math.log(low) - math.log1p(low)) - math.log(low)
+    return math.exp(min(0.0, exponent))
+
+
+def selection_covered(epsilon: float, mu2: Decimal, rho: Decimal) -> bool:
+    """Whether an exponential mechanism of `epsilon` costs no more: epsilon^2/8 in rho, and in mu what two points have."""
+    mu = math.sqrt(mu2)
+    most = 4 * math.atanh(math.erf(mu / math.sqrt(8))) if mu < 1 else 2 * (_log_phi(mu / 2) - _log_phi(-mu / 2))
+    return epsilon <= most * (1 + SLACK) and epsilon * epsilon / 8 <= float(rho) * (1 + SLACK)
+
+
+def mixed_total_delta(draws: list[dict[str, Any]], epsilon: float) -> float:
+    """Delta of Gaussians and exponential mechanisms by the exact worst curves of the latter (`mixed`); 1 beside plain costs."""
+    chosen = sorted(draw["parameter"] for draw in draws if draw["mechanism"] == "exponential")
+    mu2 = math.fsum(float(draw["mu2"]) for draw in draws if draw["mechanism"] != "exponential")
+    if (
+        any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
+        or mu2 <= 0
+        or max(chosen, default=0) > _LARGEST
+    ):
+        return 1.0
+    steps = min(_STEPS, max(_FEWEST_STEPS, _ALL_STEPS // max(1, len(chosen))))
+    step, masses = (chosen[-1] if chosen else 1.0) / steps, [1.0]
+    for one in chosen:
+        masses = _convolved(masses, _selection_masses(math.ceil(one / step * (1 - 1e-12)), step))
+    mu, half = math.sqrt(mu2), len(masses) // 2
+    inside = math.fsum(mass * _sparse(mu, epsilon - step * (j - half), 0.0, 0.0) for j, mass in enumerate(masses))
+    return min(1.0, min(1.0, inside * _MARGIN) + math.fsum(float(draw["delta"]) for draw in draws))
+
+
+def joint_total_delta(draws: list[dict[str, Any]], discovery: dict[str, Any], epsilon: float) -> float:
+    """Delta of draws one of which discovers private values, by the theorem of `joint`; 1 where it says nothing of them."""
+    names = [draw["name"] for draw in draws]
+    if discovery["draw"] not in names:
+        return 1.0
+    place, adaptive, replaced = (
+        names.index(discovery["draw"]),
+        discovery["adaptive"],
+        discovery["neighbors"] == "replace-one",
+    )
+    percentiles = any(name.startswith("percentile-") for name in names[:place])
+    other = any(draw["delta"] for draw in draws if draw["name"] != discovery["draw"])
+    plain = any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
+    if (
+        other
+        or plain
+        or (percentiles and not adaptive)
+        or not 0 < discovery["least_share"] <= 1
+        or not 0 < epsilon <= 100
+    ):
+        return 1.0
+    costs = [float(draw["mu2"]) for draw in draws]
+    before = math.fsum(costs[:place]) if adaptive else 0.0
+    others = math.fsum(costs[place + 1 :]) + (0.0 if adaptive else math.fsum(costs[:place]))
+    saved = discovery["least_share"] * (0.5 if replaced else 1.0)
+    log_all = math.log1p(-float(draws[place]["delta"]))
+
+    def remaining(left: float) -> float:
+        return _worst_share(costs[place], others, saved, log_all, left, replaced=replaced)
+
+    return min(1.0, (_after(before, epsilon, remaining) if before else remaining(epsilon)) * _MARGIN)
+
+
+def _worst_share(one: float, others: float, saved: float, log_all: float, epsilon: float, *, replaced: bool) -> float:
+    """V(epsilon): the worst over the share x of what a unit has of its own."""
+    worst = 0.0
+    for block in range(-1, _BLOCKS):
+        least, most = (0.0, 0.0) if block < 0 else (block / _BLOCKS, (block + 1) / _BLOCKS)
+        mu, hidden = math.sqrt(max(one + others - least * saved * one, 1e-12 * (one + others))), most * log_all
+        if replaced:
+            worst = max(worst, _sparse(mu, epsilon, hidden, log_all))
+        else:
+            worst = max(worst, _sparse(mu, epsilon, hidden, 0.0), _sparse(mu, epsilon, 0.0, hidden))
+    return worst
+
+
+def _after(before: float, epsilon: float, remaining: Any) -> float:
+    """E[V(epsilon - L)] over the loss L of what was drawn before, by chords from above."""
+    mu = math.sqrt(before)
+    scores = [-_TAIL + 2 * _TAIL * i / _LOSSES for i in range(_LOSSES + 1)]
+    losses = [mu * mu / 2 + mu * score for score in scores]
+    values = [min(1.0, remaining(epsilon - loss)) for loss in losses]
+    cells = []
+    for i in range(_LOSSES):
+        under_p, under_q = _mass(scores[i], scores[i + 1]), _mass(scores[i] + mu, scores[i + 1] + mu)
+        mean = math.exp(losses[i]) * under_q - under_p
+        along = min(max(mean / math.expm1(-mu * (scores[i + 1] - scores[i])), 0.0), under_p)
+        cells.append(values[i] * under_p + (values[i + 1] - values[i]) * along)
+    return float(math.fsum(cells) + _phi(-_TAIL) * (1 + values[0]))
+
+
+def _sparse(mu: float, epsilon: float, log_p: float, log_q: float) -> float:
+    """1 - p + p H(epsilon + ln q - ln p), H of mu-GDP, from the logarithms of p and q."""
+    shifted = epsilon + (log_q - log_p)
+    ours = _log_phi(mu / 2 - shifted / mu)
+    theirs = shifted + _log_phi(-mu / 2 - shifted / mu)
+    return -math.expm1(log_p) - math.exp(log_p + ours) * math.expm1(min(0.0, theirs - ours))
+
+
+def _selection_masses(steps: int, step: float) -> list[float]:
+    """Masses of one selection's losses at -steps … steps."""
+    epsilon = steps * step
+    whole = math.tanh(step / 4) / math.expm1(epsilon)
+    weights = [2 * math.exp((epsilon + step * j) / 2) * whole for j in range(-steps, steps + 1)]
+    return [weights[0] / 2, *weights[1:-1], weights[-1] / 2]
+
+
+def _convolved(one: list[float], other: list[float]) -> list[float]:
+    found = [0.0] * (len(one) + len(other) - 1)
+    for i, mass in enumerate(other):
+        for j, value in enumerate(one, i):
+            found[j] += mass * value
+    return found
+
+
+def _mass(low: float, high: float) -> float:
+    """Standard normal mass between two points, from the nearer tail."""
+    return _phi(-low) - _phi(-high) if low > 0 else _phi(high) - _phi(low)
+
+
+def _phi(x: float) -> float:
+    return math.erfc(-x / math.sqrt(2)) / 2
+
+
+def _log_phi(x: float) -> float:
+    """Logarithm of the standard normal distribution function; far out by the continued fraction of Mills' ratio."""
+    if x > 0:
+        return math.log1p(-math.erfc(x / math.sqrt(2)) / 2)
+    if x > -12:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    ratio = -x
+    for k in range(40, 0, -1):
+        ratio = -x + k / ratio
+    return -x * x / 2 - math.log(2 * math.pi) / 2 - math.log(ratio)

@@ -1,0 +1,124 @@
+"""The verifier's arithmetic, which has nothing but Python's own library, against the program's, which has SciPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginweave.flows.handover_accounting import (
+    concentrated_delta,
+    draws_hold,
+    gaussian_delta,
+    gaussian_epsilon,
+    joint_total_delta,
+    mixed_total_delta,
+    selection_covered,
+)
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.configuration import Configuration
+from marginweave.tasks.budget.accountants import gdp_delta, gdp_epsilon, selection_mu, zcdp_delta
+from marginweave.tasks.budget.joint import joint_delta, joint_loss
+from marginweave.tasks.budget.mixed import release_delta
+from marginweave.tasks.budget.split import plan_budget
+from tests.support.configurations import raw
+
+K_TUPLES = {"method": "k-tuples", "reporting_length": 3}
+HIDDEN = {"type": "category", "domain": "private"}
+PLANS: dict[str, dict[str, Any]] = {
+    "gaussian": {"aggregate": {**K_TUPLES, "percentile": "none"}},
+    "percentiles": {"aggregate": K_TUPLES},
+    "zcdp": {"aggregate": K_TUPLES, "privacy__accountant": "zcdp"},
+    "sds": {"aggregate": K_TUPLES, "privacy__accountant": "sds"},
+    "replaced": {"aggregate": K_TUPLES, "privacy__neighbors": "replace-one"},
+    "private": {"aggregate": K_TUPLES, "columns__region": HIDDEN},
+    "joint": {"aggregate": K_TUPLES, "columns__region": HIDDEN, "privacy__accountant": "joint"},
+    "joint-replaced": {
+        "aggregate": K_TUPLES, "columns__region": HIDDEN, "privacy__accountant": "joint", "privacy__neighbors": "replace-one",
+    },
+    "marginals": {"aggregate": {"method": "marginals", "cliques": {"all": 2}}},
+    "joint-marginals": {
+        "aggregate": {"method": "marginals", "cliques": {"all": 2}}, "columns__region": HIDDEN,
+        "privacy__accountant": "joint",
+    },
+    "rounds": {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2}}},
+    "laplace": {"aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"}},
+    "paid": {"aggregate": K_TUPLES, "evaluate__paid": {"share": 0.1}},
+}  # fmt: skip
+
+
+def priced(plan: BudgetPlan) -> list[dict[str, Any]]:
+    """The draws of a plan as the verifier reads them from rows."""
+    return [
+        {
+            "name": draw.name,
+            "mechanism": draw.mechanism,
+            "parameter": draw.parameter,
+            **{name: Decimal(text) for name, text in draw.cost.texts.items()},
+        }
+        for draw in plan.draws
+    ]
+
+
+def holds(plan: BudgetPlan, epsilon: float) -> bool:
+    discovery = plan.discovery
+    facts = None if discovery is None else dict(vars(discovery))
+    return draws_hold(priced(plan), epsilon, Decimal(repr(plan.delta)), facts)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
+@pytest.mark.parametrize("name", PLANS)
+def test_what_the_program_plans_holds_and_no_less_does(name: str, epsilon: float) -> None:
+    """Every plan passes at the epsilon that it states of its draws, and at a smaller one it does not."""
+    plan = plan_budget(Configuration.model_validate(raw(**{**PLANS[name], "privacy__epsilon": epsilon})))
+    assert holds(plan, plan.spent_epsilon)
+    assert holds(plan, plan.epsilon)
+    assert not holds(plan, plan.spent_epsilon * (1 - 1e-6))
+    if plan.discovery is not None:
+        loss = joint_loss(plan.draws, plan.discovery)
+        ours = joint_total_delta(priced(plan), dict(vars(plan.discovery)), plan.spent_epsilon)
+        assert ours == pytest.approx(joint_delta(loss, plan.spent_epsilon), rel=1e-9)
+    elif not plan.cost.plain:
+        ours = mixed_total_delta(priced(plan), plan.spent_epsilon)
+        assert ours == pytest.approx(release_delta(plan.draws, plan.spent_epsilon), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "joint", "percentiles", "laplace"])
+def test_draws_that_cost_more_do_not_hold(name: str) -> None:
+    """A fifth more of any draw is too much."""
+    plan = plan_budget(Configuration.model_validate(raw(**PLANS[name])))
+    for i, draw in enumerate(plan.draws):
+        dearer = replace(draw.cost, mu2=draw.cost.mu2 * Decimal("1.2"), rho=draw.cost.rho * Decimal("1.2"))
+        dearer = replace(dearer, plain=dearer.plain + dearer.plain)
+        parameter = draw.parameter * 1.2 if draw.mechanism == "exponential" else draw.parameter
+        other = replace(draw, cost=dearer, parameter=parameter)
+        assert not holds(replace(plan, draws=(*plan.draws[:i], other, *plan.draws[i + 1 :])), plan.spent_epsilon)
+
+
+@settings(max_examples=300, deadline=None)
+@given(mu=st.floats(0.001, 20), epsilon=st.floats(0.001, 90))
+def test_closed_forms_are_the_programs(mu: float, epsilon: float) -> None:
+    """Delta of a Gaussian within 1e-9, or where the two tails cancel within their last digits; of zCDP likewise."""
+    assert gaussian_delta(mu, epsilon) == pytest.approx(gdp_delta(mu, epsilon), rel=1e-9, abs=1e-15)
+    rho = mu * mu / 2
+    assert concentrated_delta(rho, epsilon) == pytest.approx(zcdp_delta(rho, epsilon), rel=1e-8, abs=1e-300)
+
+
+@pytest.mark.parametrize("delta", [1e-4, 1e-6, 1e-9, 1e-15])
+@pytest.mark.parametrize("mu", [0.01, 0.2, 1.0, 5.0])
+def test_epsilon_of_gaussians_is_within_a_billionth(mu: float, delta: float) -> None:
+    assert gaussian_epsilon(mu, delta) == pytest.approx(gdp_epsilon(mu, delta), rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [float(value) for value in np.geomspace(1e-4, 30, 25)])
+def test_selections_are_priced_alike(epsilon: float) -> None:
+    """What the program charges for an exponential mechanism is enough, and a millionth less is not."""
+    mu2, rho = Decimal(selection_mu(epsilon) ** 2), Decimal(epsilon**2 / 8)
+    assert selection_covered(epsilon, mu2, rho)
+    assert not selection_covered(epsilon, mu2 * Decimal("0.999999"), rho)
+    assert not selection_covered(epsilon, mu2, rho * Decimal("0.999999"))

@@ -1,0 +1,52 @@
+"""Faults of a ledger that was restored, and of moves that are asked again."""
+
+from __future__ import annotations
+
+from tests.mutations.fault import Fault
+
+_RESTORED = "tests/unit/ledger/test_restored.py"
+
+FAULTS = (
+    Fault(
+        name="expiry does not ask whether the ledger is an old copy",
+        file="flows/cli/ledger.py",
+        text="Ledger.open(_location(example, home), witness=witness).expire(age)",
+        instead="Ledger.open(_location(example, home)).expire(age)",
+        killed_by=(f"{_RESTORED}::test_the_commands_refuse_an_old_copy",),
+    ),
+    Fault(
+        name="a ledger is compared when it is opened, and never again",
+        file="tasks/budget/ledger/core.py",
+        text="                self._witness.check(journal",
+        instead="                (lambda *_: None)(journal",
+        killed_by=(f"{_RESTORED}::test_a_ledger_that_is_replaced_under_a_command_is_refused",),
+    ),
+    Fault(
+        name="a home does not keep the row of a draw before its noise is made",
+        file="tasks/budget/ledger/core.py",
+        text="            self._witness.keep(journal.written_events)",
+        instead="            pass",
+        killed_by=(f"{_RESTORED}::test_the_row_of_a_draw_is_kept_before_its_noise_is_made",),
+    ),
+    Fault(
+        name="a reconciliation gives back what is reserved in the old copy",
+        file="tasks/budget/ledger/reconciliation.py",
+        text="entry = self._event(EventKind.CHARGED_LOST,",
+        instead="entry = self._event(EventKind.RETURNED,",
+        killed_by=(f"{_RESTORED}::test_an_account_that_the_old_copy_does_not_have_is_named",),
+    ),
+    Fault(
+        name="a row that a home shows is adopted without a look at its seal",
+        file="tasks/budget/ledger/reconciliation.py",
+        text="        check_row(row, key)\n",
+        instead="",
+        killed_by=(f"{_RESTORED}::test_a_forged_row_is_refused_by_name",),
+    ),
+    Fault(
+        name="a draw that was begun is refused to the lease that begun it",
+        file="tasks/budget/ledger/moves.py",
+        text="    if newest == replace(entry, created=newest.created):\n",
+        instead="    if newest is None:\n",
+        killed_by=("tests/unit/ledger/test_draw_states.py::test_a_move_asked_again_finds_its_own_row",),
+    ),
+)

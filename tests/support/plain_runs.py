@@ -1,0 +1,38 @@
+"""Runs in the process of a test: the flow with the functions of its stages, without Prefect."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prefect.tasks import Task
+
+_SERVED = ("shown_in_prefect", "announced")
+_LISTENING = ("end_dead_attempts", "warn_of_exhaustion")
+
+
+@contextmanager
+def plain_flow() -> Iterator[Callable[..., Any]]:
+    """`release(config, run, source, home)`, in whose stages no exception is turned into a state."""
+    module = importlib.import_module("marginweave.flows.release")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in list(vars(module).items()):
+            if isinstance(value, Task):
+                patch.setattr(module, name, value.fn)
+        for name in _SERVED:
+            patch.setattr(module, name, lambda _: nullcontext(SimpleNamespace()))
+        for name in _LISTENING:
+            patch.setattr(module, name, lambda *_: None)
+        yield module.release.fn
+
+
+def run_plainly(home: Path, config: Path, run: str) -> Path:
+    """The folder of a run that was made in this process."""
+    with plain_flow() as release:
+        release(str(config), run, None, str(home))
+    return home / "runs" / run

@@ -1,0 +1,330 @@
+"""privacy.json against the ledger: whatever number of it is changed, both verifiers find it, whoever made the digests fit."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marginweave.flows.audit import audit_files
+from marginweave.flows.audit_statement import StatementAudit
+from marginweave.flows.handover import hand_over, verifier
+from marginweave.flows.handover_check import _row_hash, verify
+from marginweave.flows.handover_statement import NOT_IN_ROWS, Fault
+from marginweave.schemas.budget import Plain
+from marginweave.schemas.errors import AuditError
+from marginweave.schemas.ledger import Account, ReleaseRecord
+from marginweave.tasks.budget.ledger import Ledger, ledger_location
+from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.budget.ledger.key import load_key
+from marginweave.tasks.budget.ledger.keyring import Keyring
+from tests.support.homes import HOMES, unpack_home
+from tests.support.people import people
+from tests.support.plain_runs import run_plainly
+
+HIDDEN = {"type": "category", "domain": "private"}
+TUPLES = {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesize": {"method": "aggregate-seeded"}}
+MARGINALS = {"method": "marginals", "cliques": {"all": 2}}
+KINDS: dict[str, dict[str, Any]] = {
+    "tuples": {**TUPLES, "evaluate__paid": {"share": 0.1}},
+    "values": {"aggregate": MARGINALS, "columns__region": HIDDEN, "privacy__accountant": "joint"},
+    "laplace": {"aggregate": {**MARGINALS, "noise": "laplace"}},
+    "rounds": {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2}}, "privacy__neighbors": "replace-one"},
+}
+# Of what the bundle cannot tell, `ledger verify` can; and neither can more than an upper bound of merged deviations.
+IN_THE_LEDGER = ("account.",)
+ONE_SIDED = ("marginals.deviation",)
+AMOUNTS = frozenset({"mu2", "rho", "delta", "plain_epsilon", "plain_delta"})
+
+Path_ = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A release that was made, its bundle, and the ledger right after it."""
+
+    home: Path
+    run: Path
+    bundle: Path
+    audited: AuditedLedger
+    keys: Keyring
+    record: ReleaseRecord
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads((self.run / "release" / "privacy.json").read_text())
+        return told
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Made]]:
+    """Releases of each kind, made once, in homes of their own."""
+    found: dict[str, Made] = {}
+    with pytest.MonkeyPatch.context() as patch:
+
+        def make(kind: str) -> Made:
+            if kind not in found:
+                home = tmp_path_factory.mktemp(kind)
+                patch.setenv("MARGINWEAVE_LEDGER", str(home / "ledger" / "ledger.sqlite"))
+                found[kind] = _made(home, kind)
+            return found[kind]
+
+        yield make
+
+
+def _made(home: Path, kind: str) -> Made:
+    location = ledger_location(os.environ)
+    account = Account(
+        dataset="people",
+        epsilon=Decimal(3),
+        delta=Decimal("1e-5"),
+        unit="row",
+        neighbors=KINDS[kind].get("privacy__neighbors", "add-remove"),
+        purse=Plain(epsilon=Decimal("1.5")),
+    )
+    Ledger.create(location).open_account(account, actor="steward")
+    run = run_plainly(home, people(home, 300, **KINDS[kind]), kind)
+    keys = load_key(location, {}, "")
+    audited = audit_ledger(location, keys)
+    hand_over(home, kind, home / "bundle")
+    (record,) = audited.releases.values()
+    return Made(home=home, run=run, bundle=home / "bundle", audited=audited, keys=keys, record=record)
+
+
+def leaves(content: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+    """Every number of a statement with its path; amounts of costs are numbers in texts."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from leaves(value, (*path, name))
+    elif isinstance(content, list):
+        for i, value in enumerate(content):
+            yield from leaves(value, (*path, i))
+    elif (isinstance(content, int | float) and not isinstance(content, bool)) or (
+        isinstance(content, str) and path and path[-1] in AMOUNTS
+    ):
+        yield path, content
+
+
+def named(path: Path_) -> str:
+    """The path without numbers of entries: what `NOT_IN_ROWS` names."""
+    return ".".join(part for part in path if isinstance(part, str))
+
+
+def is_unchecked(path: Path_) -> bool:
+    name = named(path)
+    return any(name == key or name.startswith(f"{key}.") for key in NOT_IN_ROWS)
+
+
+def changed(statement: dict[str, Any], path: Path_, value: Any) -> dict[str, Any]:
+    other = copy.deepcopy(statement)
+    place: Any = other
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = value
+    return other
+
+
+def forged(made: Made, statement: dict[str, Any], to: Path) -> Path:
+    """The bundle with another privacy.json, whose digest, row, chain and anchor were made to fit."""
+    shutil.copytree(made.bundle, to)
+    content = json.dumps(statement, indent=2, ensure_ascii=False).encode()
+    (to / "privacy.json").write_bytes(content)
+    rows = [json.loads(line) for line in (to / "ledger.jsonl").read_text().splitlines()]
+    assert rows[-1]["kind"] == "PUBLISHED"
+    rows[-1]["body"]["outputs"]["release/privacy.json"] = hashlib.sha256(content).hexdigest()
+    rows[-1]["row_hash"] = _row_hash(rows[-1])
+    chain = [json.loads(line) for line in (to / "chain.jsonl").read_text().splitlines()]
+    chain[-1]["row_hash"] = rows[-1]["row_hash"]
+    for name, lines in (("ledger.jsonl", rows), ("chain.jsonl", chain)):
+        (to / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (to / "anchor.json").write_text(json.dumps({"seq": chain[-1]["seq"], "hash": chain[-1]["row_hash"]}))
+    return to
+
+
+def found_by_both(made: Made, statement: dict[str, Any], place: Path) -> bool:
+    try:
+        verify(forged(made, statement, place))
+    except (Fault, LookupError, TypeError, ValueError, ArithmeticError):
+        return found_in_the_ledger(made, statement)
+    finally:
+        shutil.rmtree(place)
+    return False
+
+
+def found_in_the_ledger(made: Made, statement: dict[str, Any]) -> bool:
+    try:
+        StatementAudit(made.audited).check(json.dumps(statement).encode(), made.record)
+    except AuditError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_release_fits_its_rows(kind: str, made: Callable[[str], Made], tmp_path: Path) -> None:
+    """Both verifiers pass what the program has made; the bundle's by itself, without marginweave."""
+    release = made(kind)
+    assert audit_files(release.home, release.audited, release.keys, example=False).runs == 1
+    verify(forged(release, release.statement, tmp_path / "bundle"))
+    command = [sys.executable, "-I", str(release.bundle / "verify.py"), str(release.run / "release")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "its epsilon follows from them" in ended.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_number_that_is_changed_is_found(kind: str, made: Callable[[str], Made], tmp_path: Path) -> None:
+    """One after the other, a thousandth more and a tenth less, or one more; but for those that no row determines."""
+    release = made(kind)
+    statement, checked, missed = release.statement, 0, []
+    for path, value in leaves(statement):
+        number = Decimal(value) if isinstance(value, str) else value
+        others: list[Any] = [number + 1, number - 1] if isinstance(value, int) else [number * type(number)("1.01")]
+        others += [] if isinstance(value, int) else [number * type(number)("0.9") if number else type(number)("0.001")]
+        others = [str(other) if isinstance(value, str) else other for other in others if other != number]
+        if kind == "rounds" and named(path) in ONE_SIDED and statement["marginals"][path[1]]["draw"] == "rounds":
+            others = [value / 2]
+        for other in others:
+            if is_unchecked(path):
+                if named(path).startswith(IN_THE_LEDGER) and not named(path).startswith("account.policy"):
+                    missed += [] if found_in_the_ledger(release, changed(statement, path, other)) else [path]
+                continue
+            missed += (
+                [] if found_by_both(release, changed(statement, path, other), tmp_path / "forged") else [(path, other)]
+            )
+            checked += 1
+    assert missed == []
+    assert checked > 20
+
+
+def _other(statement: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    other = copy.deepcopy(statement)
+    change(other)
+    return other
+
+
+def _of_another_plan(told: dict[str, Any]) -> None:
+    """Level 2 as F1 drew it: multiplier, deviation and sigma of another split, which are those of each other."""
+    level = next(row for row in told["mechanisms"] if row["draw"] == "level-2")
+    level["noise_multiplier"] /= 2
+    level["sigma"] = told["noise"][1]["deviation"] = round(level["sigma"] * 512) / 1024
+
+
+def _contradicting(told: dict[str, Any]) -> None:
+    """Level 2 as the statement of F1 had it: the multiplier that was reserved, and the noise that was drawn."""
+    level = next(row for row in told["mechanisms"] if row["draw"] == "level-2")
+    level["sigma"] = told["noise"][1]["deviation"] = round(level["sigma"] * 205) / 1024
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "another plan": _of_another_plan,
+    "a multiplier and a sigma that contradict each other": _contradicting,
+    "a draw is missing": lambda told: told["mechanisms"].pop(1),
+    "a draw is told twice": lambda told: told["mechanisms"].append(told["mechanisms"][0]),
+    "a draw that was made is told as returned": lambda told: told["mechanisms"][0].update(state="returned"),
+    "another mechanism": lambda told: told["mechanisms"][0].update(mechanism="exponential"),
+    "a noise that no row explains": lambda told: told["mechanisms"][1].update(sigma=1e6),
+    "another program reserved it": lambda told: told["programs"]["reserved"].update(digest="0" * 64),
+    "another program drew": lambda told: told["programs"]["drew"].append({"version": "9", "digest": "9" * 64}),
+    "no program drew": lambda told: told["programs"].update(drew=[]),
+    "another relation": lambda told: told["guarantee"].update(neighbors="replace-one"),
+    "another unit": lambda told: told["guarantee"].update(unit="subject of column 'id', all rows joined"),
+    "another accountant": lambda told: told["guarantee"].update(accountant="zcdp"),
+    "no fabrication": lambda told: told["guarantee"].update(fabrication="none"),
+    "another release": lambda told: told.update(release="another"),
+    "another run": lambda told: told.update(run="another"),
+    "another dataset": lambda told: told.update(dataset="another"),
+    "another account": lambda told: told["account"].update(dataset="another"),
+    "a correction that is none": lambda told: told.update(supersedes={"run": "a", "release": "b"}),
+    "a lost draw that was not lost": lambda told: told["account"]["lost_draws"].append(
+        {"release": told["release"], "draw": "count", **dict.fromkeys(AMOUNTS, "0")}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_other_lie_is_found(change: str, made: Callable[[str], Made], tmp_path: Path) -> None:
+    release = made("tuples")
+    assert found_by_both(release, _other(release.statement, CHANGES[change]), tmp_path / "forged")
+
+
+def test_draws_of_another_plan_than_was_reserved_are_found_in_the_files(made: Callable[[str], Made]) -> None:
+    """The reproduction of a run that drew by another plan: files, manifest and digests fit, and `ledger verify` finds it."""
+    release = made("tuples")
+    place, manifest = release.run / "release" / "privacy.json", release.run / "manifest.json"
+    before = place.read_bytes(), manifest.read_text()
+    place.write_text(json.dumps(_other(release.statement, _contradicting)))
+    digest = hashlib.sha256(place.read_bytes()).hexdigest()
+    manifest.write_text(before[1].replace(release.record.outputs["release/privacy.json"], digest))
+    outputs = {**release.record.outputs, "release/privacy.json": digest}
+    record = replace(release.record, outputs=outputs)
+    audited = replace(release.audited, releases={record.release: record})
+    try:
+        with pytest.raises(AuditError, match=r"deviation in privacy\.json is not that of the rows"):
+            audit_files(release.home, audited, release.keys, example=False)
+    finally:
+        place.write_bytes(before[0])
+        manifest.write_text(before[1])
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_releases_of_0_1_0_fit_as_far_as_their_rows_go(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They pass; their bundle has no digest of a source; and a multiplier, cost or epsilon that is changed is found."""
+    home = unpack_home(name, tmp_path)
+    location = home / "ledger" / "ledger.sqlite"
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
+    keys = load_key(location, {}, "")
+    audited = audit_ledger(location, keys)
+    audit_files(home, audited, keys, example=False)
+    finished = [record for record in audited.releases.values() if record.outputs]
+    assert finished
+    for record in finished:
+        told = json.loads((home / "runs" / record.run / "release" / "privacy.json").read_text())
+        checker = StatementAudit(audited)
+        for path in (
+            ("mechanisms", 0, "noise_multiplier" if "noise_multiplier" in told["mechanisms"][0] else "epsilon"),
+            ("guarantee", "epsilon"),
+            ("account", "cap_epsilon"),
+        ):
+            value = dict(leaves(told))[path]
+            with pytest.raises(AuditError):
+                checker.check(json.dumps(changed(told, path, value * 0.9)).encode(), record)
+        hand_over(home, record.run, tmp_path / record.run)
+        bundle = "".join(path.read_text() for path in (tmp_path / record.run).iterdir())
+        assert record.source_digest not in bundle
+        assert any("without its digest of the source" in line for line in verify(tmp_path / record.run))
+
+
+def test_no_row_but_those_of_0_1_0_may_be_blacked_out(made: Callable[[str], Made], tmp_path: Path) -> None:
+    """Who changes a row does not escape by saying that something of it was left out."""
+    release = made("tuples")
+    place = forged(release, release.statement, tmp_path / "forged")
+    rows = [json.loads(line) for line in (place / "ledger.jsonl").read_text().splitlines()]
+    for row in rows:
+        body = row["body"]
+        row["body"] = {**body, "redacted": ["source_digest"]}
+        (place / "ledger.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in rows))
+        with pytest.raises(Fault, match="was changed, or is not at its place"):
+            verify(place)
+        row["body"] = body
+
+
+def test_the_verifier_is_one_program_of_its_own() -> None:
+    """No name stands in it twice, and it imports nothing but Python's library."""
+    source = verifier().decode()
+    assert "import marginweave" not in source
+    assert "from marginweave" not in source
+    definitions = [line.split("(")[0] for line in source.splitlines() if line.startswith(("def ", "class "))]
+    assert len(definitions) == len(set(definitions)) > 20
