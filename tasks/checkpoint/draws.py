@@ -241,8 +241,12 @@ def run_draw(
         address = attempt.release, draw.name, lease
         digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
     ledger.commit_draw(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
-    if standing_draw(ledger, attempt.release, name).state == State.COMMITTED:  # read back, not merely sent
-        secrets.destroy(name)
+    if standing_draw(ledger, attempt.release, name).state != State.COMMITTED:  # read back, not merely sent
+        raise BudgetError(
+            f"draw {name} of release {attempt.release} was committed, but the ledger does not know it: it is an older copy; "
+            "restore the ledger that the run was charged in"
+        )
+    secrets.destroy(name)
     return payload
 
 

@@ -87,9 +87,11 @@ def outcome(parent: WarmParent, disk: Path, step: str, fault: str) -> str:
     home = disk / "home"
     home.mkdir()
     victim = Victim(home=home, config=people(home, 40, aggregate__reporting_length=2))
-    log = str(disk.parent / "log")
+    makes = disk.parent / "makes"  # what the tests write down is not on the disk that is faulty
+    makes.write_text("")
+    told_there = {"log": str(disk.parent / "log"), "makes": str(makes)}
     try:
-        answer = parent.ask({**victim.order(outcome=[step, fault]), "log": log})
+        answer = parent.ask(victim.order(outcome=[step, fault], **told_there))
         if answer["code"] == NOTHING_WRITTEN:
             return NOTHING
         replaced = victim.ledger_file.with_suffix(".away").exists() and fault == "older copy of the ledger"
@@ -97,16 +99,17 @@ def outcome(parent: WarmParent, disk: Path, step: str, fault: str) -> str:
             return "not noticed"
         _mend(victim)
         told = FINISHES if answer["code"] == 0 else word(answer)
-        again = parent.ask({**victim.order(), "log": log})
+        again = parent.ask(victim.order(**told_there))
         if again["code"] != 0:
             said = word(again)
             told = said if told in (FINISHES, said) else f"{told}, then {said}"
             assert unflip(home), (step, fault, again)
-            again = parent.ask({**victim.order(), "log": log})
+            again = parent.ask(victim.order(**told_there))
             told = f"{told}; {RESTORED}"
         elif told != FINISHES:
             told = f"{told}; {GOES_ON}"
         assert again["code"] == 0, (step, fault, told, again)
+        shutil.copy(makes, victim.makes)
         victim.check_finished()
         return told
     finally:

@@ -49,8 +49,8 @@ FAULTS = (
     Fault(
         name="a seed outlives the commit of its draw",
         file="tasks/checkpoint/draws.py",
-        text="        secrets.destroy(name)\n    return payload\n",
-        instead="        pass\n    return payload\n",
+        text="    secrets.destroy(name)\n    return payload\n",
+        instead="    return payload\n",
         killed_by=(f"{_RUN}test_order_is_secret_charge_draw_store_commit",),
     ),
     Fault(
