@@ -242,10 +242,7 @@ def run_draw(
         digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
     ledger.commit_draw(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
     if standing_draw(ledger, attempt.release, name).state != State.COMMITTED:  # read back, not merely sent
-        raise BudgetError(
-            f"draw {name} of release {attempt.release} was committed, but the ledger does not know it: it is an older copy; "
-            "restore the ledger that the run was charged in"
-        )
+        raise forgotten(attempt.release, name)
     secrets.destroy(name)
     return payload
 
@@ -255,6 +252,14 @@ def lost(draw: DrawRecord) -> BudgetError:
     return BudgetError(
         f"draw {draw.name} of release {draw.release} was charged and lost ({draw.cost}): its seed, or what it was drawn from, "
         "was damaged after the charge. The charge stays and it is not drawn again; make a new release under another name"
+    )
+
+
+def forgotten(release_id: str, name: str) -> BudgetError:
+    """The refusal of a ledger that has lost the commit of a draw."""
+    return BudgetError(
+        f"draw {name} of release {release_id} was committed, but the ledger does not know it: it is an older copy; restore the "
+        "ledger that the run was charged in"
     )
 
 
