@@ -16,6 +16,7 @@ from marginweave.schemas.budget import (
     BudgetPlan,
     Cost,
     Discovery,
+    Mechanism,
     Neighbors,
     Plain,
     PlannedDraw,
