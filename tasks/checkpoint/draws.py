@@ -346,11 +346,12 @@ def check_same_program(draw: DrawRecord, program: Program) -> None:
     Raises:
         InputError: says which program has to end it.
     """
-    begun_by = draw.facts.get("program")
-    if begun_by is not None and begun_by != program.digest:
-        began = f"{draw.facts.get('version', 'of another version')} (code {begun_by[:12]})"
+    if "program" not in draw.facts:  # of 0.1.0, whose draws have no seed to be made again from
+        return
+    begun_by = Program(version=draw.facts["version"], digest=draw.facts["program"])
+    if begun_by != program:
         raise InputError(
-            f"draw {draw.name} of release {draw.release} was begun by marginweave {began}, and this is "
+            f"draw {draw.name} of release {draw.release} was begun by marginweave {begun_by}, and this is "
             f"{program}: finish the run with the program that began it, or give a new release a name of its own with --run"
         )
 

@@ -30,7 +30,7 @@ from marginweave.tasks.budget.ledger.admission import admitted
 from marginweave.tasks.budget.ledger.boxes import box_fault, box_for, box_of_cap
 from marginweave.tasks.budget.ledger.replay import Replay
 from marginweave.tasks.budget.ledger.rules import within_old_cap
-from tests.support.releases import gaussian
+from tests.support.releases import PROGRAM, gaussian
 
 EPSILON, DELTA = 1.0, 1e-6
 CAP = Plain(epsilon=Decimal(1), delta=Decimal("1e-6"))
@@ -242,6 +242,7 @@ def _take(ledger: Ledger, number: int, what: str, value: tuple[float, float]) ->
                 plan_digest="p",
                 source=ledger.source_digest([b"s"]),
                 unit="row",
+                program=PROGRAM,
                 actor="steward",
             )
     elif what == "raise":

@@ -65,8 +65,8 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),
         mock.patch.multiple(flow_module, **doors),
-        mock.patch.object(aggregate, "add_noise", lambda counts, _: counts + NOISE),
-        mock.patch.object(paid_task, "add_noise", lambda counts, _: counts + PAID_NOISE),
+        mock.patch.object(aggregate, "add_noise", lambda counts, *_: counts + NOISE),
+        mock.patch.object(paid_task, "add_noise", lambda counts, *_: counts + PAID_NOISE),
         reporting(None),
     ):
         private, _ = prepare_run(read_request(victim.config, run="r", source=None, home=home))

@@ -254,6 +254,11 @@ def decision_of(event: Event) -> Decision:
     )
 
 
+def beginning_facts(event: Event) -> dict[str, str]:
+    """What a DRAWN row says of its draw: the bound inputs, and the program."""
+    return {name: str(event.body[name]) for name in ("inputs", "program", "version") if name in event.body}
+
+
 def _draws(events: Sequence[Event]) -> tuple[DrawRecord, ...]:
     draws: dict[str, DrawRecord] = {}
     planned: dict[str, dict[str, Any]] = {}
@@ -278,7 +283,7 @@ def _draws(events: Sequence[Event]) -> tuple[DrawRecord, ...]:
             )
         else:
             replaces = known.replaces or event.body.get("replaces")
-            facts = dict(event.body) if state == State.DRAWN else known.facts
+            facts = beginning_facts(event) if state == State.DRAWN else known.facts
             draws[event.draw] = replace(
                 known, state=state, lease=event.lease, digest=event.digest, replaces=replaces, facts=facts
             )

@@ -23,7 +23,7 @@ from marginweave.schemas.ledger import (
     State,
 )
 from marginweave.tasks.budget.ledger.admission import admitted
-from marginweave.tasks.budget.ledger.books import accounts_of, decision_of, release_of
+from marginweave.tasks.budget.ledger.books import accounts_of, beginning_facts, decision_of, release_of
 from marginweave.tasks.budget.ledger.plans import draws_fault, stated_fault
 from marginweave.tasks.budget.ledger.rules import account_fault, policy_overrun, within_old_cap
 
@@ -200,6 +200,7 @@ class Replay:
             mechanism=plan.get("mechanism", ""),
             length=plan.get("length", 0),
             parameter=plan.get("parameter"),
+            terms=plan.get("terms", {}),
         )
         self.releases[record.release] = replace(record, draws=(*record.draws, draw))
         if expected:
@@ -264,6 +265,7 @@ class Replay:
             lease=event.lease,
             digest=event.digest,
             replaces=event.body.get("replaces", draw.replaces),
+            facts=beginning_facts(event) if target == State.DRAWN else draw.facts,
         )
         draws = tuple(moved if present.name == draw.name else present for present in record.draws)
         self.releases[record.release] = replace(record, draws=draws)

@@ -77,7 +77,7 @@ FAULTS = (
     Fault(
         name="a draw that was begun is made again by another program",
         file="tasks/checkpoint/draws.py",
-        text="    if begun_by is not None and begun_by != program.digest:\n",
+        text="    if begun_by != program:\n",
         instead="    if begun_by is None:\n",
         killed_by=(f"{_RUN}test_another_program_does_not_make_a_begun_draw_again",),
     ),

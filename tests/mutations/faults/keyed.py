@@ -107,8 +107,8 @@ FAULTS = (
     ),
     Fault(
         name="a digest runs arrays together",
-        file="tasks/aggregate/inputs.py",
-        text="    _add_json(whole, list(array.shape))\n",
+        file="tasks/digests.py",
+        text="    add_json(whole, list(array.shape))\n",
         instead="",
         killed_by=("tests/laws/test_keyed_noise.py::test_shapes_types_and_labels_count",),
     ),

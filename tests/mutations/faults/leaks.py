@@ -10,15 +10,15 @@ FAULTS = (
     Fault(
         name="the number of records is told without noise",
         file="tasks/aggregate/task.py",
-        text="return pack_number(int(add_noise(records, _count_deviation(reference))[0])), False",
-        instead="return pack_number(int(records[0])), False",
+        text="make=lambda bits, _: pack_number(int(add_noise(records, sigma, bits)[0])),",
+        instead="make=lambda bits, _: pack_number(int(records[0])),",
         killed_by=("tests/system/test_doors.py::test_the_number_of_records_is_told_with_its_noise",),
     ),
     Fault(
         name="a bought comparison is told without noise",
         file="tasks/evaluate/paid_task.py",
-        text="noisy = add_noise(np.array([error], np.int64), deviation)",
-        instead="noisy = np.array([error], np.int64)",
+        text='{"value": add_noise(exact, deviation, bits)}',
+        instead='{"value": exact}',
         killed_by=("tests/system/test_doors.py::test_a_bought_comparison_is_told_with_its_noise",),
     ),
     Fault(

@@ -145,22 +145,22 @@ FAULTS = (
     Fault(
         name="a percentile is chosen as if the table had not been resized",
         file="tasks/aggregate/task.py",
-        text="select_percentile(histogram, percentile, epsilon, configuration.stability)",
-        instead="select_percentile(histogram, percentile, epsilon, configuration.privacy.stability)",
+        text="epsilon, unit = reference.plan.draw(name).parameter, configuration.stability",
+        instead="epsilon, unit = reference.plan.draw(name).parameter, configuration.privacy.stability",
         killed_by=("tests/unit/budget/test_preparation_plans.py::test_the_percentile_is_chosen_for_the_whole_unit",),
     ),
     Fault(
         name="a percentile is drawn at twice the epsilon that is charged",
         file="tasks/aggregate/task.py",
-        text="select_percentile(histogram, percentile, epsilon, configuration.stability)",
-        instead="select_percentile(histogram, percentile, 2 * epsilon, configuration.stability)",
+        text="select_percentile(histogram, percentile, epsilon, unit, bits)",
+        instead="select_percentile(histogram, percentile, 2 * epsilon, unit, bits)",
         killed_by=("tests/laws/test_doors_draw.py::test_a_percentile_has_the_planned_epsilon",),
     ),
     Fault(
         name="a private bound is drawn at twice the epsilon that is charged",
         file="tasks/preprocess/task.py",
-        text="select_percentile(histogram, percentile, epsilon, configuration.privacy.stability)",
-        instead="select_percentile(histogram, percentile, 2 * epsilon, configuration.privacy.stability)",
+        text="select_percentile(histogram, percentile, epsilon, unit, bits)",
+        instead="select_percentile(histogram, percentile, 2 * epsilon, unit, bits)",
         killed_by=("tests/laws/test_doors_draw.py::test_private_bounds_have_the_planned_epsilon",),
     ),
     Fault(

@@ -27,8 +27,11 @@ FAULTS = (
     Fault(
         name="a marginal is chosen past the ledger",
         file="tasks/aggregate/adaptive/task.py",
-        text="picks.append(unpack_pick(draw_once(reference, name, make)[0])[0])",
-        instead="picks.append(unpack_pick(make()[0])[0])",
+        text="picks.append(unpack_pick(draw_once(reference, name, prepared)[0])[0])",
+        instead=(
+            'fresh = __import__("marginweave.tasks.budget.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
+            '        picks.append(unpack_pick(prepared.make(fresh, b""))[0])'
+        ),
         killed_by=("tests/laws/test_rounds.py::test_all_that_a_round_draws_is_booked",),
     ),
     Fault(

@@ -25,7 +25,7 @@ from marginweave.tasks.budget.ledger.replay import Replay
 from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 from tests.mutations.fault import REPOSITORY
-from tests.support.releases import FULL, gaussian, small_plan
+from tests.support.releases import FULL, gaussian, reserve_release, small_plan
 from tests.unit.budget.plans import configuration
 
 HALF = ("count", "level-1")
@@ -208,8 +208,7 @@ def _reserve_as_0_1_0(ledger: Ledger, reserve, name: str, plan, monkeypatch, **c
 
 
 def reserve_on(ledger: Ledger, name: str, plan, **changes):
-    facts = {"dataset": "affairs", "plan_digest": "p", "source_digest": "s", "unit": "row", "actor": "steward"}
-    return ledger.reserve(release_id=name, run=name, plan=plan, **{**facts, **changes})
+    return reserve_release(ledger, plan, name, plan_digest="p", **changes)
 
 
 def test_an_account_of_0_1_0_admits_nothing_before_it_is_upgraded(old) -> None:
