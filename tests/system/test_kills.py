@@ -299,7 +299,6 @@ def test_a_draw_is_made_again_over_damaged_files(parent: WarmParent, new_victim:
     [
         ["file named", "before", 5],
         ["draw percentile", "after", 1],
-        ["secret", "after", 3],
         ["begin_draw", "after", 3],
         ["commit_draw", "before", 3],
         ["release file", "before", 3],

@@ -150,7 +150,6 @@ DAMAGE = {
     "one copy of the seed": (["private/seeds/level-1.seed"], False),
     "both copies of the seed": (["private/seeds/level-1.seed", "private/seeds/level-1.copy"], True),
     "the rows it is drawn from (`private/encode-….ckpt`)": (["private/encode-*.ckpt"], False),
-    "the key of choices on its rows (`private/key`)": (["private/key"], True),
     "the draw before it": (["private/draws/count.*.draw"], False),
 }
 
