@@ -208,21 +208,16 @@ def test_every_kind_of_marginals_is_released(
 def test_a_run_killed_at_any_draw_goes_on(
     parent: WarmParent, new_victim: NewVictim, transition: str, side: str, number: int
 ) -> None:
-    """Values, single attributes, scores, marginals: nothing is lost, uncharged or drawn twice; a spare takes a loss.
+    """Values, single attributes, scores, marginals: nothing is lost, uncharged or drawn twice.
 
     At this budget a pair is always worth its noise: the sampling error of 2,000 rows alone is ten times what it costs.
     """
-    victim = new_victim(2000, columns__region=PRIVATE, privacy__redraws=1, privacy__epsilon=20.0)
+    victim = new_victim(2000, columns__region=PRIVATE, privacy__epsilon=20.0)
     assert parent.ask(victim.order(point=[transition, side, number]))["code"] == -signal.SIGKILL
     victim.check()
     answer = parent.ask(victim.order())
     assert answer["code"] == 0, answer
     victim.check_finished()
-    record = victim.record()
-    assert record is not None
-    lost = [draw.name for draw in record.draws if draw.state == State.CHARGED_LOST]
-    planned = ["values", "one-way", "selection", "marginals"]
-    assert lost == ([planned[number - 1]] if (transition, side) == ("begin_draw", "after") else [])
     assert parent.ask(victim.order(recompute=True))["code"] == 0
 
 
@@ -240,17 +235,12 @@ def test_a_run_killed_in_a_round_goes_on(
     parent: WarmParent, new_victim: NewVictim, transition: str, side: str, number: int
 ) -> None:
     """A choice, a share, the choice of a later round: what a round has drawn stands, and the rest of it follows."""
-    victim = new_victim(aggregate__cliques=ROUNDS, privacy__redraws=1)
+    victim = new_victim(aggregate__cliques=ROUNDS)
     assert parent.ask(victim.order(point=[transition, side, number]))["code"] == -signal.SIGKILL
     victim.check()
     answer = parent.ask(victim.order())
     assert answer["code"] == 0, answer
     victim.check_finished()
-    record = victim.record()
-    assert record is not None
-    lost = [draw.name for draw in record.draws if draw.state == State.CHARGED_LOST]
-    planned = ["one-way", "select-1-1", "measure-1", "select-2-1", "measure-2"]
-    assert lost == ([planned[number - 1]] if (transition, side) == ("begin_draw", "after") else [])
     assert parent.ask(victim.order(recompute=True))["code"] == 0
 
 

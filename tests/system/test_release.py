@@ -250,7 +250,7 @@ def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
 ) -> None:
     """Ctrl-C reaches a terminal's group of processes, not the server; modules in the working directory are not ours."""
     # a spare, should it fall between a charge and its commit
-    cli, path = opened(settled, 3.0), people(tmp_path, privacy__redraws=1)
+    cli, path = opened(settled, 3.0), people(tmp_path)
     (cli.home / "uvicorn.py").write_text("raise SystemExit(3)")
     process = subprocess.Popen(
         cli.command("run", path, "--run", "r"),

@@ -30,7 +30,7 @@ def started(cli: CommandLine, path: Path, due: datetime.datetime) -> subprocess.
 def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLine, tmp_path: Path) -> None:
     """SIGKILL takes server and release with it; the next start finishes the same run; SIGTERM ends that with code 0."""
     # With room for a draw that the kill may hit: then, too, the release is finished.
-    cli, path = opened(settled, 3.0), people(tmp_path, privacy__redraws=1)
+    cli, path = opened(settled, 3.0), people(tmp_path)
     zone = datetime.timezone(datetime.timedelta(hours=5, minutes=45))
     now = datetime.datetime.now(zone)
     due = (now + datetime.timedelta(seconds=90)).replace(second=0)  # a server takes its time
