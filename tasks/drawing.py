@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger import DrawRecord
-from marginweave.tasks.checkpoint.draws import PreparedDraw, run_draw, standing_draw
+from marginweave.tasks.checkpoint.draws import PreparedDraw, forgotten, run_draw, standing_draw
 from marginweave.tasks.references import RunReference, StageResult
 
 
@@ -22,9 +22,11 @@ def draw_once(reference: RunReference, name: str, prepared: PreparedDraw | None 
         _check_terms(standing(reference, name), prepared)
     payload = run_draw(reference.ledger, reference.draws, reference.secrets, reference.attempt, name, prepared)
     draw = standing(reference, name)
+    if draw.digest is None:
+        raise forgotten(reference.attempt.release, name)
     file = reference.draws.place(draw.name, draw.lease or "")
     return payload, StageResult(
-        stage=name, address=name, file=f"private/draws/{file.name}", digest=draw.digest or "", charged=(name,)
+        stage=name, address=name, file=f"private/draws/{file.name}", digest=draw.digest, charged=(name,)
     )
 
 

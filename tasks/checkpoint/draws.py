@@ -259,8 +259,9 @@ def run_draw(
         address = attempt.release, draw.name, lease
         digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
     ledger.commit_draw(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
-    if standing_draw(ledger, attempt.release, name).state == State.COMMITTED:  # read back, not merely sent
-        secrets.destroy(name)
+    if standing_draw(ledger, attempt.release, name).state != State.COMMITTED:  # read back, not merely sent
+        raise forgotten(attempt.release, name)
+    secrets.destroy(name)
     return payload
 
 
@@ -269,6 +270,14 @@ def lost(draw: DrawRecord) -> BudgetError:
     return BudgetError(
         f"draw {draw.name} of release {draw.release} was charged and lost ({draw.cost}): its seed, or what it was drawn from, "
         "was damaged after the charge. The charge stays and it is not drawn again; make a new release under another name"
+    )
+
+
+def forgotten(release_id: str, name: str) -> BudgetError:
+    """The refusal of a ledger that has lost the commit of a draw."""
+    return BudgetError(
+        f"draw {name} of release {release_id} was committed, but the ledger does not know it: it is an older copy; restore the "
+        "ledger that the run was charged in"
     )
 
 

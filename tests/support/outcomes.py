@@ -49,9 +49,10 @@ def _of(owner: Any, name: str, place: int, writes: str = "file") -> Step:
 
 
 def _named(ending: str) -> Step:
-    return Step(
-        StagedFile, "keep", lambda file, *_, **__: file.path.name.startswith(DRAW) and file.path.suffix == ending
-    )
+    def ours(file: StagedFile, *_: Any, **__: Any) -> bool:
+        return file.path.parent.name == "draws" and file.path.name.startswith(DRAW) and file.path.suffix == ending
+
+    return Step(StagedFile, "keep", ours)
 
 
 STEPS: dict[str, Step] = {

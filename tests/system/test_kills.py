@@ -118,7 +118,8 @@ def _one_of_the_walk(parent: WarmParent, new_victim: NewVictim, walk: Walk) -> N
     assert answer["code"] == 0, (number, shape, answer)
     ended = _ended(victim, killed, shape)
     walk.add(ended + Counter({"refused to another program": refused}))
-    if victim.folder.draws.is_dir() and choice.random() < 0.3:
+    kept = victim.folder.draws.is_dir() and shape != "private bounds"  # whose bounds are no draw of the collected ones
+    if kept and choice.random() < 0.3:
         told = parent.ask(victim.order(recompute=True))
         assert told["code"] == 0, f"the release is not what the draws say: {told}"
     shutil.rmtree(victim.home)
@@ -298,7 +299,6 @@ def test_a_draw_is_made_again_over_damaged_files(parent: WarmParent, new_victim:
     [
         ["file named", "before", 5],
         ["draw percentile", "after", 1],
-        ["secret", "after", 3],
         ["begin_draw", "after", 3],
         ["commit_draw", "before", 3],
         ["release file", "before", 3],
