@@ -61,12 +61,12 @@ class DrawSecret:
     noise: bytes = field(repr=False)
 
     def bind(self, inputs: str) -> str:
-        """What the ledger keeps of the inputs of a draw: HMAC-SHA256(HKDF(seed, "inputs"), digest), hex.
+        """What the ledger keeps of the inputs of a draw: HMAC-SHA256(HKDF(seed, "inputs"), digest || 0 || sealed noise), hex.
 
         It says nothing once the seed is destroyed, and until then nothing to who does not have it.
         """
         key = HKDF(algorithm=SHA256(), length=SEED_BYTES, salt=None, info=b"marginweave/inputs").derive(self.seed)
-        return hmac.digest(key, inputs.encode(), hashlib.sha256).hex()
+        return hmac.digest(key, inputs.encode() + b"\0" + self.noise, hashlib.sha256).hex()
 
 
 @dataclass(frozen=True)
