@@ -77,8 +77,8 @@ class PrivacySettings(BaseModel):
 
     A delta above .001 needs a reason, `weak_delta`, which is published.
 
-    `redraws` lost draws may be drawn again, each under a charge of its own that the account keeps room for; what is not needed
-    is given back. They do not change what a finished release guarantees.
+    `redraws` has no effect: it is read so that configurations of 0.1.0 still are, whose runs kept room for draws that a crash
+    had lost.
     """
 
     model_config = FROZEN

@@ -29,8 +29,8 @@ def rank_scores(histogram: NDArray[np.int64], percentile: float) -> NDArray[np.i
     """Score of each candidate 1 … cap: minus the distance of the wanted rank from the ranks that the candidate covers.
 
     With q = a/b the percentile, F(c) the number of records with at most c, N = F(cap): the rank q N is compared with
-    [F(c-1), F(c)], s(c) = -max(0, a N - b F(c), b F(c-1) - a N), in units of 1/b. (SDS's score compares positions of values
-    that occur, and moves by a multiple of n when one record is added: `notes/privacy.md` 4.1.)
+    [F(c-1), F(c)], s(c) = -max(0, a N - b F(c), b F(c-1) - a N), in units of 1/b. (The score of
+    Synthetic Data Showcase compares positions of values that occur, and moves by a multiple of n when one record is added.)
 
     Args:
         histogram: shape (cap + 1,), int64; entry c is the number of records with c combinations, clipped to cap.

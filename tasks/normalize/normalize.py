@@ -15,7 +15,7 @@ def normalize(aggregates: Aggregates) -> Aggregates:
 
     A sub-combination s that is missing is added with max{count(t) : t contains s}; then
     count(t) := min{count(s) : s part of t, t itself included}, and what is not positive goes, with everything above it
-    (sds-dp.md 3.4). The result is a fixed point: normalizing again changes nothing.
+    (as in Synthetic Data Showcase). The result is a fixed point: normalizing again changes nothing.
 
     Args:
         aggregates: Noisy counts of lengths 1..R, in canonical order.

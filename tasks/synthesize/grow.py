@@ -91,7 +91,7 @@ def quantile(descending: Numbers, number: int, fraction: float) -> float:
     """R-8 quantile of `number` counts, the largest of which are given in descending order.
 
     With h = (n + 1/3) p + 1/3 it is x_(i) + (h - i)(x_(i+1) - x_(i)), i = floor(h), cut off at the extremes (Hyndman and
-    Fan 1996, definition 8, as the reference implementation of sds-dp.md 4.2.2 has it). DP: post-processing.
+    Fan 1996, definition 8, as in Synthetic Data Showcase). DP: post-processing.
     """
     position = (number + 1 / 3) * fraction + 1 / 3
     rank = int(position)

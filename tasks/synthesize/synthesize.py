@@ -32,8 +32,8 @@ def synthesize_records(
 
     A record grows by attribute a with probability proportional to w(a). While record + a is at most R long, w(a) is
     count(record + a); beyond, it is round(P_{weight_percentile}{count(t + a) : t part of the record, |t| < R}), the R-8
-    percentile; a is impossible if one of these combinations is not released, or not available any more (sds-dp.md 4). With
-    `use_synthetic_counts` every count is what is left of it after the records so far (4.3). Counts and record count are
+    percentile; a is impossible if one of these combinations is not released, or not available any more. With
+    `use_synthetic_counts` every count is what is left of it after the records so far. Counts and record count are
     first multiplied by `scale` and rounded up.
 
     As printed: `records: exhaust, sample_missing: false, relax: false`. Three choices are ours. A number of `records`

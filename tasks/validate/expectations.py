@@ -14,7 +14,7 @@ from marginweave.schemas.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-# Everything else looks at a statistic of the private rows; whether it holds would be told for free (design rule 9).
+# Everything else looks at a statistic of the private rows; whether it holds would be told for free.
 _ROW_WISE = (
     "expect_column_to_exist",
     "expect_column_values_to_be_between",
