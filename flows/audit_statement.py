@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from marginweave.flows.handover_statement import Fault, check_statement
 from marginweave.schemas.errors import AuditError
-from marginweave.schemas.ledger import ReleaseRecord, Spent, State
+from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.tasks.budget.ledger.admission import account_total
 from marginweave.tasks.budget.ledger.audit import AuditedLedger
-from marginweave.tasks.budget.ledger.totals import account_totals
+from marginweave.tasks.budget.ledger.replay import Standing
+from marginweave.tasks.budget.ledger.totals import OPTIONAL, account_totals
 
 _ENDED = frozenset({"SUBMITTED", "PUBLISHED"})
 
@@ -29,7 +29,7 @@ class StatementAudit:
     def check(self, content: bytes, record: ReleaseRecord) -> None:
         """Refuse a privacy.json that says anything else of the release, or of its account when it was published, than the rows.
 
-        The account's totals are compared where this version reserved the release: 0.1.0 had other sums.
+        What the account was and had spent is compared where this version reserved the release: 0.1.0 had other sums.
 
         Raises:
             AuditError: the first thing that differs.
@@ -60,14 +60,9 @@ class StatementAudit:
         rows = self._rows[record.release, None]
         drawn = max(row["seq"] for row in rows if row["draw"] is not None)
         ended = min(row["seq"] for row in rows if row["kind"] in _ENDED and row["seq"] > drawn)
-        epsilon, delta = (Decimal(repr(told[name])) for name in ("cap_epsilon", "delta"))
-        account = replace(self.audited.accounts[record.dataset], epsilon=epsilon, delta=delta)
-        totals = [account_totals(account_total(account, spent)) for spent in self._spent(record.dataset, drawn, ended)]
-        present = self.audited.accounts[record.dataset]
-        changed = (
-            {"box"} if (present.epsilon, present.delta) != (epsilon, delta) else frozenset[str]()
-        )  # another cap since
-        if not any(all(told[name] == total[name] for name in total.keys() - changed) for total in totals):
+        standing = self._standing(record.dataset, drawn, ended)
+        totals = (account_totals(account_total(account, spent)) for _, account, spent in standing)
+        if not any(all(told.get(name) == total.get(name) for name in (*total, *OPTIONAL)) for total in totals):
             raise Fault("the totals of the account in privacy.json are not those of the rows when it was published")
         lost = {
             (other.release, draw.replaces or draw.name)
@@ -79,7 +74,7 @@ class StatementAudit:
         if any((row["release"], row["draw"]) not in lost for row in told["lost_draws"]):
             raise Fault("a lost draw in privacy.json is in no row")
 
-    def _spent(self, dataset: str, drawn: int, ended: int) -> Iterator[Spent]:
-        course = self.audited.spent.get(dataset, ())
-        yield from [spent for seq, spent in course if seq <= drawn][-1:]
-        yield from [spent for seq, spent in course if drawn < seq < ended]
+    def _standing(self, dataset: str, drawn: int, ended: int) -> Iterator[Standing]:
+        course = self.audited.course[dataset]
+        yield from [now for now in course if now.seq <= drawn][-1:]
+        yield from [now for now in course if drawn < now.seq < ended]

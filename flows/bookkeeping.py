@@ -175,11 +175,8 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
     dataset = reference.configuration.dataset
     total, releases = reference.ledger.account_total(dataset), reference.ledger.releases(dataset)
     own = next((record for record in releases if record.release == reference.manifest.release), None)
-    account = total.account
     return {
         **account_totals(total),
-        "releases_before_box": account.releases_before,
-        **({} if account.weak_delta is None else {"weak_delta": account.weak_delta}),
         **_cap_facts(reference.ledger.cap_changes(dataset)),
         "lost_draws": [
             {"release": draw.release, "draw": draw.replaces or draw.name, **draw.cost.texts}
@@ -187,7 +184,6 @@ def account_statement(reference: RunReference) -> dict[str, Any]:
             for draw in record.draws
             if draw.state == State.CHARGED_LOST
         ],
-        **({"reconciled": [each.facts for each in total.account.reconciled]} if total.account.reconciled else {}),
         **_policy_facts(total.account, releases, own.created if own else datetime.now(UTC)),
     }
 

@@ -39,7 +39,7 @@ NOT_IN_ROWS = {
     "guarantee.on_the_sampled_table": "the rate of the sample is in no row; the draws are checked to be that private",
     "account.epsilon": "rows of other releases",
     "account.composition": "rows of other releases",
-    "account.box": "follows from the cap; the whole ledger is asked by `ledger verify`",
+    "account.box": "follows from the cap and from rows of other releases",
     "account.spent": "rows of other releases",
     "account.releases_before_box": "rows of other releases",
     "account.weak_delta": "words",

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -34,11 +34,11 @@ from marginweave.flows.progress import reporting
 from marginweave.flows.session import prefect_session
 from marginweave.schemas.ledger import Account
 from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.randomness import OsBits
+from marginweave.tasks.budget.randomness import DrawBits
+from marginweave.tasks.checkpoint import draws
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.references import RunReference
 from tests.support.configurations import quick, raw
-from tests.support.seeded_bits import SeededBits
 from tests.support.warm_parent import flow_module
 from tests.system.test_non_interference import _artifacts, unpacked
 
@@ -103,8 +103,13 @@ class Seen:
         }
 
 
-def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], bits: SeededBits | None = None) -> Seen:
-    """The flow on a table in a home of its own; with `bits` for every Gaussian draw."""
+def equal_noise(*, seed: bytes, context: tuple[str | int, ...], tainted: bool) -> DrawBits:
+    """The bits of a draw whose seed everybody knows, and whose release, another one in every run, says nothing."""
+    return DrawBits(seed=bytes(len(seed)), context=context[1:], tainted=tainted)
+
+
+def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], *, equal: bool = False) -> Seen:
+    """The flow on a table in a home of its own; with `equal` noise in every draw, or with its own."""
     home.mkdir()
     config = home / "people.yaml"
     config.write_text(yaml.safe_dump(quick(raw(**SETTINGS | changes)), sort_keys=False))
@@ -113,10 +118,9 @@ def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], bits: Seed
     account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
     Ledger.create(ledger, environment={}).open_account(account, actor="test")
     printed = io.StringIO()
-    take = OsBits.take if bits is None else lambda _, nbytes: bits.take(nbytes)
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(ledger), "PREFECT_API_URL": server}),
-        mock.patch.object(OsBits, "take", take),
+        mock.patch.object(draws, "DrawBits", equal_noise) if equal else nullcontext(),
         prefect_session(home, home / "log"),
         redirect_stdout(printed),
         redirect_stderr(printed),
@@ -203,8 +207,8 @@ def same_noise(place: Path, server: str, changes: dict[str, Any]) -> tuple[Seen,
     """Rows and two empty ones; the same rows in another order, and two that hold nothing valid."""
     rows = people(1)
     shuffled = [*OUTSIDE[:1], *rows[::-1], *OUTSIDE[1:]]
-    first = run(place / "one", [*rows, *NOTHING], server, changes, SeededBits(2))
-    return first, run(place / "other", shuffled, server, changes, SeededBits(2))
+    first = run(place / "one", [*rows, *NOTHING], server, changes, equal=True)
+    return first, run(place / "other", shuffled, server, changes, equal=True)
 
 
 @pytest.mark.parametrize("changes", METHODS.values(), ids=METHODS)

@@ -56,7 +56,7 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
     path = visits(tmp_path, **changes)
     refused = marginweave("run", path)
     assert refused.returncode == 3
-    assert "marginweave ledger open people --epsilon 8.0 --delta 1e-06 --unit subject:person" in refused.stderr
+    assert f"marginweave ledger open people --for {path}" in refused.stderr
     opened = marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-6", "--unit", "subject:person")
     assert opened.returncode == 0, opened.stderr
     result = marginweave("run", path)

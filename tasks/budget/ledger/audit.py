@@ -11,14 +11,14 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from marginweave.schemas.errors import AuditError, BudgetError
-from marginweave.schemas.ledger import Account, Event, ReleaseRecord, Spent
+from marginweave.schemas.ledger import Account, Event, ReleaseRecord
 from marginweave.tasks.budget.ledger.anchor import Anchor
 from marginweave.tasks.budget.ledger.chain import GENESIS, check_key, row_hash
 from marginweave.tasks.budget.ledger.engines import DamagedLedger, connected, engine_for
 from marginweave.tasks.budget.ledger.guards import guards_fault
 from marginweave.tasks.budget.ledger.keyring import Keyring
 from marginweave.tasks.budget.ledger.location import LedgerLocation, opening_command
-from marginweave.tasks.budget.ledger.replay import Replay
+from marginweave.tasks.budget.ledger.replay import Replay, Standing
 from marginweave.tasks.budget.ledger.schema import check_schema
 from marginweave.tasks.budget.ledger.tables import ACCOUNTS, EVENTS, event_of
 
@@ -27,14 +27,14 @@ from marginweave.tasks.budget.ledger.tables import ACCOUNTS, EVENTS, event_of
 class AuditedLedger:
     """What an audited ledger says. `unchecked` counts the rows whose seal no key of the ring could check.
 
-    `spent` are the sums of each account, with the number of the row that made them so.
+    `course` is what each account was and had spent, from which row on.
     """
 
     rows: tuple[Mapping[str, Any], ...]
     events: tuple[Event, ...]
     accounts: Mapping[str, Account]
     releases: Mapping[str, ReleaseRecord]
-    spent: Mapping[str, Sequence[tuple[int, Spent]]]
+    course: Mapping[str, Sequence[Standing]]
     unchecked: int
 
     @property
@@ -68,7 +68,7 @@ def audit_ledger(location: LedgerLocation, keys: Keyring, anchor: Anchor | None 
         events=events,
         accounts=replay.accounts,
         releases=replay.releases,
-        spent=replay.course,
+        course=replay.course,
         unchecked=unchecked,
     )
 

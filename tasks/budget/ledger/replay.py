@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError
@@ -32,6 +32,14 @@ _PENDING = frozenset({State.RESERVED, State.DRAWN})
 _MOST_SPARES = 3  # of a release that 0.1.0 reserved with `redraws`
 
 
+class Standing(NamedTuple):
+    """An account and its sums, as they are from row number `seq` on."""
+
+    seq: int
+    account: Account
+    spent: Spent
+
+
 @dataclass
 class Replay:
     """Accounts and releases as the rows up to now leave them; `step` takes the next row."""
@@ -45,8 +53,8 @@ class Replay:
     _places: dict[str, dict[str, int]] = field(default_factory=dict)
     _leases: set[tuple[str, str]] = field(default_factory=set)
     _spent: dict[str, Spent] = field(default_factory=dict)
-    # The sums of an account from a row on.
-    course: dict[str, list[tuple[int, Spent]]] = field(default_factory=dict)
+    # Each account and its sums, from a row on.
+    course: dict[str, list[Standing]] = field(default_factory=dict)
 
     def step(self, seq: int, event: Event) -> None:
         """Take row number `seq`.
@@ -81,9 +89,12 @@ class Replay:
         if event.kind == EventKind.OPENED:
             self.opened[event.account or ""] = seq
         self._steps()[event.kind](event)
-        now = self._spent.get(event.account or "")
-        if now is not None and (event.account not in self.course or self.course[event.account][-1][1] is not now):
-            self.course.setdefault(event.account or "", []).append((seq, now))
+        name = event.account or ""
+        if name in self.accounts:
+            now = Standing(seq, self.accounts[name], self._spent.get(name, Spent()))
+            before = self.course.setdefault(name, [])
+            if not before or before[-1].account is not now.account or before[-1].spent is not now.spent:
+                before.append(now)
 
     def _steps(self) -> Mapping[EventKind, Callable[[Event], None]]:
         return {

@@ -86,7 +86,14 @@ FAULTS = (
         file="tasks/checkpoint/draws.py",
         text="    if draw.state == State.RESERVED:\n        if prepared.unkeyed is not None:\n",
         instead="    if draw.state in (State.RESERVED, State.DRAWN):\n        if prepared.unkeyed is not None:\n",
-        killed_by=(_CRASH,),
+        killed_by=(f"{_RUN}test_noise_of_a_library_is_drawn_once",),
+    ),
+    Fault(
+        name="what a draw is bound to leaves out the noise that was sealed",
+        file="tasks/checkpoint/secrets.py",
+        text='inputs.encode() + b"\\0" + self.noise',
+        instead="inputs.encode()",
+        killed_by=(f"{_RUN}test_other_noise_in_the_place_of_what_was_sealed_loses_the_draw",),
     ),
     Fault(
         name="a damaged block of a checkpoint stops every attempt",

@@ -263,14 +263,29 @@ def test_a_draw_that_failed_is_made_again(ledger: Ledger, draw_store: DrawStore)
     assert take_part(ledger, draw_store, "count", "B", prepared_draw()) == made[0]
 
 
-def _begun(ledger: Ledger, store: DrawStore) -> None:
+def _begun(ledger: Ledger, store: DrawStore, unkeyed: Callable[[], bytes] | None = None) -> None:
     """A draw whose process died right after its charge."""
 
     def dies(bits: NoiseBits, noise: bytes) -> bytes:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        take_part(ledger, store, "count", "A", prepared_draw(make=dies))
+        take_part(ledger, store, "count", "A", prepared_draw(make=dies, unkeyed=unkeyed))
+
+
+def test_noise_of_a_library_is_drawn_once(ledger: Ledger, draw_store: DrawStore) -> None:
+    """Before its draw is begun: whoever ends the draw takes the noise that was sealed then."""
+    _begun(ledger, draw_store, lambda: b"noise")
+    again = prepared_draw(make=lambda _, sealed: sealed, unkeyed=lambda: pytest.fail("noise was drawn anew"))
+    assert take_part(ledger, draw_store, "count", "B", again) == b"noise"
+
+
+def test_other_noise_in_the_place_of_what_was_sealed_loses_the_draw(ledger: Ledger, draw_store: DrawStore) -> None:
+    """An attempt that came too late may have sealed its own: of one draw there are no two outcomes."""
+    _begun(ledger, draw_store, lambda: b"noise")
+    secrets_of(draw_store).keep_noise("r", "count", b"other")
+    with pytest.raises(BudgetError, match="charged and lost"):
+        take_part(ledger, draw_store, "count", "A", prepared_draw(make=never_made, unkeyed=bytes))
 
 
 def test_other_inputs_are_refused_and_the_draw_is_lost(ledger: Ledger, draw_store: DrawStore) -> None:

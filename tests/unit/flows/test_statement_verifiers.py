@@ -256,6 +256,13 @@ def test_every_other_lie_is_found(change: str, made: Callable[[str], Made], tmp_
     assert found_by_both(release, _other(release.statement, CHANGES[change]), tmp_path / "forged")
 
 
+@pytest.mark.parametrize("lie", [{"weak_delta": "none"}, {"reconciled": []}], ids=str)
+def test_words_on_the_account_that_no_row_has_are_found(lie: dict[str, Any], made: Callable[[str], Made]) -> None:
+    """By the whole ledger, which has the account's rows."""
+    release = made("tuples")
+    assert found_in_the_ledger(release, _other(release.statement, lambda told: told["account"].update(lie)))
+
+
 def test_draws_of_another_plan_than_was_reserved_are_found_in_the_files(made: Callable[[str], Made]) -> None:
     """The reproduction of a run that drew by another plan: files, manifest and digests fit, and `ledger verify` finds it."""
     release = made("tuples")

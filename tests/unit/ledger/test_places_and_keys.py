@@ -187,11 +187,12 @@ def test_marks_of_one_source_tell_nothing_without_the_key(
 
 
 def test_source_digest_is_keyed_and_ignores_chunks(ledger: Ledger, tmp_path: Path) -> None:
-    """Equal bytes have equal digests however they are cut; another ledger's key gives other digests."""
+    """Equal bytes have equal digests however they are cut; another ledger's key gives other digests, and other marks."""
     other = Ledger.create(tmp_path / "other" / "ledger.sqlite")
     assert ledger.source_digest([b"ab", b"", b"c"]) == ledger.source_digest(iter([b"abc"]))
     assert ledger.source_digest([b"abc"]) != ledger.source_digest([b"abd"])
-    assert ledger.source_digest([b"abc"]) != other.source_digest([b"abc"])
+    assert ledger.source_digest([b"abc"]).base != other.source_digest([b"abc"]).base
+    assert ledger.source_digest([b"abc"]).mark("r") != other.source_digest([b"abc"]).mark("r")
     assert ledger.checkpoint_key != other.checkpoint_key
     assert len(ledger.checkpoint_key) == 32
 
