@@ -150,6 +150,7 @@ DAMAGE = {
     "one copy of the seed": (["private/seeds/level-1.seed"], False),
     "both copies of the seed": (["private/seeds/level-1.seed", "private/seeds/level-1.copy"], True),
     "the rows it is drawn from (`private/encode-….ckpt`)": (["private/encode-*.ckpt"], False),
+    "the key of choices on its rows (`private/key`), where bounding has made such choices": (["private/key"], True),
     "the draw before it": (["private/draws/count.*.draw"], False),
 }
 
@@ -160,7 +161,9 @@ def test_only_damaged_seeds_and_inputs_lose_a_draw(parent: WarmParent, tmp_path:
     files, loses = DAMAGE[damaged]
     home = tmp_path / "home"
     home.mkdir()
-    victim = Victim(home=home, config=people(home, 40, aggregate__reporting_length=2))
+    victim = Victim(home=home, config=people(home, 40, aggregate__reporting_length=2, aggregate__percentile=50))
+    with (home / "people.csv").open("a") as table:
+        table.write("f,,,\n" * 3000)  # so that the others are bounded (but with a probability below 1e-6), by choices
     assert parent.ask(victim.order(point=["draw level", "before", 1]))["code"] == -signal.SIGKILL
     victim.check()
     for name in files:
