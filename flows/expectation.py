@@ -35,7 +35,7 @@ MEASURED = {
     "marginals, selected pairs": (0.015, 0.065, 40.0),
     "marginals, chosen in rounds": (0.026, 0.078, 72.0),
 }
-"""Mean TVD of two columns where nothing was declared, by what was counted: least and most of deployments/accuracy.md, and the
+"""Mean TVD of two columns where nothing was declared, by what was counted: least and most of docs/accuracy.md, and the
 noise of pairs up to which there is anything."""
 
 

@@ -2,7 +2,7 @@
 
 Adding `delta_threshold` to the delta of the noise counts a person twice. Whoever has values that nobody else has spends
 part of a bounded contribution on them, and what is spent there moves no other count: less loss in the noise where there is
-more in the threshold. Here is the theorem that says how much less; `deployments/accounting.md` has it in prose.
+more in the threshold. Here is the theorem that says how much less; `docs/accounting.md` has it in prose.
 
 Setting. One draw (`level-1`, or `values`) adds Gaussian noise of mu_1^2 to the counts of all cells, but publishes a private
 value only if it occurs and reaches T, where -ln P(none of values with counts c_i is published) <= s l for s = sum c_i, with

@@ -1,6 +1,6 @@
 """Ways of leaking that no single stage owns: retries, logs, state that outlives a call, work done cell by cell.
 
-`deployments/leaks.md` says which leak each of these tests, and those of the stages, forbid.
+`docs/leaks.md` says which leak each of these tests, and those of the stages, forbid.
 """
 
 from __future__ import annotations

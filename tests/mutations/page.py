@@ -1,11 +1,11 @@
-"""deployments/faults.md: the planted faults and what kills each. `python -m tests.mutations.page` writes it anew."""
+"""docs/faults.md: the planted faults and what kills each. `python -m tests.mutations.page` writes it anew."""
 
 from __future__ import annotations
 
 from tests.mutations.catalogue import FAULTS, SECTIONS
 from tests.mutations.fault import REPOSITORY
 
-PAGE = REPOSITORY / "deployments" / "faults.md"
+PAGE = REPOSITORY / "docs" / "faults.md"
 _ABOUT = """\
 # Planted faults
 

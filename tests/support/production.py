@@ -42,8 +42,8 @@ def until(what: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.5
 
 
 def documented(beginning: str) -> list[str]:
-    """The one command of deployments/production.md that begins so, as a list of words."""
-    lines = (REPOSITORY / "deployments" / "production.md").read_text().splitlines()
+    """The one command of docs/production.md that begins so, as a list of words."""
+    lines = (REPOSITORY / "docs" / "production.md").read_text().splitlines()
     (command,) = [line for line in lines if line.startswith(beginning)]
     return shlex.split(command)
 

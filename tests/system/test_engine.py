@@ -170,7 +170,7 @@ def openssl(folder: Path, *arguments: str) -> None:
 
 
 def certificates(folder: Path) -> tuple[Path, Path, Path]:
-    """An authority and one certificate, by the commands of deployments/scale.md."""
+    """An authority and one certificate, by the commands of docs/scale.md."""
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     openssl(
         folder,

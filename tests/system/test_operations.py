@@ -1,4 +1,4 @@
-"""deployments/operations.md is true: its commands are run from the page, each after the disaster that it mends."""
+"""docs/operations.md is true: its commands are run from the page, each after the disaster that it mends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.configurations import raw
 from tests.support.people import people
 from tests.system.conftest import INSTALLED, REPOSITORY, CommandLine, settle
 
-PAGE = (REPOSITORY / "deployments" / "operations.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(
     r"^```sh (?P<mark>(?:not )?executed)(?P<where> postgresql)?(?: exit (?P<code>\d))?\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,

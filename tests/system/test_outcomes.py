@@ -1,4 +1,4 @@
-"""What a fault does at every step of a run: the table in deployments/operations.md, cell by cell.
+"""What a fault does at every step of a run: the table in docs/operations.md, cell by cell.
 
 `make test-long` makes the whole table and compares it, `make test` a diagonal of it and what the steps of a draw are.
 `python -m pytest tests/system/test_outcomes.py -m "long or not long" --write-outcomes` writes it anew.
@@ -23,7 +23,7 @@ from tests.support.people import people
 from tests.support.shapes import victims
 
 pytestmark = pytest.mark.system
-PAGE = REPOSITORY / "deployments" / "operations.md"
+PAGE = REPOSITORY / "docs" / "operations.md"
 TABLE = re.compile(r"^\| step \|.*\n(?:\|.*\n)+", re.MULTILINE)
 FINISHES, GOES_ON, RESTORED = "finishes", "goes on", "goes on once restored"
 

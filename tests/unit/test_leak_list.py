@@ -1,4 +1,4 @@
-"""deployments/leaks.md has all 44 items, and every test that it names is there and runs with `make test`."""
+"""docs/leaks.md has all 44 items, and every test that it names is there and runs with `make test`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.living import REPOSITORY, why_not_living
 
-PAGE = (REPOSITORY / "deployments" / "leaks.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "leaks.md").read_text(encoding="utf-8")
 ITEMS = [f"{group}{i}" for group, count in (("P", 19), ("S", 10), ("D", 15)) for i in range(1, count + 1)]
 ROW = re.compile(r"^\| ([A-Z]\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
@@ -65,5 +65,5 @@ def test_a_dead_test_is_seen(tmp_path: Path, name: str) -> None:
 
 def test_it_is_linked() -> None:
     """From the pages of the argument and of the threats."""
-    pages = [REPOSITORY / "deployments" / name for name in ("threat-model.md", "privacy.md")]
+    pages = [REPOSITORY / "docs" / name for name in ("threat-model.md", "privacy.md")]
     assert [page.name for page in pages if page.exists() and "(leaks.md)" not in page.read_text(encoding="utf-8")] == []

@@ -1,4 +1,4 @@
-"""deployments/privacy.md names code and tests that exist, in every step, and leaves no draw and no mechanism out."""
+"""docs/privacy.md names code and tests that exist, in every step, and leaves no draw and no mechanism out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = (REPOSITORY / "deployments" / "privacy.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "privacy.md").read_text(encoding="utf-8")
 STEPS = {
     int(number): text
     for number, text in re.findall(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)

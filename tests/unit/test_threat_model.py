@@ -1,4 +1,4 @@
-"""deployments/threat-model.md names tests that exist, and everybody and every place that the design speaks of."""
+"""docs/threat-model.md names tests that exist, and everybody and every place that the design speaks of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = (REPOSITORY / "deployments" / "threat-model.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "threat-model.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"(tests/[\w/]+\.py)::(\w+)", PAGE)))
 
 

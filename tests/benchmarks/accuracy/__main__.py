@@ -2,7 +2,7 @@
 
 Every table x epsilon x method x seed is a cell; each is a figure in figures.jsonl as soon as it is there, and a cell that is
 there is not run again. So the benchmark can be stopped and started as one likes; without peers it takes hours, with all
-of them a day. With --write deployments/accuracy.md is rendered anew after each cell, from all figures.
+of them a day. With --write docs/accuracy.md is rendered anew after each cell, from all figures.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.benchmarks.accuracy.tables import TABLES
 from tests.benchmarks.scale.watch import Limits
 from tests.system.conftest import REPOSITORY
 
-PAGE = REPOSITORY / "deployments" / "accuracy.md"
+PAGE = REPOSITORY / "docs" / "accuracy.md"
 FIGURES = Path(__file__).with_name("figures.jsonl")
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 SEEDS = 3
@@ -128,7 +128,7 @@ def _options() -> argparse.Namespace:
     )
     folder = user_cache_path("marginweave-benchmarks")
     parser.add_argument("--cache", type=_folder, default=folder, help="where environments of peers are kept")
-    parser.add_argument("--write", action="store_true", help="write deployments/accuracy.md")
+    parser.add_argument("--write", action="store_true", help="write docs/accuracy.md")
     return parser.parse_args()
 
 

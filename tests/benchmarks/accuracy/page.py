@@ -1,4 +1,4 @@
-"""deployments/accuracy.md: what was asked for, what was measured, wins and losses alike; every number is from a figure."""
+"""docs/accuracy.md: what was asked for, what was measured, wins and losses alike; every number is from a figure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Measure whole releases and the ratio to pac-synth: python -m tests.benchmarks.scale [--rows …] [--only …] [--write].
 
-Every figure is printed, appended to FOLDER/figures.jsonl and, with --write, entered into deployments/benchmarks.md at once:
+Every figure is printed, appended to FOLDER/figures.jsonl and, with --write, entered into docs/benchmarks.md at once:
 what is cut short keeps what it had. All of it takes about an hour; `--rows 10000` takes five minutes.
 """
 
@@ -17,7 +17,7 @@ from tests.benchmarks.scale.figures import Figure, append, read
 from tests.benchmarks.scale.page import ratio_lines, render, run_lines, stage_lines
 from tests.benchmarks.scale.releases import CASES, REPOSITORY, measured
 
-PAGE = REPOSITORY / "deployments" / "benchmarks.md"
+PAGE = REPOSITORY / "docs" / "benchmarks.md"
 NAMES = (*CASES, ratio.NAME)
 
 
@@ -65,7 +65,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale", description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=_numbers, help="numbers of rows, as 10000,50000, instead of each table's own")
     parser.add_argument("--only", type=_names, default=NAMES, help=f"which of {', '.join(NAMES)}")
-    parser.add_argument("--write", action="store_true", help="write deployments/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
     text = "keeps tables, environment and figures for the next time; a temporary one, removed at the end, if not given"
     parser.add_argument("--folder", type=lambda text: Path(text).resolve(), help=text)
     return parser.parse_args()

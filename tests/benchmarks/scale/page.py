@@ -1,4 +1,4 @@
-"""deployments/benchmarks.md: what was asked for, what was measured, wins and losses alike."""
+"""docs/benchmarks.md: what was asked for, what was measured, wins and losses alike."""
 
 from __future__ import annotations
 

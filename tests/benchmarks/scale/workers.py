@@ -1,4 +1,4 @@
-"""The model of cost of deployments/scale.md, fitted and tried: python -m tests.benchmarks.scale.workers [--rows 1000000].
+"""The model of cost of docs/scale.md, fitted and tried: python -m tests.benchmarks.scale.workers [--rows 1000000].
 
 Seconds of the counting pass, F + n s / m + 8 c m / B, with n records, m workers and c cells. One worker gives F, s and B; what
 two take is then beside what the model says. Workers are processes of this machine, over loopback, of an outside cluster. The

@@ -290,7 +290,7 @@ def tables() -> None:
 
 @pytest.mark.usefixtures("tables")
 def test_the_page_is_made_of_the_figures() -> None:
-    """deployments/accuracy.md has what the figures beside the benchmark say, and nothing by hand.
+    """docs/accuracy.md has what the figures beside the benchmark say, and nothing by hand.
 
     After a change of methods, of the default or of the page: python -m tests.benchmarks.accuracy --seeds 0 --write
     """

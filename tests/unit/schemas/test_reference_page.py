@@ -1,4 +1,4 @@
-"""deployments/configuration.md stays true: its examples load, it names every key and no other, and its defaults hold."""
+"""docs/configuration.md stays true: its examples load, it names every key and no other, and its defaults hold."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from marginweave.schemas.yaml_source import parse_yaml
 from tests.support.configurations import raw
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "deployments" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 ROWS = re.findall(r"^\| `([\w.]+)` \| .* \| (.*?) ?\|$", PAGE, re.MULTILINE)
 PLACES: list[tuple[str, type[BaseModel]]] = [
