@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
-SETUP := pyproject.toml setup.py constraints.txt
+SETUP := pyproject.toml constraints.txt
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: help run test test-unit test-long lint bench bench-accuracy audit-dependencies clean
@@ -34,12 +34,11 @@ bench-accuracy: $(VENV)/.ready-test ## measure accuracy beside peers from PyPI: 
 test-unit: $(VENV)/.ready-test ## run the tests of the pure code only
 	@$(BIN)/python -m pytest tests/unit tests/laws
 
-lint: $(VENV)/.ready-lint ## style, types (on an installed wheel) and the import contract
+lint: $(VENV)/.ready-lint ## style, types and the import contract
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
-	@rm -rf build && $(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --target build/site .
-	@MYPYPATH=build/site $(BIN)/mypy -p marginweave.flows -p marginweave.tasks -p marginweave.schemas
+	@$(BIN)/mypy -p marginweave
 
 audit-dependencies: $(VENV)/.ready-test ## ask for known vulnerabilities of the pinned dependencies
 	@$(BIN)/python deployments/audit_dependencies.py

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).parent.parent
 
 _TOLD_TO_OPERATOR = "the source was refused before the first draw; the reason is told to the operator only"
 

@@ -44,10 +44,10 @@ def _built(place: Path, version: str) -> Path:
         ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout
     for name in filter(None, tracked.split("\0")):
-        if name.startswith(("flows/", "tasks/", "schemas/")) or name in {"pyproject.toml", "setup.py", "README.md"}:
+        if name.startswith(("flows/", "tasks/", "schemas/", "src/")) or name in {"pyproject.toml", "README.md"}:
             target = copy / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((REPOSITORY / name).read_bytes())
+            shutil.copy(REPOSITORY / name, target, follow_symlinks=False)
     project = copy / "pyproject.toml"
     project.write_text(re.sub(r'(?m)^version = ".*"$', f'version = "{version}"', project.read_text(), count=1))
     site = place / f"site-{version}"
