@@ -14,16 +14,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.flows.bookkeeping import run_lock
-from marginweave.flows.environment import home_directory
-from marginweave.flows.request import default_run, read_request
-from marginweave.flows.session import prefect_session
-from marginweave.schemas.columns import NumberColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.flows.orchestration.environment import home_directory
+from marginweave.flows.orchestration.session import prefect_session
+from marginweave.flows.run.bookkeeping import run_lock
+from marginweave.flows.run.request import default_run, read_request
+from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.parse import load_configuration, parse_configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import MAX_RECORDS
+from marginweave.schemas.configuration.written import mapping_of
 from marginweave.schemas.errors import InputError, OperatorError
-from marginweave.schemas.load import load_configuration, parse_configuration
-from marginweave.schemas.synthesis import MAX_RECORDS
-from marginweave.schemas.written import mapping_of
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.publish.reader import PublishedRelease

@@ -15,8 +15,10 @@ from pathlib import Path
 from prefect import flow
 from prefect.runtime import flow_run
 
-from marginweave.flows.approval import place_of_files
-from marginweave.flows.bookkeeping import (
+from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, home_directory
+from marginweave.flows.orchestration.server import end_with
+from marginweave.flows.run.approval import place_of_files
+from marginweave.flows.run.bookkeeping import (
     Bookkeeper,
     account_statement,
     release_facts,
@@ -24,20 +26,28 @@ from marginweave.flows.bookkeeping import (
     settle,
     told_to_operator,
 )
-from marginweave.flows.environment import ANALYTICS_OFF, SERVICE, home_directory
-from marginweave.flows.events import ReleaseEvent, announced, warn_of_exhaustion
-from marginweave.flows.mirror import shown_in_prefect
-from marginweave.flows.parameters import FLOW, ConfigurationPath, HomeFolder, RunName, SourcePath, Supersedes, WarnAt
-from marginweave.flows.period import is_deployed, run_name
-from marginweave.flows.preparation import check_request, internal_evaluation_due, prepare_run
-from marginweave.flows.progress import reporter
-from marginweave.flows.protection import closed_to_others, protect_process
-from marginweave.flows.reconcile import end_dead_attempts
-from marginweave.flows.request import read_request
-from marginweave.flows.server import end_with
+from marginweave.flows.run.events import ReleaseEvent, announced, warn_of_exhaustion
+from marginweave.flows.run.names import is_deployed, run_name
+from marginweave.flows.run.parameters import (
+    FLOW,
+    ConfigurationPath,
+    HomeFolder,
+    RunName,
+    SourcePath,
+    Supersedes,
+    WarnAt,
+)
+from marginweave.flows.run.prefect_artifacts import shown_in_prefect
+from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
+from marginweave.flows.run.process_hardening import closed_to_others, protect_process
+from marginweave.flows.run.progress import reporter
+from marginweave.flows.run.reconcile import end_dead_attempts
+from marginweave.flows.run.request import read_request
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
-from marginweave.schemas.manifest import RunState
-from marginweave.schemas.synthesis import MixtureSynthesis
+from marginweave.schemas.released.manifest import RunState
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.adaptive.task import count_candidates, measure_round, rounds_left
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
@@ -48,12 +58,9 @@ from marginweave.tasks.aggregate.marginals_task import (
 )
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
 from marginweave.tasks.aggregate.terms import with_terms
-from marginweave.tasks.budget.marginal_split import rounds_of
-from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.budget.task import reserve_budget
 from marginweave.tasks.checkpoint.publication import staged_release
 from marginweave.tasks.decode.task import decode
-from marginweave.tasks.door import quiet
 from marginweave.tasks.encode.task import encode
 from marginweave.tasks.engine.choice import prepare_engine
 from marginweave.tasks.evaluate.internal import compare_internally
@@ -64,6 +71,7 @@ from marginweave.tasks.preprocess.task import preprocess, release_bounds
 from marginweave.tasks.publish.internal import report_internally
 from marginweave.tasks.publish.task import publish
 from marginweave.tasks.references import RunReference, StageResult
+from marginweave.tasks.stage import quiet
 from marginweave.tasks.synthesize.task import fit_model, synthesize
 from marginweave.tasks.validate.task import validate
 

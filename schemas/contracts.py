@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from marginweave.schemas.aggregates import Aggregates, Level
-from marginweave.schemas.attributes import Attribute
-from marginweave.schemas.columns import BooleanColumn, Category, DateColumn, MeasuredColumn, NumberColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, DateColumn, MeasuredColumn, NumberColumn
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import StageError
+from marginweave.schemas.released.aggregates import Aggregates, Level
 from marginweave.schemas.table import RULE_BOUNDS, RULE_DECLARED, check_contract
 
 if TYPE_CHECKING:

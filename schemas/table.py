@@ -6,7 +6,7 @@ from collections.abc import Callable, Set
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from marginweave.schemas.columns import (
+from marginweave.schemas.configuration.columns import (
     BooleanColumn,
     Category,
     Column,
@@ -16,10 +16,10 @@ from marginweave.schemas.columns import (
     NumberColumn,
     SetColumn,
 )
-from marginweave.schemas.columns.periods import moment_of
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns.periods import moment_of
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.values import ValueMatcher
 
 if TYPE_CHECKING:
     import pandas as pd

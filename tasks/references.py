@@ -11,19 +11,19 @@ from functools import cached_property
 from pathlib import Path
 
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.execution import Execution
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import BudgetError, StageError
-from marginweave.schemas.execution import Execution
-from marginweave.schemas.manifest import Manifest
-from marginweave.tasks.budget.ledger import Ledger, Witness, ledger_location
-from marginweave.tasks.budget.ledger.reserved import plan_of_rows
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.schemas.released.manifest import Manifest
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.blocks import BlockFile
 from marginweave.tasks.checkpoint.draws import Attempt, DrawStore
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.secrets import DrawSecrets
 from marginweave.tasks.checkpoint.store import Store, address
+from marginweave.tasks.ledger import Ledger, Witness, ledger_location
+from marginweave.tasks.ledger.reserved import plan_of_rows
 from marginweave.tasks.program import program_identity
 
 BOUNDS = "bounds"

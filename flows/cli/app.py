@@ -10,9 +10,11 @@ from contextlib import suppress
 
 import typer
 
-from marginweave.flows.cli import after, audit, budget, decisions, handing, init, ledger, measure, retention, run, serve
+from marginweave.flows.cli import audit, budget, decisions, init, ledger, measure, retention, run, serve
+from marginweave.flows.cli import postprocess as after
+from marginweave.flows.cli import share as handing
 from marginweave.flows.cli.console import tell
-from marginweave.flows.protection import protect_process
+from marginweave.flows.run.process_hardening import protect_process
 
 app = typer.Typer(
     name="marginweave",

@@ -13,8 +13,8 @@ import typer
 from marginweave.flows.cli.console import Home, command, out
 
 if TYPE_CHECKING:
-    from marginweave.tasks.budget.ledger import LedgerLocation
-    from marginweave.tasks.budget.ledger.keyring import Keyring
+    from marginweave.tasks.ledger import LedgerLocation
+    from marginweave.tasks.ledger.keyring import Keyring
 
 keys = typer.Typer(help="The key that seals the ledger.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -34,11 +34,11 @@ def verify(
 
     Example: `marginweave ledger verify --anchor /mnt/vault/ledger-anchor.json`
     """
-    from marginweave.flows.audit import audit_files
-    from marginweave.flows.environment import home_directory
+    from marginweave.flows.orchestration.environment import home_directory
+    from marginweave.flows.verify.files import audit_files
     from marginweave.schemas.errors import AuditError
-    from marginweave.tasks.budget.ledger.anchor import Anchor
-    from marginweave.tasks.budget.ledger.audit import audit_ledger
+    from marginweave.tasks.ledger.anchor import Anchor
+    from marginweave.tasks.ledger.audit import audit_ledger
 
     location = _location(example, home)
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
@@ -74,8 +74,8 @@ def anchor(
 
     Example: `marginweave ledger anchor --to /mnt/vault/ledger-anchor.json`
     """
-    from marginweave.tasks.budget.ledger.audit import audit_ledger
     from marginweave.tasks.checkpoint.files import replace_file
+    from marginweave.tasks.ledger.audit import audit_ledger
 
     location = _location(example, home)
     content = audit_ledger(location, _loaded(location)).anchor.to_json()
@@ -99,11 +99,11 @@ def export(
     Example: `marginweave ledger export census-2026 --to audit/`
     """
     from marginweave.schemas.errors import InputError
-    from marginweave.tasks.budget.ledger import opening_command
-    from marginweave.tasks.budget.ledger.audit import audit_ledger
-    from marginweave.tasks.budget.ledger.checks import account_in
-    from marginweave.tasks.budget.ledger.export import comma_separated, json_lines, registry_record
     from marginweave.tasks.checkpoint.files import at_place, replace_file
+    from marginweave.tasks.ledger import opening_command
+    from marginweave.tasks.ledger.audit import audit_ledger
+    from marginweave.tasks.ledger.checks import account_in
+    from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
     from marginweave.tasks.program import program_identity
     from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 
@@ -144,7 +144,7 @@ def alias(
 
     Example: `marginweave ledger alias census-2026-b census-2026 --reason "board decision 14"`
     """
-    from marginweave.tasks.budget.ledger import Ledger, Witness
+    from marginweave.tasks.ledger import Ledger, Witness
 
     witness = Witness(_home(home))
     Ledger.open(_location(example, home), witness=witness).alias(dataset, other, reason, actor=getpass.getuser())
@@ -160,7 +160,7 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger key rotate --reason "yearly"`
     """
-    from marginweave.tasks.budget.ledger import Ledger, Witness
+    from marginweave.tasks.ledger import Ledger, Witness
 
     witness = Witness(_home(home))
     name = Ledger.open(_location(example, home), witness=witness).rotate_key(reason, actor=getpass.getuser())
@@ -171,9 +171,9 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
 def _keys(location: LedgerLocation) -> tuple[Keyring, str]:
     """The keys, or an empty ring and why there are none."""
     from marginweave.schemas.errors import BudgetError
-    from marginweave.tasks.budget.ledger import opening_command
-    from marginweave.tasks.budget.ledger.key import load_key
-    from marginweave.tasks.budget.ledger.keyring import Keyring
+    from marginweave.tasks.ledger import opening_command
+    from marginweave.tasks.ledger.key import load_key
+    from marginweave.tasks.ledger.keyring import Keyring
 
     try:
         return load_key(location, os.environ, opening_command()), ""
@@ -182,8 +182,8 @@ def _keys(location: LedgerLocation) -> tuple[Keyring, str]:
 
 
 def _loaded(location: LedgerLocation) -> Keyring:
-    from marginweave.tasks.budget.ledger import opening_command
-    from marginweave.tasks.budget.ledger.key import load_key
+    from marginweave.tasks.ledger import opening_command
+    from marginweave.tasks.ledger.key import load_key
 
     return load_key(location, os.environ, opening_command())
 
@@ -198,12 +198,12 @@ def _content(place: Path) -> bytes:
 
 
 def _home(home: Path | None) -> Path:
-    from marginweave.flows.environment import home_directory
+    from marginweave.flows.orchestration.environment import home_directory
 
     return home_directory(home, os.environ)
 
 
 def _location(example: bool, home: Path | None) -> LedgerLocation:
-    from marginweave.tasks.budget.ledger import example_ledger_location, ledger_location
+    from marginweave.tasks.ledger import example_ledger_location, ledger_location
 
     return example_ledger_location(_home(home)) if example else ledger_location(os.environ)

@@ -14,8 +14,8 @@ from marginweave.flows.cli.console import Home, Source, command, out, warn_of_fo
 from marginweave.schemas.errors import InputError
 
 if TYPE_CHECKING:
-    from marginweave.flows.request import Request
-    from marginweave.flows.timetable import Schedule
+    from marginweave.flows.plan.schedule import Schedule
+    from marginweave.flows.run.request import Request
 
 # Numbers are not folded where there is no terminal, or a narrow one.
 _WIDE = Console(highlight=False, markup=False, width=200)
@@ -50,7 +50,7 @@ def plan(
     Example: `marginweave plan deployments/examples/affairs.yaml`, or
     `marginweave plan census.yaml --schedule "0 3 1 */3 *" --timezone Europe/Berlin`
     """
-    from marginweave.schemas.load import load_configuration
+    from marginweave.schemas.configuration.parse import load_configuration
 
     if len(configs) > 2:
         raise InputError(f"one configuration is planned, or two are compared, and not {len(configs)}")
@@ -58,14 +58,14 @@ def plan(
         raise InputError("--timezone is that of --schedule, which is not given")
     for config in configs:
         warn_of_former_keys(load_configuration(config))
-    from marginweave.flows.environment import home_directory, prepare_environment
-    from marginweave.flows.request import read_request
+    from marginweave.flows.orchestration.environment import home_directory, prepare_environment
+    from marginweave.flows.run.request import read_request
 
     place = home_directory(home, os.environ)
     prepare_environment(place)  # the schedule is Prefect's to read
     planned = None
     if schedule is not None:
-        from marginweave.flows.timetable import Schedule
+        from marginweave.flows.plan.schedule import Schedule
 
         planned = Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=place) for config in configs]
@@ -78,7 +78,7 @@ def plan(
 
 
 def _show(request: Request, rows: int | None) -> None:
-    from marginweave.flows.forecast import forecast
+    from marginweave.flows.plan.noise import forecast
 
     configuration = request.configuration
     drawn, spent = forecast(configuration)
@@ -95,8 +95,8 @@ def _show(request: Request, rows: int | None) -> None:
 
 def _compare(one: Request, other: Request, rows: int | None) -> None:
     """Both plans in one table, a line a draw of either; what is left empty the other has alone."""
-    from marginweave.flows.continuity import configuration_differences
-    from marginweave.flows.forecast import forecast
+    from marginweave.flows.plan.noise import forecast
+    from marginweave.flows.run.continuity import configuration_differences
 
     plans, errors, sides = [], [], ("A", "B")
     for side, request in zip(sides, (one, other), strict=True):
@@ -120,7 +120,7 @@ def _compare(one: Request, other: Request, rows: int | None) -> None:
 
 
 def _errors(request: Request, rows: int | None) -> dict[str, tuple[str, str]]:
-    from marginweave.flows.relative import relative_errors
+    from marginweave.flows.plan.relative_error import relative_errors
 
     return {} if rows is None else relative_errors(request.configuration, rows)
 
@@ -135,8 +135,8 @@ def _heading(request: Request) -> str:
 
 def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: str) -> None:
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
-    from marginweave.flows.expectation import error_forecast, method_forecast
-    from marginweave.flows.forecast import (
+    from marginweave.flows.plan.accuracy import error_forecast, method_forecast
+    from marginweave.flows.plan.noise import (
         combinations_forecast,
         ledger_forecast,
         noise_forecast,
@@ -150,7 +150,7 @@ def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: s
     lines += error_forecast(request.configuration, rows)
     lines += [*ledger_forecast(request), *policy_forecast(request)]
     if schedule is not None:
-        from marginweave.flows.timetable import schedule_forecast
+        from marginweave.flows.plan.schedule import schedule_forecast
 
         lines += schedule_forecast(request, schedule)
     for line in lines:

@@ -14,7 +14,7 @@ from rich.console import Console
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
 
 if TYPE_CHECKING:
-    from marginweave.schemas.configuration import Configuration
+    from marginweave.schemas.configuration.release import Configuration
 
 P = ParamSpec("P")
 R = TypeVar("R")

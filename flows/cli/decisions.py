@@ -36,8 +36,8 @@ def reject(run_name: RunName, by: _By, reason: _Reason, home: Home = None) -> No
 
 
 def _decide(run: str, by: str, reason: str, home: Path | None, *, approved: bool) -> None:
-    from marginweave.flows.approval import decide
-    from marginweave.flows.environment import home_directory
+    from marginweave.flows.orchestration.environment import home_directory
+    from marginweave.flows.run.approval import decide
 
     folder, decision = decide(home_directory(home, os.environ), run, approved=approved, by=by, reason=reason)
     word = "approved" if decision.approved else "rejected"

@@ -15,7 +15,7 @@ from marginweave.flows.cli.console import Home, command, days, out
 if TYPE_CHECKING:
     from marginweave.schemas.ledger import AccountTotal
     from marginweave.schemas.policy import Policy
-    from marginweave.tasks.budget.ledger import LedgerLocation
+    from marginweave.tasks.ledger import LedgerLocation
 
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -63,10 +63,10 @@ def open_account(
     Example: `marginweave ledger open census-2026 --for census.yaml --epsilon 4`, or
     `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
+    from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
     from marginweave.schemas.errors import InputError
     from marginweave.schemas.ledger import Account
-    from marginweave.schemas.privacy import SUBJECT_PREFIX
-    from marginweave.tasks.budget.ledger import Ledger, ledger_location
+    from marginweave.tasks.ledger import Ledger, ledger_location
 
     asked = _asked_by(config)
     if config is None and (epsilon is None or delta is None):
@@ -100,8 +100,8 @@ def _asked_by(config: Path | None) -> dict[str, Any]:
     """What a configuration says of the account for its releases, and what one of them costs; nothing without one."""
     if config is None:
         return {}
-    from marginweave.schemas.load import load_configuration
-    from marginweave.tasks.budget.split import plan_budget
+    from marginweave.schemas.configuration.parse import load_configuration
+    from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 
     privacy, plan = load_configuration(config).privacy, plan_budget(load_configuration(config))
     return {
@@ -134,7 +134,7 @@ def upgrade_tables(
 
     Example: `marginweave ledger upgrade --writer steward`
     """
-    from marginweave.tasks.budget.ledger import upgrade
+    from marginweave.tasks.ledger import upgrade
 
     location = _location(example, home)
     version = upgrade(location, os.environ, writer=writer, tell=out.print)
@@ -158,7 +158,7 @@ def cap(
 
     Example: `marginweave ledger cap census-2026 --epsilon 6 --delta 1e-6 --reason "board decision 12"`
     """
-    from marginweave.tasks.budget.ledger import Ledger, Witness
+    from marginweave.tasks.ledger import Ledger, Witness
 
     ledger = Ledger.open(_location(example, home), witness=Witness(_home(home)))
     policy: Policy | Literal["as it is"] | None = "as it is"
@@ -176,7 +176,7 @@ def list_accounts(example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger list`
     """
-    from marginweave.tasks.budget.ledger import Ledger
+    from marginweave.tasks.ledger import Ledger
 
     for total in Ledger.open(_location(example, home)).accounts():
         out.print(_line(total))
@@ -190,8 +190,8 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
     Example: `marginweave ledger show census-2026`
     """
     from marginweave.flows.cli.spending import box, by_draw, by_release, by_stage, left, period
-    from marginweave.tasks.budget.ledger import Ledger
-    from marginweave.tasks.budget.ledger.room import room
+    from marginweave.tasks.ledger import Ledger
+    from marginweave.tasks.ledger.room import room
 
     ledger = Ledger.open(_location(example, home))
     total, releases = ledger.account_total(dataset), ledger.releases(dataset)
@@ -230,7 +230,7 @@ def expire(
 
     Example: `marginweave ledger expire --older-than 7d`
     """
-    from marginweave.tasks.budget.ledger import Ledger, Witness
+    from marginweave.tasks.ledger import Ledger, Witness
 
     age, witness = days("older-than", older_than), Witness(_home(home))
     expired = Ledger.open(_location(example, home), witness=witness).expire(age, release)
@@ -264,8 +264,8 @@ def reconcile(
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """
     from marginweave.schemas.budget import Plain
-    from marginweave.tasks.budget.ledger import Ledger
-    from marginweave.tasks.budget.ledger.reconciliation import OtherHomes
+    from marginweave.tasks.ledger import Ledger
+    from marginweave.tasks.ledger.reconciliation import OtherHomes
 
     homes = [_home(each) for each in home] if home else [_home(None)]
     epsilon, _, delta = (unaccounted or "").partition(",")
@@ -282,7 +282,7 @@ def reconcile(
 
 def _line(total: AccountTotal) -> str:
     from marginweave.flows.cli.spending import scientific
-    from marginweave.tasks.budget.ledger.admission import rounded_up
+    from marginweave.tasks.ledger.admission import rounded_up
 
     cap_ = total.account
     return (
@@ -293,20 +293,20 @@ def _line(total: AccountTotal) -> str:
 
 
 def _home(home: Path | None) -> Path:
-    from marginweave.flows.environment import home_directory
+    from marginweave.flows.orchestration.environment import home_directory
 
     return home_directory(home, os.environ)
 
 
 def _location(example: bool, home: Path | None) -> LedgerLocation:
-    from marginweave.tasks.budget.ledger import example_ledger_location, ledger_location
+    from marginweave.tasks.ledger import example_ledger_location, ledger_location
 
     return example_ledger_location(_home(home)) if example else ledger_location(os.environ)
 
 
 def _decimal(name: str, text: str) -> Decimal:
+    from marginweave.schemas.configuration.values import number
     from marginweave.schemas.errors import InputError
-    from marginweave.schemas.values import number
 
     value = number(text.strip())
     if value is None:

@@ -13,7 +13,7 @@ from marginweave.flows.cli.console import command, out
 from marginweave.schemas.errors import EXIT_FAILED, InputError
 
 if TYPE_CHECKING:
-    from marginweave.tasks.budget.audit.findings import Finding
+    from marginweave.tasks.empirical.findings import Finding
 
 # Numbers are not folded where there is no terminal, or a narrow one.
 _WIDE = Console(highlight=False, markup=False, width=160)
@@ -34,11 +34,11 @@ def audit(
 
     Example: `marginweave audit`, or `marginweave audit census.yaml --to census-audit.html`
     """
-    from marginweave.flows.measure.examples import examples
-    from marginweave.flows.measure.suite import audit as audit_configuration
-    from marginweave.schemas.load import load_configuration
-    from marginweave.tasks.budget.audit.findings import refuted
+    from marginweave.flows.audit.examples import examples
+    from marginweave.flows.audit.suite import audit as audit_configuration
+    from marginweave.schemas.configuration.parse import load_configuration
     from marginweave.tasks.checkpoint.files import at_place, replace_file
+    from marginweave.tasks.empirical.findings import refuted
     from marginweave.tasks.publish.audit import ABOUT, render_audit
 
     if to.is_dir() or not to.parent.is_dir():

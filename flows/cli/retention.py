@@ -19,8 +19,8 @@ def runs(home: Home = None) -> None:
 
     Example: `marginweave runs`
     """
-    from marginweave.flows.environment import home_directory
-    from marginweave.flows.retention import list_runs
+    from marginweave.flows.orchestration.environment import home_directory
+    from marginweave.flows.postprocess.retention import list_runs
 
     table = Table("run", "dataset", "state", "begun", "private files", box=None, pad_edge=False)
     for run in list_runs(home_directory(home, os.environ)):
@@ -44,8 +44,8 @@ def purge(
 
     Example: `marginweave purge affairs-1a2b3c4d`, or `marginweave purge --older-than 30d`
     """
-    from marginweave.flows.environment import home_directory
-    from marginweave.flows.retention import purge_older, purge_run
+    from marginweave.flows.orchestration.environment import home_directory
+    from marginweave.flows.postprocess.retention import purge_older, purge_run
 
     place = home_directory(home, os.environ)
     if (run_name is None) == (older_than is None):
@@ -65,7 +65,7 @@ def purge(
 
 def _purged(home: Path, run: str) -> str:
     """What was removed, and what is not: `internal/` stays until somebody removes it."""
-    from marginweave.flows.retention import holds_exact
+    from marginweave.flows.postprocess.retention import holds_exact
     from marginweave.tasks.checkpoint.run_folder import RunFolder
 
     folder = RunFolder.at(home, run)

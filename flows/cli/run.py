@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out, warn_of_former_keys
-from marginweave.flows.imports import importing
+from marginweave.flows.orchestration.imports import importing
 
 if TYPE_CHECKING:
-    from marginweave.flows.request import Request
+    from marginweave.flows.run.request import Request
     from marginweave.tasks.references import RunReference
 
 _Run = Annotated[
@@ -38,12 +38,12 @@ def run(
     Example: `marginweave run deployments/examples/affairs.yaml`, or
     `marginweave run census.yaml --run census-2026-b --supersedes census-2026-a`
     """
-    from marginweave.schemas.load import load_configuration
+    from marginweave.schemas.configuration.parse import load_configuration
 
     warn_of_former_keys(load_configuration(config))  # refuses a broken file before anything heavy is imported
     with importing():
-        from marginweave.flows.environment import home_directory
-        from marginweave.flows.request import read_request
+        from marginweave.flows.orchestration.environment import home_directory
+        from marginweave.flows.run.request import read_request
 
     place = home_directory(home, os.environ)
     execute(read_request(config, run=run_name, source=source, home=place, supersedes=supersedes), config, source, place)
@@ -56,8 +56,8 @@ def resume(run_name: RunName, home: Home = None) -> None:
     Example: `marginweave resume affairs-1a2b3c4d`
     """
     with importing():
-        from marginweave.flows.environment import home_directory
-        from marginweave.flows.request import begun_with, read_request
+        from marginweave.flows.orchestration.environment import home_directory
+        from marginweave.flows.run.request import begun_with, read_request
 
     place = home_directory(home, os.environ)
     config, source = begun_with(place, run_name)
@@ -67,10 +67,10 @@ def resume(run_name: RunName, home: Home = None) -> None:
 def execute(request: Request, config: Path, source: str | None, home: Path) -> None:
     """Run the flow unless its release is finished, and say where everything is."""
     with importing():
-        from marginweave.flows.bookkeeping import run_lock
-        from marginweave.flows.preparation import check_request, internal_evaluation_due, prepare_run
-        from marginweave.flows.progress import reporting
-        from marginweave.schemas.manifest import RunState
+        from marginweave.flows.run.bookkeeping import run_lock
+        from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
+        from marginweave.flows.run.progress import reporting
+        from marginweave.schemas.released.manifest import RunState
 
     check_request(request)
     with run_lock(request.folder):
@@ -80,8 +80,8 @@ def execute(request: Request, config: Path, source: str | None, home: Path) -> N
         with reporting(out) as reporter:
             _release(request, reference, config, source, home)
         lease = reporter.lease
-    from marginweave.flows.approval import place_of_files
-    from marginweave.flows.bookkeeping import account_statement
+    from marginweave.flows.run.approval import place_of_files
+    from marginweave.flows.run.bookkeeping import account_statement
 
     account, charged = account_statement(reference), _has_drawn(reference, lease)
     place = place_of_files(request.folder)
@@ -94,13 +94,13 @@ def execute(request: Request, config: Path, source: str | None, home: Path) -> N
 def _release(request: Request, reference: RunReference, config: Path, source: str | None, home: Path) -> None:
     with ExitStack() as session:
         with importing():
-            from marginweave.flows.session import prefect_session
+            from marginweave.flows.orchestration.session import prefect_session
 
             session.enter_context(prefect_session(home, request.folder.internal))
             from prefect import tags
 
             from marginweave.flows import release
-            from marginweave.flows.reconcile import release_tag
+            from marginweave.flows.run.reconcile import release_tag
 
         with tags(release_tag(reference.manifest.release)):  # from its first moment on, should it be killed at once
             release(str(config), request.folder.run, source, str(home), supersedes=request.supersedes)
@@ -114,7 +114,7 @@ def _has_drawn(reference: RunReference, lease: str | None) -> bool:
 
 def _tell_waiting(request: Request, account: dict[str, object], place: Path, *, charged: bool) -> None:
     """Nothing is published: what was made, and who can do what with it."""
-    from marginweave.flows.existing import what_to_do
+    from marginweave.flows.postprocess.lookup import what_to_do
 
     run, report = request.folder.run, _shown(place / "report.html")
     if not out.is_terminal:

@@ -29,11 +29,11 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
 
     Example: `marginweave serve deployments/examples/affairs.yaml --cron "30 1 * * *" --timezone Europe/Oslo`
     """
-    from marginweave.flows.environment import home_directory, prepare_environment
+    from marginweave.flows.orchestration.environment import home_directory, prepare_environment
 
     place = home_directory(home, os.environ)
     prepare_environment(place)  # before Prefect is imported
-    from marginweave.flows.service import Timetable, datasets_of, serve_releases
+    from marginweave.flows.orchestration.service import Timetable, datasets_of, serve_releases
 
     datasets = datasets_of(configs)
     timetable = Timetable(cron=cron, zone=timezone)

@@ -40,8 +40,8 @@ from marginweave.tasks.aggregate.kernels import (
 )
 from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, flat_keys, lay_out, spans
 from marginweave.tasks.aggregate.sparse_counts import SparseCounts
-from marginweave.tasks.budget.randomness import NumberedWords
 from marginweave.tasks.engine.local import Engine
+from marginweave.tasks.mechanisms.randomness import NumberedWords
 
 Counts = NDArray[np.int64]
 

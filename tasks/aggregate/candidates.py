@@ -21,9 +21,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import MOST_COUNTED, Level
+from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_KEY
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.numbers import MAX_CELLS, MAX_KEY
+from marginweave.schemas.released.aggregates import MOST_COUNTED, Level
 from marginweave.tasks.aggregate.universe import Integers, Universe
 
 Mask = NDArray[np.bool_]

@@ -10,26 +10,26 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.attributes import Attribute
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.configuration.numbers import MAX_CELLS
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import forbidden_codes
+from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.marginals import AllCliques, MarginalSettings
-from marginweave.schemas.measurements import Clique, Mask, Measurement
-from marginweave.schemas.numbers import MAX_CELLS
-from marginweave.schemas.structure import forbidden_codes
-from marginweave.schemas.synthesis import PgmSynthesis
+from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.marginals import all_cliques, cells, marginal_deviation
 from marginweave.tasks.aggregate.selection.combine import merge_pairs
 from marginweave.tasks.aggregate.selection.compress import Compression, plan_compression
 from marginweave.tasks.aggregate.selection.densemarg import select_marginals
 from marginweave.tasks.aggregate.selection.indif import IndifNoise, plan_indif
 from marginweave.tasks.aggregate.selection.junction import model_fits
-from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, l1_sensitivity
-from marginweave.tasks.budget.mechanisms import add_noise, deviation
-from marginweave.tasks.budget.randomness import NoiseBits
-from marginweave.tasks.budget.thresholds import private_threshold
 from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.mechanisms.gaussian import add_noise, deviation
+from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, l1_sensitivity
+from marginweave.tasks.mechanisms.randomness import NoiseBits
 
 Labels = Sequence[Sequence[str]]
 Fits = Callable[[Sequence[Clique]], bool]

@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Level, LevelNoise
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Level, LevelNoise
+from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.budget.mechanisms import add_noise
-from marginweave.tasks.budget.randomness import NoiseBits
-from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
-from marginweave.tasks.budget.zero_cells import (
+from marginweave.tasks.mechanisms.gaussian import add_noise
+from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.zero_cells import (
     passing_noise,
     passing_probability,
     passing_zeros,

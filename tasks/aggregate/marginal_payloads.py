@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.measurements import Clique, Marginals, Measurement
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 

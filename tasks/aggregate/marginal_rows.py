@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.ledger import State
-from marginweave.schemas.marginals import MarginalSettings
-from marginweave.schemas.measurements import Mask
+from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.aggregate.cliques import domain_sizes, released_compression, structural_masks
 from marginweave.tasks.aggregate.marginal_payloads import unpack_labels, unpack_measurements
 from marginweave.tasks.aggregate.released import recode
 from marginweave.tasks.aggregate.selection.compress import Compression, compress_codes
-from marginweave.tasks.drawing import draw_once, standing
+from marginweave.tasks.draw import draw_once, standing
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.budget import CountNoise, Stability
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.measurements import Clique, Measurement
-from marginweave.tasks.budget.laplace import laplace_deviation, laplace_scale
-from marginweave.tasks.budget.mechanisms import add_drawn_noise, add_noise, deviation, draw_laplace_noise
-from marginweave.tasks.budget.noise_table import MAX_DEVIATION
-from marginweave.tasks.budget.randomness import NoiseBits
+from marginweave.schemas.released.measurements import Clique, Measurement
+from marginweave.tasks.mechanisms.gaussian import add_drawn_noise, add_noise, deviation, draw_laplace_noise
+from marginweave.tasks.mechanisms.laplace import laplace_deviation, laplace_scale
+from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
+from marginweave.tasks.mechanisms.randomness import NoiseBits
 
 AnyCodes = NDArray[np.integer]
 Split = Literal["equal", "cells"]

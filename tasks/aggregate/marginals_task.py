@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.ledger import State
-from marginweave.schemas.measurements import Clique, Marginals, Measurement
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
+from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.adaptive.task import drawn_in_rounds
 from marginweave.tasks.aggregate.cliques import (
     count_values,
@@ -58,14 +59,13 @@ from marginweave.tasks.aggregate.marginals import (
     split_epsilons,
 )
 from marginweave.tasks.aggregate.selection.indif import indif_scores, measure_indif
-from marginweave.tasks.budget.marginal_split import rounds_of
-from marginweave.tasks.budget.mechanisms import gaussian_terms
 from marginweave.tasks.checkpoint.draws import SMALL, PreparedDraw
 from marginweave.tasks.digests import counts_digest, fractions_digest, text_digest
-from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once, standing
+from marginweave.tasks.draw import draw_once, standing
 from marginweave.tasks.encode.task import open_encoded
+from marginweave.tasks.mechanisms.gaussian import gaussian_terms
 from marginweave.tasks.references import RunReference, StageResult
+from marginweave.tasks.stage import stage_task
 
 SELECTION, MARGINALS = "selection", "marginals"
 

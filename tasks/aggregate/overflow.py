@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from marginweave.schemas.aggregates import Level, LevelNoise
+from marginweave.schemas.released.aggregates import Level, LevelNoise
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism
 

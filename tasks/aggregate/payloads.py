@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 
 

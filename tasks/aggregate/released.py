@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
 
 

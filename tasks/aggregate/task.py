@@ -11,10 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from marginweave.schemas.aggregates import Level, LevelNoise
+from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.ledger import State
-from marginweave.schemas.structure import forbidden_codes
+from marginweave.schemas.released.aggregates import Level, LevelNoise
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
@@ -29,20 +29,26 @@ from marginweave.tasks.aggregate.payloads import (
 )
 from marginweave.tasks.aggregate.released import collect, released_values, to_released
 from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
-from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, gaussian_terms, select_percentile
-from marginweave.tasks.budget.percentile import score_sensitivity
-from marginweave.tasks.budget.randomness import KeyedBits, NoiseBits
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.digests import counts_digest
-from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once, standing
+from marginweave.tasks.draw import draw_once, standing
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.engine.choice import open_engine
 from marginweave.tasks.engine.local import Engine
+from marginweave.tasks.mechanisms.gaussian import (
+    add_noise,
+    count_deviation,
+    deviation,
+    gaussian_terms,
+    select_percentile,
+)
+from marginweave.tasks.mechanisms.percentile import score_sensitivity
+from marginweave.tasks.mechanisms.randomness import KeyedBits, NoiseBits
 from marginweave.tasks.references import RunReference, StageResult
+from marginweave.tasks.stage import stage_task
 
 
 @stage_task("count records")

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from marginweave.schemas.configuration import check_name
+from marginweave.schemas.configuration.release import check_name
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import DrawRecord, ReleaseRecord, State
 from marginweave.schemas.program import Program
-from marginweave.tasks.budget.randomness import DrawBits, NoiseBits
 from marginweave.tasks.checkpoint.files import (
     PRIVATE_MODE,
     StagedFile,
@@ -26,6 +25,7 @@ from marginweave.tasks.checkpoint.files import (
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.seals import TRAILER_BYTES, open_seal, seal
 from marginweave.tasks.checkpoint.secrets import DrawSecret, DrawSecrets
+from marginweave.tasks.mechanisms.randomness import DrawBits, NoiseBits
 
 SMALL = 1 << 12
 _BEGUN = frozenset({State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
@@ -33,7 +33,7 @@ _ENDED = frozenset({State.COMMITTED, State.RETURNED, State.CHARGED_LOST})
 
 
 class DrawLedger(Protocol):
-    """What `run_draw` needs of the ledger (`tasks.budget.ledger.Ledger`)."""
+    """What `run_draw` needs of the ledger (`tasks.ledger.Ledger`)."""
 
     def release(self, release_id: str) -> ReleaseRecord | None:
         """The release, or None."""

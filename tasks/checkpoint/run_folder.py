@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from pydantic import ValidationError
 
-from marginweave.schemas.configuration import check_name
+from marginweave.schemas.configuration.release import check_name
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.manifest import Manifest
+from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file, sync_folder
 
 _OWNER_ONLY = 0o700

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.configuration import check_name
+from marginweave.schemas.configuration.release import check_name
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.blocks import BlockFile, open_blocks, write_blocks
 from marginweave.tasks.checkpoint.files import read_file, remove_file, write_once

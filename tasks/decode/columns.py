@@ -9,10 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marginweave.schemas.columns import BooleanColumn, Category, Column, DateColumn, NumberColumn, SetColumn
-from marginweave.schemas.columns.draws import Draw
-from marginweave.schemas.columns.gaps import Run
-from marginweave.schemas.columns.periods import DAY, moment_of
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    DateColumn,
+    NumberColumn,
+    SetColumn,
+)
+from marginweave.schemas.configuration.columns.draws import Draw
+from marginweave.schemas.configuration.columns.gaps import Run
+from marginweave.schemas.configuration.columns.periods import DAY, moment_of
 from marginweave.tasks.decode.draws import Floats, draw_among, draw_inside
 
 _MONDAY = 3  # 1970-01-01 was a Thursday

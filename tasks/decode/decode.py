@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.columns import BooleanColumn, ConstantColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns import BooleanColumn, ConstantColumn
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import DeterminedColumn, Structure
+from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.structure import DeterminedColumn, Structure
-from marginweave.schemas.values import ValueMatcher
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.decode.columns import as_declared, column_values
 from marginweave.tasks.preprocess.clean import clean_column
 from marginweave.tasks.preprocess.texts import distinct_texts

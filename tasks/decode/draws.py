@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.columns.draws import Histogram
-from marginweave.schemas.columns.gaps import Run
+from marginweave.schemas.configuration.columns.draws import Histogram
+from marginweave.schemas.configuration.columns.gaps import Run
 
 Floats = NDArray[np.float64]
 

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.columns import BooleanColumn, Category, DateColumn, NumberColumn, SetColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, DateColumn, NumberColumn, SetColumn
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import StageError
-from marginweave.tasks.budget.randomness import CellWords
 from marginweave.tasks.encode.bins import bin_dates, bin_numbers
 from marginweave.tasks.encode.groups import group_codes
 from marginweave.tasks.encode.sets import ColumnWords, set_codes
+from marginweave.tasks.mechanisms.randomness import CellWords
 
 Codes = NDArray[np.unsignedinteger]
 AnyCode = TypeVar("AnyCode", bound=np.integer)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.attributes import Attribute
-from marginweave.schemas.columns import MeasuredColumn
-from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.budget.randomness import UniformWords
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
+from marginweave.tasks.mechanisms.randomness import UniformWords
 from marginweave.tasks.preprocess.impute import imputation_weights, imputed_codes
 from marginweave.tasks.preprocess.resize import sampled_rows
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.configuration.structure import GroupedColumns
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.structure import GroupedColumns
 
 _LIMIT = 2**62
 

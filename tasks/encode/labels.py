@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marginweave.schemas.columns import MeasuredColumn
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.preparation import WeightedImputation
+from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.preparation import WeightedImputation
+from marginweave.schemas.configuration.release import Configuration
 
 Labels = Mapping[str, Sequence[str]]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.tasks.budget.randomness import CellWords
+from marginweave.tasks.mechanisms.randomness import CellWords
 
 Whole = NDArray[np.int64]
 _COLUMN = 32  # bits of a slot that a value has

@@ -2,7 +2,7 @@
 
 What a worker is sent and gives back is private: paths of blocks, the keys that open them, exact counts. Nothing of it stands in
 a key, a name or a log of Dask: tasks are numbered, what they hold does not show itself, and what fails is told by its kind
-and place, as everywhere (`tasks.door.quiet`). A worker that dies is replaced, its parts are worked on anew, and a part's result
+and place, as everywhere (`tasks.stage.quiet`). A worker that dies is replaced, its parts are worked on anew, and a part's result
 is taken once whatever happened to it.
 """
 
@@ -21,7 +21,7 @@ import dask
 from distributed import Client, KilledWorker, LocalCluster, Security
 from distributed.comm import CommClosedError
 
-from marginweave.schemas.engine import LOCAL, EngineSettings
+from marginweave.schemas.configuration.engine import LOCAL, EngineSettings
 from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
 from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.engine.local import available_cores, in_order

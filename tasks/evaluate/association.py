@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import IntArray
+from marginweave.schemas.released.aggregates import IntArray
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray
 from marginweave.tasks.evaluate.tallies import Attributes
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from scipy.special import ndtri
 
-from marginweave.schemas.aggregates import Aggregates, LevelNoise
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.percentile import percentile_fraction, score_sensitivity
+from marginweave.schemas.released.aggregates import Aggregates, LevelNoise
 from marginweave.tasks.evaluate.intervals import LEVEL
+from marginweave.tasks.mechanisms.percentile import percentile_fraction, score_sensitivity
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, Level
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Clique, Marginals, Measurement
-from marginweave.schemas.structure import forbidden_codes
+from marginweave.schemas.released.aggregates import Aggregates, Level
+from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.evaluate.cells import Released
 from marginweave.tasks.evaluate.intervals import LEVEL

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, IntArray
+from marginweave.schemas.released.aggregates import Aggregates, IntArray
 from marginweave.tasks.aggregate.marginals import grouped
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.tallies import (

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.encode.codes import value_slots
 from marginweave.tasks.evaluate.tallies import Codes
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 
 MOST_RECORDS = 50_000
 """So many records of a table are enough for a classifier."""

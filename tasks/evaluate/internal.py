@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
 from marginweave.tasks.checkpoint.tables import compact_table, in_blocks, plain_table
-from marginweave.tasks.door import stage_task
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type, encode_table
 from marginweave.tasks.evaluate.metrics import evaluate_internal
 from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
@@ -26,6 +25,7 @@ from marginweave.tasks.evaluate.task import evaluation_json
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.references import RunReference
+from marginweave.tasks.stage import stage_task
 from marginweave.tasks.validate.source import TableSource, source_columns
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
-from marginweave.schemas.aggregates import Aggregates, IntArray, Level, LevelNoise
 from marginweave.schemas.budget import CountNoise
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level, LevelNoise
 from marginweave.tasks.normalize.normalize import find_rows
 
 LEVEL = 0.95

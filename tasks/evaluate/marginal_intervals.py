@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, IntArray
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.measurements import Clique, Marginals, Measurement
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates, IntArray
+from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.aggregate.selection.compress import Compression
 from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, count_interval
 from marginweave.tasks.normalize.holders import Holders

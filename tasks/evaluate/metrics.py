@@ -8,7 +8,7 @@ from itertools import combinations
 from math import comb
 from typing import NamedTuple
 
-from marginweave.schemas.aggregates import Aggregates, Domain
+from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.evaluate.association import Association, association
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released
 from marginweave.tasks.evaluate.combinations import (

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marginweave.schemas.aggregates import Aggregates, IntArray
+from marginweave.schemas.released.aggregates import Aggregates, IntArray
+from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released
 from marginweave.tasks.evaluate.combinations import ratio
 from marginweave.tasks.evaluate.distances import known_shares, shares_apart
 from marginweave.tasks.evaluate.metrics import counted_sets
 from marginweave.tasks.evaluate.tallies import Attributes, Records
-from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import Spread
 
 

@@ -10,10 +10,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.attributes import Attribute
-from marginweave.schemas.evaluation import PaidSettings
-from marginweave.schemas.execution import Execution
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.evaluation import PaidSettings
+from marginweave.schemas.configuration.execution import Execution
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.aggregate.marginals import cells, count_marginals, in_passes
 from marginweave.tasks.evaluate.cells import Comparison
 from marginweave.tasks.evaluate.intervals import LEVEL, count_interval

@@ -12,23 +12,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.evaluation import PaidSettings
+from marginweave.schemas.configuration.evaluation import PaidSettings
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger import State
+from marginweave.tasks.accounting.plan.draws import EVALUATION
 from marginweave.tasks.aggregate.released import recode
-from marginweave.tasks.budget.mechanisms import add_noise, error_deviation, error_sensitivity, gaussian_terms
-from marginweave.tasks.budget.planned import EVALUATION
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
-from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once, standing
+from marginweave.tasks.draw import draw_once, standing
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.paid import PaidEvaluation, compared_marginals, mean_count_error, paid_evaluation
+from marginweave.tasks.mechanisms.gaussian import add_noise, error_deviation, error_sensitivity, gaussian_terms
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
+from marginweave.tasks.stage import stage_task
 
 
 @stage_task("buy evaluation")

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marginweave.schemas.columns import SetColumn
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.structure import DeterminedColumn, GroupedColumns, Structure, forbidden_codes
+from marginweave.schemas.configuration.columns import SetColumn
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure, forbidden_codes
 from marginweave.tasks.decode.columns import as_declared
 from marginweave.tasks.decode.decode import determined_values
 from marginweave.tasks.encode.codes import column_codes, value_slots

@@ -13,9 +13,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Domain, IntArray
+from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.execution import Execution
+from marginweave.schemas.released.aggregates import Domain, IntArray
 from marginweave.tasks.aggregate.marginals import grouped
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine

@@ -9,7 +9,6 @@ from typing import Any
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
-from marginweave.tasks.door import stage_task
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
 from marginweave.tasks.evaluate.intervals import LEVEL
@@ -21,6 +20,7 @@ from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import Spread, compression_of
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
+from marginweave.tasks.stage import stage_task
 from marginweave.tasks.synthesize.task import load_model
 
 _DISTANCE = (

@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.measurements import Clique
-from marginweave.tasks.mixture.simplex import project_simplex, to_simplex
+from marginweave.schemas.released.measurements import Clique
+from marginweave.tasks.estimate.simplex import project_simplex, to_simplex
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]

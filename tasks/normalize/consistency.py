@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Clique, Mask, Measurement, allowed_cells
+from marginweave.schemas.released.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.normalize.averaging import Array, Shared, Tables
 from marginweave.tasks.normalize.holders import Holders, bits

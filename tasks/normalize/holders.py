@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from marginweave.schemas.measurements import Clique
+from marginweave.schemas.released.measurements import Clique
 
 
 def bits(attributes: Iterable[int]) -> int:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.measurements import Clique, Marginals, Mask, Measurement
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
+from marginweave.schemas.released.measurements import Clique, Marginals, Mask, Measurement
 from marginweave.tasks.aggregate.cliques import released_compression, structural_masks
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.aggregate.selection.compress import Compression, compress_mask, compress_measurement

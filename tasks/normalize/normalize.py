@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from marginweave.schemas.aggregates import Aggregates, IntArray, Level
+from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level
 from marginweave.tasks.normalize.keys import row_keys
 
 

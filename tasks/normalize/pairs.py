@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from marginweave.schemas.aggregates import Aggregates, Level
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.measurements import Clique, Marginals
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates, Level
+from marginweave.schemas.released.measurements import Clique, Marginals
 from marginweave.tasks.normalize.holders import Holders
 from marginweave.tasks.normalize.marginals import Spread, capped, compression_of, level_of, marginal_counts
 from marginweave.tasks.normalize.normalize import combination_keys

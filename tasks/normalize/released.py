@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marginweave.schemas.aggregates import Aggregates
+from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.normalize.marginals import marginal_counts

@@ -5,10 +5,10 @@ from __future__ import annotations
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.tasks.aggregate.marginal_payloads import pack_marginals, unpack_marginals
 from marginweave.tasks.aggregate.payloads import pack_aggregates, unpack_aggregates
-from marginweave.tasks.door import stage_task
 from marginweave.tasks.normalize.marginals import normalize_marginals
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.references import DerivedReference, StageResult
+from marginweave.tasks.stage import stage_task
 
 
 @stage_task("normalize")

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.fitting import fitting_seconds
-from marginweave.schemas.measurements import CensoredMeasurement
-from marginweave.tasks.mixture.censored import expected_below, surprise
-from marginweave.tasks.mixture.columns import nearest_column
+from marginweave.schemas.configuration.fitting import fitting_seconds
+from marginweave.schemas.released.measurements import CensoredMeasurement
+from marginweave.tasks.estimate.mixture.censored import expected_below, surprise
+from marginweave.tasks.estimate.mixture.columns import nearest_column
 
 Array = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.columns import Category, SetColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns import Category, SetColumn
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 
 _NUMBER = ""  # no column of a configuration has this name

@@ -6,8 +6,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from marginweave.schemas.columns import BooleanColumn, Category, Column, DateColumn, NumberColumn, SetColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    DateColumn,
+    NumberColumn,
+    SetColumn,
+)
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.preprocess.categories import clean_category
 from marginweave.tasks.preprocess.dates import clean_date
 from marginweave.tasks.preprocess.numbers import clean_number

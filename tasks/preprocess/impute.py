@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from marginweave.schemas.columns import BooleanColumn, Category, DateColumn, MeasuredColumn, NumberColumn
-from marginweave.schemas.columns.periods import DAY
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, DateColumn, MeasuredColumn, NumberColumn
+from marginweave.schemas.configuration.columns.periods import DAY
+from marginweave.schemas.configuration.preparation import GaussianImputation, WeightedImputation
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.preparation import GaussianImputation, WeightedImputation
 
 _WORD = 1 << 64
 _EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday

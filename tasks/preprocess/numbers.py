@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marginweave.schemas.columns import NumberColumn
-from marginweave.schemas.values import NUMBER_PATTERN, declared_number
+from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.values import NUMBER_PATTERN, declared_number
 from marginweave.tasks.preprocess.texts import is_text
 
 _NUMBER = f"^{NUMBER_PATTERN}$"

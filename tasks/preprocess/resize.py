@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.preparation import ResizeSettings
-from marginweave.tasks.budget.randomness import UniformWords
+from marginweave.schemas.configuration.preparation import ResizeSettings
+from marginweave.tasks.mechanisms.randomness import UniformWords
 
 _WORD = 1 << 64
 

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.privacy import SubjectUnit
-from marginweave.tasks.budget.randomness import KeyedBits, RecordWords
+from marginweave.schemas.configuration.privacy import SubjectUnit
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 from marginweave.tasks.checkpoint.spill import Spill
 from marginweave.tasks.checkpoint.tables import compact_table, plain_table
+from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.tasks.preprocess.blocks import CleanBlock
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.join import join_subjects

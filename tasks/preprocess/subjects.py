@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.privacy import SubjectUnit
-from marginweave.schemas.values import ValueMatcher
-from marginweave.tasks.budget.randomness import UniformWords
+from marginweave.schemas.configuration.privacy import SubjectUnit
+from marginweave.schemas.configuration.values import ValueMatcher
+from marginweave.tasks.mechanisms.randomness import UniformWords
 from marginweave.tasks.preprocess.texts import distinct_texts
 
 _WIDTH = 16

@@ -9,20 +9,19 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.columns import NumberColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import clean_schema
 from marginweave.schemas.table import check_contract
-from marginweave.tasks.budget.mechanisms import select_percentile
-from marginweave.tasks.budget.percentile import score_sensitivity
-from marginweave.tasks.budget.planned import bounds_names
-from marginweave.tasks.budget.randomness import NoiseBits
+from marginweave.tasks.accounting.plan.draws import bounds_names
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.tables import TableBlocks
 from marginweave.tasks.digests import counts_digest
-from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once
+from marginweave.tasks.draw import draw_once
+from marginweave.tasks.mechanisms.gaussian import select_percentile
+from marginweave.tasks.mechanisms.percentile import score_sensitivity
+from marginweave.tasks.mechanisms.randomness import NoiseBits
 from marginweave.tasks.preprocess.blocks import CleanBlock, CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.bounds import (
     HIGH_PERCENTILE,
@@ -33,6 +32,7 @@ from marginweave.tasks.preprocess.bounds import (
 from marginweave.tasks.preprocess.contract import clean_frame
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.references import BOUNDS, RunReference, StageResult
+from marginweave.tasks.stage import stage_task
 
 
 @stage_task("preprocess")

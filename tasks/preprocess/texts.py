@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marginweave.schemas.columns.periods import DAY, day_number
+from marginweave.schemas.configuration.columns.periods import DAY, day_number
 from marginweave.tasks.checkpoint.tables import used_texts
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from markupsafe import Markup
 
-from marginweave.tasks.budget.audit.findings import Finding, Verdict
+from marginweave.tasks.empirical.findings import Finding, Verdict
 from marginweave.tasks.publish.svg import BLUE, ORANGE, drawing, inline_svg, new_figure
 from marginweave.tasks.publish.templates import render
 

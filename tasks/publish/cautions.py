@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from marginweave.schemas.aggregates import Aggregates
-from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.budget.percentile import rank_error
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.tasks.mechanisms.percentile import rank_error
 
 
 def reader_warnings(configuration: Configuration, aggregates: Aggregates, statement: dict[str, Any]) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.evaluate.bounding import bias_facts, bounding_biases

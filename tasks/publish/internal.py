@@ -6,9 +6,9 @@ import json
 
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
-from marginweave.tasks.door import stage_task
 from marginweave.tasks.publish.pages import internal_report
 from marginweave.tasks.references import RunReference
+from marginweave.tasks.stage import stage_task
 
 
 @stage_task("report internally", patient=True)

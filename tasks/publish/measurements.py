@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import SEPARATOR
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Clique, Marginals, Measurement
-from marginweave.schemas.structure import SEPARATOR
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
+from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.cliques import declared_cliques, domain_sizes
-from marginweave.tasks.budget.marginal_split import rounds_of
 from marginweave.tasks.evaluate.intervals import count_interval
 from marginweave.tasks.normalize.marginals import compression_of
 

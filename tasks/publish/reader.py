@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.schemas.aggregates import Aggregates, Domain, LevelNoise
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import AnySynthesis
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Marginals
-from marginweave.schemas.synthesis import AnySynthesis
+from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
+from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.evaluate.intervals import Intervals
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import StageError
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
 from marginweave.tasks.preprocess.clean import clean_table
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish.cautions import reader_warnings
 from marginweave.tasks.publish.distributions import distributions

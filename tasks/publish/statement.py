@@ -8,15 +8,15 @@ from typing import Any
 
 from scipy.special import ndtr
 
-from marginweave.schemas.aggregates import Aggregates
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.tasks.accounting.amplification import functional_parameters
+from marginweave.tasks.accounting.plan.draws import EVALUATION, is_pick, is_share
+from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
 from marginweave.tasks.aggregate.cliques import discovery, scoring
-from marginweave.tasks.budget.marginal_split import rounds_of
-from marginweave.tasks.budget.mechanisms import error_deviation, error_sensitivity
-from marginweave.tasks.budget.planned import EVALUATION, is_pick, is_share
-from marginweave.tasks.budget.resize import functional_parameters
+from marginweave.tasks.mechanisms.gaussian import error_deviation, error_sensitivity
 from marginweave.tasks.publish.wording import Bounds, preparation_words, unit_assumption
 
 ASSUMPTIONS = (

@@ -12,8 +12,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval
 
 ROW_GROUP = 1 << 16

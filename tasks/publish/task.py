@@ -11,7 +11,6 @@ from marginweave.schemas.budget import BudgetPlan
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.checkpoint.files import at_place, replace_file
-from marginweave.tasks.door import stage_task
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.publish.confidence import confidence_facts, count_intervals
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
@@ -22,6 +21,7 @@ from marginweave.tasks.publish.statement import privacy_statement
 from marginweave.tasks.publish.synthetic import write_synthetic
 from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
 from marginweave.tasks.references import DerivedReference, StageResult
+from marginweave.tasks.stage import stage_task
 
 
 @stage_task("publish", patient=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from marginweave.schemas.columns import MeasuredColumn
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.preparation import GaussianImputation, Imputation, WeightedImputation
+from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
+from marginweave.schemas.configuration.release import Configuration
 
 Bounds = Mapping[str, tuple[float, float]]
 

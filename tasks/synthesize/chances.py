@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import IntArray
+from marginweave.schemas.released.aggregates import IntArray
 
 
 class Chances(NamedTuple):

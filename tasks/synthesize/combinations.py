@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, IntArray, Level
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level
 from marginweave.tasks.normalize.normalize import combination_keys, part_rows
 
 Numbers = NDArray[np.int32] | NDArray[np.int64]

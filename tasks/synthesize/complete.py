@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, IntArray
+from marginweave.schemas.configuration.structure_records import find_record
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.structure_records import find_record
+from marginweave.schemas.released.aggregates import Aggregates, IntArray
 from marginweave.tasks.synthesize.combinations import Combinations
 from marginweave.tasks.synthesize.grow import Prohibitions
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.measurements import CensoredMeasurement, Mask, Measurement
-from marginweave.schemas.synthesis import DenseSynthesis, GumSynthesis, PgmSynthesis
-from marginweave.schemas.synthesis import MixtureSynthesis as MixtureOptions
-from marginweave.tasks.mixture.fit import fit_mixture
-from marginweave.tasks.mixture.model import Mixture
-from marginweave.tasks.mixture.settings import MixtureSettings
+from marginweave.schemas.configuration.synthesis import DenseSynthesis, GumSynthesis, PgmSynthesis
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis as MixtureOptions
+from marginweave.schemas.released.measurements import CensoredMeasurement, Mask, Measurement
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.settings import MixtureSettings
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, IntArray, Level
+from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level
 from marginweave.tasks.normalize.normalize import combination_keys, find_rows, part_rows
 
 

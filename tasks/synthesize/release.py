@@ -7,18 +7,23 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates
-from marginweave.schemas.columns import SetColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns import SetColumn
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import forbidden_codes
+from marginweave.schemas.configuration.synthesis import (
+    AnySynthesis,
+    DenseSynthesis,
+    MixtureSynthesis,
+    SynthesisSettings,
+)
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.measurements import Marginals
-from marginweave.schemas.structure import forbidden_codes
-from marginweave.schemas.synthesis import AnySynthesis, DenseSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.aggregate.cliques import domain_sizes, structural_masks
 from marginweave.tasks.aggregate.selection.compress import Compression, compress_mask
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import compression_of, measured_marginals
 from marginweave.tasks.normalize.pairs import all_pairs
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates, Domain, IntArray
-from marginweave.schemas.attributes import Attribute
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.released.aggregates import Aggregates, Domain, IntArray
 from marginweave.tasks.encode.sets import cut_sets, pad_sets
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Aggregates
-from marginweave.schemas.attributes import most_combinations
-from marginweave.schemas.synthesis import SynthesisSettings
+from marginweave.schemas.configuration.attributes import most_combinations
+from marginweave.schemas.configuration.synthesis import SynthesisSettings
+from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.synthesize.chances import Chances
 from marginweave.tasks.synthesize.combinations import Combinations, number_combinations
 from marginweave.tasks.synthesize.complete import complete_records, prohibit

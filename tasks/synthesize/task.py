@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marginweave.schemas.aggregates import Aggregates
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.contracts import check_codes
-from marginweave.schemas.measurements import Marginals
-from marginweave.schemas.synthesis import MixtureSynthesis
+from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.checkpoint.codecs import pack_codes
-from marginweave.tasks.door import stage_task
-from marginweave.tasks.mixture.model import Mixture
-from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.payloads import pack_mixture, unpack_mixture
 from marginweave.tasks.references import DerivedReference, StageResult
+from marginweave.tasks.stage import stage_task
 
 
 @stage_task("fit")

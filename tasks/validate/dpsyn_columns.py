@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from marginweave.schemas.configuration.numbers import to_number
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.numbers import to_number
 from marginweave.tasks.validate.look import ColumnDraft
 
 _KNOWN = {"dtype", "kind", "values", "codes", "min", "max", "bins"}

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
+from marginweave.schemas.configuration.source import EXAMPLE_PREFIX, SourceFile
+from marginweave.schemas.configuration.yaml_source import TEXT_KEYS
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.source import EXAMPLE_PREFIX, SourceFile
-from marginweave.schemas.yaml_source import TEXT_KEYS
 from marginweave.tasks.validate.look import ColumnDraft, look_at
 from marginweave.tasks.validate.source import TableSource, source_columns
 

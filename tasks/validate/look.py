@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
-from marginweave.schemas.columns import NumberColumn
-from marginweave.schemas.columns.periods import DAY, moment_of, parse_instant
-from marginweave.schemas.values import number
+from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.columns.periods import DAY, moment_of, parse_instant
+from marginweave.schemas.configuration.values import number
 
 MOST_VALUES = 50  # a column with more distinct values is drafted with a private domain
 _FEW_CODES = 12  # so few distinct numbers are taken for codes

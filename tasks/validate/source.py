@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from marginweave.schemas.configuration.source import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.source import EXAMPLE_PREFIX, SourceFile
 from marginweave.tasks.checkpoint.tables import plain_table
 from marginweave.tasks.validate.example import read_example
 from marginweave.tasks.validate.parquet_source import declared_types, parquet_schema, read_parquet

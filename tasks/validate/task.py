@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.checkpoint.codecs import pack_table
 from marginweave.tasks.checkpoint.tables import compact_table, in_blocks
-from marginweave.tasks.door import stage_task
 from marginweave.tasks.references import RunReference, StageResult
+from marginweave.tasks.stage import stage_task
 from marginweave.tasks.validate.contract import InputChecks
 from marginweave.tasks.validate.expectations import Suite
 from marginweave.tasks.validate.source import TableSource

@@ -16,8 +16,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from marginweave.schemas.configuration.source import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.source import EXAMPLE_PREFIX, SourceFile
 from marginweave.tasks.validate.quotes import check_quotes
 
 _BY_ENDING = {".csv": ",", ".tsv": "\t"}

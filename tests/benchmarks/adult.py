@@ -20,21 +20,21 @@ from typing import TypeVar
 
 import numpy as np
 
-from marginweave.schemas.aggregates import Aggregates
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.execution import Execution
-from marginweave.schemas.load import parse_configuration
+from marginweave.schemas.configuration.execution import Execution
+from marginweave.schemas.configuration.parse import parse_configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
 from marginweave.tasks.aggregate.released import collect
-from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
-from marginweave.tasks.budget.randomness import KeyedBits, fresh_bits
-from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.mechanisms.gaussian import add_noise, count_deviation, deviation, select_percentile
+from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.synthesize.synthesize import synthesize_records

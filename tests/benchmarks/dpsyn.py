@@ -22,12 +22,12 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from marginweave.flows.environment import prepare_environment
-from marginweave.flows.server import prefect_server
+from marginweave.flows.orchestration.environment import prepare_environment
+from marginweave.flows.orchestration.server import prefect_server
 from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal, measure_marginals, split_deviations
-from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.encode.codes import code_type
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum

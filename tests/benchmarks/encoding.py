@@ -15,10 +15,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.load import parse_configuration
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.schemas.configuration.parse import parse_configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.validate.source import TableSource
 from tests.benchmarks.adult import measured

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from marginweave.schemas.aggregates import Domain
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.evaluate.association import association
 from marginweave.tasks.evaluate.cells import Cells, Comparison
 from marginweave.tasks.evaluate.combinations import bucket_sums, combination_sums

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from marginweave.flows.session import prefect_session
+from marginweave.flows.orchestration.session import prefect_session
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "deployments" / "examples" / "affairs.yaml"
 REPEATS = 5
@@ -33,7 +33,7 @@ def without_prefect() -> Iterator[None]:
     import prefect.artifacts
     from prefect import Task
 
-    from marginweave.flows import events
+    from marginweave.flows.run import events
 
     def call(task: Task[..., Any], *arguments: Any, **named: Any) -> Any:
         return task.fn(*arguments, **named)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.accountants import (
+from marginweave.tasks.accounting.accountants import (
     accountant,
     gdp_delta,
     gdp_epsilon,
@@ -24,7 +24,7 @@ from marginweave.tasks.budget.accountants import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from tests.unit.budget.plans import configuration
 
 EPSILONS = st.floats(math.log(1e-3), math.log(100)).map(math.exp)

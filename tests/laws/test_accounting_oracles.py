@@ -21,14 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, Stability, amount
-from marginweave.tasks.budget.accountants import gdp_delta, selection_mu
-from marginweave.tasks.budget.composition import composed_epsilon
-from marginweave.tasks.budget.laplace import l1_sensitivity, laplace_scale
-from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.noise_table import noise_table
-from marginweave.tasks.budget.resize import functional_parameters
-from marginweave.tasks.budget.split import plan_budget
-from marginweave.tasks.budget.thresholds import private_threshold
+from marginweave.tasks.accounting.accountants import gdp_delta, selection_mu
+from marginweave.tasks.accounting.amplification import functional_parameters
+from marginweave.tasks.accounting.composition import composed_epsilon
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.thresholds import private_threshold
+from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.laplace import l1_sensitivity, laplace_scale
+from marginweave.tasks.mechanisms.noise_table import noise_table
 from tests.unit.budget.plans import configuration
 
 DELTA = 1e-6

@@ -17,15 +17,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from marginweave.flows.audit import claims, levels, made_up, marginals, suite
+from marginweave.flows.audit.examples import examples
+from marginweave.flows.audit.suite import Effort, audit
 from marginweave.flows.cli.app import app
-from marginweave.flows.measure import claims, levels, made_up, marginals, suite
-from marginweave.flows.measure.examples import examples
-from marginweave.flows.measure.suite import Effort, audit
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.aggregate import cliques, level
-from marginweave.tasks.budget import mechanisms
-from marginweave.tasks.budget.audit.findings import Finding, refuted
+from marginweave.tasks.empirical.findings import Finding, refuted
+from marginweave.tasks.mechanisms import gaussian as mechanisms
 from tests.support import configurations
 
 EXAMPLES = examples()

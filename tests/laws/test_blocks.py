@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
 from marginweave.tasks.checkpoint.spill import Spill
 from marginweave.tasks.checkpoint.tables import compact_table, in_blocks

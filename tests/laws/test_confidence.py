@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from marginweave.schemas.aggregates import Aggregates, Domain, Level
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.measurements import Marginals
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level
+from marginweave.schemas.released.measurements import Marginals
+from marginweave.tasks.accounting.thresholds import level_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise
 from marginweave.tasks.aggregate.marginals import count_marginal, measure_marginals
 from marginweave.tasks.aggregate.selection.compress import compress_codes
-from marginweave.tasks.budget.mechanisms import add_noise, select_percentile
-from marginweave.tasks.budget.randomness import KeyedBits, fresh_bits
-from marginweave.tasks.budget.thresholds import level_threshold
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.evaluate.bounding import most_cut_records
 from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval, selected_interval
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
 from marginweave.tasks.evaluate.tallies import Records
+from marginweave.tasks.mechanisms.gaussian import add_noise, select_percentile
+from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from tests.support.configurations import configuration
 from tests.support.counting import WholeCounts, count_bounded, histogram

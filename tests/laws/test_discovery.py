@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate import cliques
 from marginweave.tasks.aggregate.cliques import count_values, discover_labels, discovery
-from marginweave.tasks.budget.noise_table import noise_table
-from marginweave.tasks.budget.randomness import fresh_bits
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from tests.laws.test_level_draw import clopper_pearson, table_of
 from tests.support.configurations import configuration
 

@@ -20,22 +20,22 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.columns import NumberColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger import State
+from marginweave.tasks.accounting.plan.draws import bounds_names
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate import marginal_rows, marginals_task, task
 from marginweave.tasks.aggregate.adaptive import task as rounds_task
 from marginweave.tasks.aggregate.cliques import scoring
 from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements, unpack_scores
 from marginweave.tasks.aggregate.marginals import count_marginal
 from marginweave.tasks.aggregate.payloads import unpack_level
-from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
-from marginweave.tasks.budget.planned import bounds_names
-from marginweave.tasks.budget.randomness import fresh_bits
-from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.codecs import unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.preprocess import task as preprocess_task
 from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE, LOW_PERCENTILE
 from marginweave.tasks.references import StageResult

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from marginweave.tasks.budget import exponential as exponential_module
-from marginweave.tasks.budget.exponential import _certain, _Levels, choose, exponential
-from marginweave.tasks.budget.mechanisms import select_candidate
+from marginweave.tasks.mechanisms import exponential as exponential_module
+from marginweave.tasks.mechanisms.exponential import _certain, _Levels, choose, exponential
+from marginweave.tasks.mechanisms.gaussian import select_candidate
 from tests.support.seeded_bits import SeededBits
 
 FALSE_ALARM = 1e-6

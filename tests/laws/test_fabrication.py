@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.forecast import combinations_forecast, forecast
-from marginweave.schemas.aggregates import Aggregates, Domain, Level
+from marginweave.flows.plan.noise import combinations_forecast, forecast
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level, visits_all
-from marginweave.tasks.budget.ledger.checks import check_plan
-from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.noise_table import noise_table
-from marginweave.tasks.budget.randomness import fresh_bits
-from marginweave.tasks.budget.split import plan_budget
-from marginweave.tasks.budget.thresholds import private_threshold
+from marginweave.tasks.ledger.checks import check_plan
+from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.publish.statement import privacy_statement
 from tests.laws.test_level_draw import PRIVATE, bounded, category, clopper_pearson, table_of
 from tests.laws.test_thresholds import ONE_ROW, printed_threshold

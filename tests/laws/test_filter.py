@@ -24,12 +24,12 @@ from scipy.special import ndtr
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amount
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import Account, Box, Spent
-from marginweave.tasks.budget.accountants import gdp_delta, gdp_mu
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.ledger.admission import admitted
-from marginweave.tasks.budget.ledger.boxes import box_fault, box_for, box_of_cap
-from marginweave.tasks.budget.ledger.replay import Replay
-from marginweave.tasks.budget.ledger.rules import within_old_cap
+from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.admission import admitted
+from marginweave.tasks.ledger.boxes import box_fault, box_for, box_of_cap
+from marginweave.tasks.ledger.replay import Replay
+from marginweave.tasks.ledger.rules import within_old_cap
 from tests.support.releases import PROGRAM, gaussian
 
 EPSILON, DELTA = 1.0, 1e-6

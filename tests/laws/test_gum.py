@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, _cap, _choose, _rounded, residual, update
 from marginweave.tasks.synthesize.gum.settings import PAPER, GumSettings

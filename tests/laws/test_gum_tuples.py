@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.schemas.aggregates import Aggregates, LevelNoise
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.measurements import Clique
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates, LevelNoise
+from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.aggregate.cliques import structural_masks
-from marginweave.tasks.mixture.censored import expected_below, surprise
+from marginweave.tasks.estimate.mixture.censored import expected_below, surprise
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.normalize.tuples import tuple_marginals
 from marginweave.tasks.synthesize.release import synthesize_codes

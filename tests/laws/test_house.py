@@ -56,7 +56,7 @@ def test_noise_meets_counts_in_one_module() -> None:
     """The noise table is used by mechanisms, by what draws zero cells for them, and by thresholds alone."""
     needle = re.compile(r"^from \S*noise_table import .*\bnoise_table\b", re.MULTILINE)
     users = {relative(path) for path in PRODUCT if needle.search(path.read_text())}
-    assert users == {"tasks/budget/mechanisms.py", "tasks/budget/thresholds.py", "tasks/budget/zero_cells.py"}
+    assert users == {"tasks/mechanisms/gaussian.py", "tasks/accounting/thresholds.py", "tasks/mechanisms/zero_cells.py"}
 
 
 def test_the_wheel_holds_what_is_tracked(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals
-from marginweave.tasks.budget.mechanisms import add_noise, draw_laplace_noise
-from marginweave.tasks.budget.noise_table import noise_table
-from marginweave.tasks.budget.randomness import DrawBits, Words, fresh_bits
+from marginweave.tasks.mechanisms.gaussian import add_noise, draw_laplace_noise
+from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.tasks.mechanisms.randomness import DrawBits, Words, fresh_bits
 from tests.laws.test_level_draw import bounded, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
 

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from marginweave.schemas.budget import Neighbors
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import draw_level, plan_level
-from marginweave.tasks.budget.accountants import gdp_delta, gdp_mu
-from marginweave.tasks.budget.joint import (
+from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.sparse_histogram import (
     JointLoss,
     joint_delta,
     sparse_delta,
 )
-from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.noise_table import NoiseTable, noise_table
-from marginweave.tasks.budget.randomness import fresh_bits
-from marginweave.tasks.budget.split import plan_budget
-from marginweave.tasks.budget.thresholds import private_threshold
+from marginweave.tasks.accounting.thresholds import private_threshold
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.level import draw_level, plan_level
+from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.noise_table import NoiseTable, noise_table
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from tests.laws.test_level_draw import PRIVATE, bounded, clopper_pearson, table_of
 from tests.support.configurations import configuration as people
 

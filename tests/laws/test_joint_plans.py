@@ -12,15 +12,15 @@ import pytest
 
 from marginweave.schemas.budget import Discovery, Neighbors, Plain, PlannedDraw, amount
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.composition import account_epsilon, composed_epsilon
-from marginweave.tasks.budget.joint import (
+from marginweave.tasks.accounting.composition import account_epsilon, composed_epsilon
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.sparse_histogram import (
     joint_delta,
     joint_epsilon,
     joint_loss,
     threshold_delta,
 )
-from marginweave.tasks.budget.ledger.plans import draws_fault
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.ledger.plans import draws_fault
 from tests.laws.test_level_draw import PRIVATE
 from tests.support.configurations import configuration as people
 from tests.unit.budget.plans import configuration

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from marginweave.schemas.aggregates import Level
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate import level as level_module
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts
 from marginweave.tasks.aggregate.candidates import CandidateSet
@@ -31,11 +31,12 @@ from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.aggregate.inputs import counts_digest, level_digest, values_digest
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.aggregate.marginals import measure_marginals
-from marginweave.tasks.budget import mechanisms, zero_cells
-from marginweave.tasks.budget.mechanisms import add_noise
-from marginweave.tasks.budget.randomness import DrawBits, KeyedBits
-from marginweave.tasks.budget.zero_cells import passing_noise, passing_zeros
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.mechanisms import gaussian as mechanisms
+from marginweave.tasks.mechanisms import zero_cells
+from marginweave.tasks.mechanisms.gaussian import add_noise
+from marginweave.tasks.mechanisms.randomness import DrawBits, KeyedBits
+from marginweave.tasks.mechanisms.zero_cells import passing_noise, passing_zeros
 from tests.laws.test_level_draw import surviving_values, table_of
 from tests.support.counting import AMPLE, WholeCounts, blocks_of
 from tests.support.seeded_bits import SeededBits

@@ -13,10 +13,10 @@ import numpy as np
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.inputs import counts_digest, level_digest
 from marginweave.tasks.aggregate.level import LevelMechanism
-from marginweave.tasks.budget.mechanisms import add_noise, select_candidate
-from marginweave.tasks.budget.noise_table import noise_table
-from marginweave.tasks.budget.randomness import DrawBits
-from marginweave.tasks.budget.zero_cells import passing_noise, passing_zeros
+from marginweave.tasks.mechanisms.gaussian import add_noise, select_candidate
+from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.tasks.mechanisms.randomness import DrawBits
+from marginweave.tasks.mechanisms.zero_cells import passing_noise, passing_zeros
 from tests.laws.test_level_draw import surviving_values
 from tests.support.counting import WholeCounts
 from tests.support.seeded_bits import SeededBits

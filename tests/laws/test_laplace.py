@@ -15,6 +15,7 @@ from scipy import stats
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
+from marginweave.tasks.accounting.accountants import sds_rho, zcdp_rho
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
     budget_shares,
@@ -22,16 +23,15 @@ from marginweave.tasks.aggregate.marginals import (
     measure_with_laplace,
     split_epsilons,
 )
-from marginweave.tasks.budget import mechanisms
-from marginweave.tasks.budget.accountants import sds_rho, zcdp_rho
-from marginweave.tasks.budget.laplace import (
+from marginweave.tasks.mechanisms import gaussian as mechanisms
+from marginweave.tasks.mechanisms.gaussian import add_drawn_noise, draw_laplace_noise
+from marginweave.tasks.mechanisms.laplace import (
     gaussian_variance,
     l1_sensitivity,
     laplace_deviation,
     laplace_scale,
     laplace_variance,
 )
-from marginweave.tasks.budget.mechanisms import add_drawn_noise, draw_laplace_noise
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")

@@ -22,7 +22,7 @@ from prefect.tasks import Task
 
 import marginweave.tasks
 from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals
-from marginweave.tasks.budget.randomness import fresh_bits
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum

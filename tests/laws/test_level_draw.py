@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import beta
 
-from marginweave.schemas.aggregates import Level
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
 from marginweave.tasks.aggregate.released import recode, released_values, to_released
-from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.encode.codes import EncodedTable, code_type
+from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from tests.support.configurations import configuration
 from tests.support.counting import WholeCounts, count_bounded
 from tests.support.seeded_bits import SeededBits

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.marginals import AllCliques
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
     budget_shares,
@@ -34,8 +34,8 @@ from marginweave.tasks.aggregate.selection.indif import (
     measure_indif,
     plan_indif,
 )
-from marginweave.tasks.budget.noise_table import MAX_DEVIATION
-from marginweave.tasks.budget.randomness import fresh_bits
+from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from marginweave.schemas.aggregates import Level
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Level
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
 from marginweave.tasks.aggregate.level import draw_level
 from marginweave.tasks.aggregate.universe import Integers
-from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.randomness import fresh_bits
-from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from tests.laws.test_level_draw import bounded, category, clopper_pearson, planned, table_of
 from tests.support.configurations import configuration
 

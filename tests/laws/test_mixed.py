@@ -13,11 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Plain, amount
-from marginweave.tasks.budget.accountants import gdp_delta, gdp_mu, selection_mu
-from marginweave.tasks.budget.joint import sparse_delta
-from marginweave.tasks.budget.ledger.plans import draws_fault
-from marginweave.tasks.budget.mixed import _selection_masses, mixed_delta, release_delta, release_epsilon
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu, selection_mu
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.selection_composition import (
+    _selection_masses,
+    mixed_delta,
+    release_delta,
+    release_epsilon,
+)
+from marginweave.tasks.accounting.sparse_histogram import sparse_delta
+from marginweave.tasks.ledger.plans import draws_fault
 from tests.unit.budget.plans import configuration
 
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import CensoredMeasurement, Clique, Mask, Measurement
-from marginweave.tasks.mixture.blocks import join_attributes
-from marginweave.tasks.mixture.fit import fit_mixture
-from marginweave.tasks.mixture.model import Mixture
-from marginweave.tasks.mixture.objective import Objective
-from marginweave.tasks.mixture.parameters import Parameters
-from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
-from marginweave.tasks.mixture.settings import MixtureSettings
-from marginweave.tasks.mixture.targets import F32, Layout
+from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement
+from marginweave.tasks.estimate.mixture.blocks import join_attributes
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.objective import Objective
+from marginweave.tasks.estimate.mixture.parameters import Parameters
+from marginweave.tasks.estimate.mixture.payloads import pack_mixture, unpack_mixture
+from marginweave.tasks.estimate.mixture.settings import MixtureSettings
+from marginweave.tasks.estimate.mixture.targets import F32, Layout
 from marginweave.tasks.synthesize.mixture.arrange import arrange_records
 from marginweave.tasks.synthesize.mixture.deal import deal_records, round_shares
 from marginweave.tasks.synthesize.mixture.mend import allowed_records
@@ -257,7 +257,7 @@ def test_no_record_is_forbidden(seed: int, joined: bool, records: int) -> None:
     masks = [forbidding((0, 2), seed), forbidding((1, 2), seed), forbidding((1, 2, 3), seed), forbidding((3,), seed)]
     with pytest.MonkeyPatch.context() as patch:
         if not joined:
-            patch.setattr("marginweave.tasks.mixture.blocks.JOINED", 0)
+            patch.setattr("marginweave.tasks.estimate.mixture.blocks.JOINED", 0)
         model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
     maker = MixtureSynthesis.of(model, records, SMALL.seed, most=100)
     made = every_record(maker)

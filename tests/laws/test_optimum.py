@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from tests.unit.budget.plans import configuration
 
 

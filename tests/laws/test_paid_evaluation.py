@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.aggregates import Domain
 from marginweave.schemas.budget import Neighbors, Stability
-from marginweave.schemas.evaluation import PaidSettings
-from marginweave.tasks.budget.mechanisms import add_noise, error_deviation, error_sensitivity
+from marginweave.schemas.configuration.evaluation import PaidSettings
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.checkpoint.codecs import pack_arrays, pack_codes
 from marginweave.tasks.evaluate.paid import compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.evaluate.paid_task import bought
+from marginweave.tasks.mechanisms.gaussian import add_noise, error_deviation, error_sensitivity
 from marginweave.tasks.references import DerivedReference, StageResult
 from tests.support.configurations import configuration
 from tests.support.seeded_bits import SeededBits

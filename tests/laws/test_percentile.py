@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 from marginweave.schemas.budget import Stability
-from marginweave.tasks.budget.mechanisms import select_percentile
-from marginweave.tasks.budget.percentile import percentile_fraction, rank_scores, score_sensitivity
-from marginweave.tasks.budget.randomness import fresh_bits
+from marginweave.tasks.mechanisms.gaussian import select_percentile
+from marginweave.tasks.mechanisms.percentile import percentile_fraction, rank_scores, score_sensitivity
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 
 UNITS = [
     Stability(records=records, neighbors=neighbors)

@@ -24,22 +24,22 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.columns import NumberColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.aggregate import bounded_counts as counting
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.cliques import count_values, domain_sizes
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, marginal_deviation
 from marginweave.tasks.aggregate.released import recode
 from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
-from marginweave.tasks.budget.laplace import l1_sensitivity
-from marginweave.tasks.budget.mechanisms import count_deviation, deviation
-from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
-from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.encode import codes as coding
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.task import encode_blocks
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
+from marginweave.tasks.mechanisms.laplace import l1_sensitivity
+from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess import rows as preparing
 from marginweave.tasks.preprocess.blocks import CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.bounds import candidate_histogram

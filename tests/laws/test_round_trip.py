@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.columns.periods import parse_instant
+from marginweave.schemas.configuration.columns.periods import parse_instant
 from marginweave.schemas.contracts import check_codes
 from marginweave.schemas.errors import StageError
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import encode_table

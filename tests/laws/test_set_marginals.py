@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.measurements import Marginals, Measurement
-from marginweave.schemas.structure import forbidden_codes
+from marginweave.schemas.configuration.structure import forbidden_codes
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.aggregate.cliques import domain_sizes
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal
 from marginweave.tasks.decode.decode import decode_table

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from marginweave.schemas.attributes import most_combinations
-from marginweave.schemas.synthesis import SynthesisSettings
+from marginweave.schemas.configuration.attributes import most_combinations
+from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.aggregate.released import collect, recode
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.structure import forbidden_codes
+from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.structure import forbidden_codes
-from marginweave.schemas.synthesis import SynthesisSettings
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.released import collect
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
@@ -126,7 +126,7 @@ def test_a_world_without_any_allowed_record_is_a_fault(monkeypatch):
     with pytest.raises(InputError, match="structure"):
         configuration(columns=columns, structure=forbidden)
     # as where the search for a record had to give up
-    monkeypatch.setattr("marginweave.schemas.preparation_rules.check_records", lambda *_: None)
+    monkeypatch.setattr("marginweave.schemas.configuration.preparation_rules.check_records", lambda *_: None)
     config = configuration(columns=columns, structure=forbidden)
     levels = [level_from({((j, v),): 5 for j in (0, 1) for v in (0, 1)}, 1)]
     aggregates = collect(("x", "y"), (("0", "1"), ("0", "1")), 10, 0.0, levels, ())

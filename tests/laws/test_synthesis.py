@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from marginweave.schemas.synthesis import SynthesisSettings
+from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize import combinations as lattice
 from marginweave.tasks.synthesize.synthesize import synthesize_records

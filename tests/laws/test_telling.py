@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.fitting import fitting_seconds
-from marginweave.schemas.measurements import CensoredMeasurement, Clique, Measurement
-from marginweave.tasks.mixture.columns import hold_columns, nearest_column
-from marginweave.tasks.mixture.fit import fit_mixture
-from marginweave.tasks.mixture.model import Mixture
-from marginweave.tasks.mixture.settings import MixtureSettings
+from marginweave.schemas.configuration.fitting import fitting_seconds
+from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
+from marginweave.tasks.estimate.mixture.columns import hold_columns, nearest_column
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.settings import MixtureSettings
 from marginweave.tasks.normalize.telling import Telling
 
 SIZES = (2, 3, 5, 7)

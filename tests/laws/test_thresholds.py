@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import norm
 
-from marginweave.schemas.aggregation import AggregateSettings
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.noise_table import noise_table
-from marginweave.tasks.budget.thresholds import level_threshold, private_threshold
+from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
+from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.noise_table import noise_table
 
 
 def printed_threshold(sigma: float, bound: int, delta: float) -> float:

@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Neighbors, Stability
-from marginweave.schemas.preparation import ResizeSettings
+from marginweave.schemas.configuration.preparation import ResizeSettings
+from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level
-from marginweave.tasks.budget.mechanisms import count_deviation, deviation
-from marginweave.tasks.budget.noise_table import noise_table
-from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
-from marginweave.tasks.budget.randomness import fresh_bits
-from marginweave.tasks.budget.thresholds import private_threshold
+from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
+from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.preprocess.resize import sampled_rows
 from marginweave.tasks.preprocess.subjects import kept_rows
 from tests.laws.test_level_draw import DELTA, bounded, clopper_pearson, planned, table_of

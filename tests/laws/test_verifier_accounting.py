@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.handover_accounting import (
+from marginweave.flows.verify.bundle_accounting import (
     concentrated_delta,
     draws_hold,
     gaussian_delta,
@@ -21,11 +21,11 @@ from marginweave.flows.handover_accounting import (
     selection_covered,
 )
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.budget.accountants import gdp_delta, gdp_epsilon, selection_mu, zcdp_delta
-from marginweave.tasks.budget.joint import joint_delta, joint_loss
-from marginweave.tasks.budget.mixed import release_delta
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting.accountants import gdp_delta, gdp_epsilon, selection_mu, zcdp_delta
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.selection_composition import release_delta
+from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_loss
 from tests.support.configurations import raw
 
 K_TUPLES = {"method": "k-tuples", "reporting_length": 3}

@@ -21,8 +21,8 @@ from scipy.stats import binom, chisquare
 from marginweave.tasks.aggregate import level as level_module
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, draw_unvisited, draw_visited
-from marginweave.tasks.budget import sampler, zero_cells
-from marginweave.tasks.budget.noise_table import noise_table
+from marginweave.tasks.mechanisms import sampler, zero_cells
+from marginweave.tasks.mechanisms.noise_table import noise_table
 from tests.support.counting import WholeCounts
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import level_from

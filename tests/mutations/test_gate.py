@@ -112,7 +112,7 @@ DOOR = "tests/unit/test_door.py::test_a_door_neither_retries_nor_caches"
 )
 def test_the_gate_tells_other_ends_from_kills(judges: Judges, instead: str, end: str) -> None:
     """A change that is no fault survives, and one that only breaks the code has not been noticed by an assertion."""
-    changed = Fault(name="change", file="tasks/door.py", text="log_prints=False,", instead=instead, killed_by=(DOOR,))
+    changed = Fault(name="change", file="tasks/stage.py", text="log_prints=False,", instead=instead, killed_by=(DOOR,))
     verdict = judges.judge(changed, changed.killed_by)
     assert verdict == {"planted": end != "error of collection", "ends": {DOOR: end}}
 

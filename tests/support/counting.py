@@ -17,10 +17,10 @@ from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_co
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room, SortedCounts
 from marginweave.tasks.aggregate.layout import Blocks
-from marginweave.tasks.budget.randomness import NumberedWords
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.engine.local import Engine, LocalEngine
+from marginweave.tasks.mechanisms.randomness import NumberedWords
 
 Cell = tuple[tuple[int, ...], tuple[int, ...]]
 _MASK = (1 << 64) - 1

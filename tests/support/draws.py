@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Callable
 
 from marginweave.schemas.program import Program
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.checkpoint.draws import Attempt, DrawStore, PreparedDraw, reconcile, run_draw
 from marginweave.tasks.checkpoint.secrets import DrawSecrets
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms.randomness import NoiseBits
 from tests.support.releases import PROGRAM
 
 

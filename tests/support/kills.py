@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.schemas.budget import Cost
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord, State
-from marginweave.schemas.manifest import RunState
-from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, ledger_location
-from marginweave.tasks.budget.ledger.books import releases_of
+from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
+from marginweave.tasks.ledger.books import releases_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")

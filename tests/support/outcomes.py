@@ -14,13 +14,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows import bookkeeping, continuity, preparation, release
+from marginweave.flows import release
+from marginweave.flows.run import bookkeeping, continuity, preparation
 from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.budget.ledger import Ledger, core
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.secrets import DrawSecrets
+from marginweave.tasks.ledger import Ledger, core
 
 FLOW = sys.modules[release.fn.__module__]
 DRAW = "level-1"

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.evaluation import PaidSettings
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.schemas.configuration.evaluation import PaidSettings
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.paid import paid_evaluation

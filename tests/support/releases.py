@@ -10,8 +10,8 @@ from typing import Any
 from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
 from marginweave.schemas.ledger import Account, ReleaseRecord
 from marginweave.schemas.program import Program
-from marginweave.tasks.budget.accountants import gdp_mu
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.accounting.accountants import gdp_mu
+from marginweave.tasks.ledger import Ledger
 
 ACCOUNT = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
 PROGRAM = Program(version="1", digest="1" * 64)

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.aggregates import Level
-from marginweave.schemas.configuration import Configuration
-from marginweave.tasks.budget.randomness import UniformWords
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.encode.complete import NumberedTable, complete_blocks
 from marginweave.tasks.encode.labels import encoded_labels, with_labels
 from marginweave.tasks.evaluate.internal import joined_tables
+from marginweave.tasks.mechanisms.randomness import UniformWords
 from marginweave.tasks.preprocess.blocks import labels_of, private_domains
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.rows import prepare_blocks

@@ -25,18 +25,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from marginweave.flows import continuity, release
-from marginweave.flows.approval import decide
+from marginweave.flows import release
+from marginweave.flows.run import continuity
+from marginweave.flows.run.approval import decide
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import MarginweaveError
 from marginweave.schemas.program import Program
-from marginweave.schemas.synthesis import MixtureSynthesis
-from marginweave.tasks import drawing, references
+from marginweave.tasks import draw as drawing
+from marginweave.tasks import references
 from marginweave.tasks.aggregate import marginals, marginals_task
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate.adaptive import task as adaptive
 from marginweave.tasks.budget import task as budget_door
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.randomness import DrawBits
 from marginweave.tasks.checkpoint import blocks, draws, files
 from marginweave.tasks.checkpoint.codecs import unpack_table
 from marginweave.tasks.checkpoint.draws import DrawStore
@@ -45,6 +45,8 @@ from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.secrets import DrawSecrets
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.evaluate import paid_task
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.normalize.released import released_counts
 from marginweave.tasks.preprocess import task as preprocess_door
 from marginweave.tasks.publish import report

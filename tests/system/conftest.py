@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.environment import prepare_environment, service_directory
-from marginweave.flows.server import prefect_server
+from marginweave.flows.orchestration.environment import prepare_environment, service_directory
+from marginweave.flows.orchestration.server import prefect_server
 from tests.support.forking import forking
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.audit import audit_files
-from marginweave.flows.retention import purge_older
+from marginweave.flows.postprocess.retention import purge_older
+from marginweave.flows.verify.files import audit_files
 from marginweave.schemas.ledger import EventKind, State
-from marginweave.schemas.manifest import RunState
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.key import load_key
+from marginweave.schemas.released.manifest import RunState
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.key import load_key
 from tests.support.kills import Victim, WarmParent
 from tests.support.people import people
 from tests.system.conftest import CommandLine

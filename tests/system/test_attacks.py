@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.again import attack_release
+from marginweave.flows.postprocess.regenerate import attack_release
 from marginweave.schemas.errors import InputError
 from tests.support.people import people
 from tests.system.conftest import CommandLine

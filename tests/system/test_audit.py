@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.audit import audit_files
+from marginweave.flows.verify.files import audit_files
 from marginweave.schemas.errors import AuditError
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.key import load_key
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.key import load_key
 from tests.support.people import people
 from tests.system.conftest import CommandLine
 from tests.system.test_release import opened

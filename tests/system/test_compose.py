@@ -21,7 +21,7 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
-from marginweave.flows.server import _free_port
+from marginweave.flows.orchestration.server import _free_port
 from tests.support.cluster import Cluster, cluster, pgpass
 from tests.system.conftest import REPOSITORY, CommandLine
 from tests.system.test_release import opened

@@ -30,13 +30,13 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from marginweave.flows.progress import reporting
-from marginweave.flows.session import prefect_session
+from marginweave.flows.orchestration.session import prefect_session
+from marginweave.flows.run.progress import reporting
 from marginweave.schemas.ledger import Account
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.randomness import DrawBits
 from marginweave.tasks.checkpoint import draws
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference
 from tests.support.configurations import quick, raw
 from tests.support.warm_parent import flow_module

@@ -14,7 +14,7 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import State
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from tests.support.kills import Victim, WarmParent
 from tests.support.people import people
 from tests.support.releases import ACCOUNT, reserve_release, small_plan

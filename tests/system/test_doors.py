@@ -14,14 +14,14 @@ from unittest import mock
 import pytest
 from prefect import Task
 
-from marginweave.flows.preparation import prepare_run
-from marginweave.flows.progress import reporting
-from marginweave.flows.request import read_request
+from marginweave.flows.run.preparation import prepare_run
+from marginweave.flows.run.progress import reporting
+from marginweave.flows.run.request import read_request
 from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.evaluate import paid_task
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import DerivedReference
 from tests.support.kills import Victim
 from tests.support.opened import opened_files, within

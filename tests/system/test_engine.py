@@ -21,17 +21,17 @@ import psutil
 import pytest
 from distributed import Client
 
-from marginweave.schemas.engine import EngineSettings
+from marginweave.schemas.configuration.engine import EngineSettings
 from marginweave.schemas.errors import MachineError, StageError
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.layout import Blocks
-from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.checkpoint.blocks import open_blocks, write_blocks
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.engine import cluster as cluster_module
 from marginweave.tasks.engine.cluster import DaskEngine, check_workers, dask_engine
 from marginweave.tasks.engine.local import Engine, LocalEngine
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 from tests.laws.test_counting_kernels import same
 from tests.support.counting import AMPLE, count_blocks, histogram_of
 from tests.support.fatal import Failing, FatalBlocks, Slow, Square

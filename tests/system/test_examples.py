@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.columns import MeasuredColumn
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.load import load_configuration
-from marginweave.schemas.source import SourceFile
+from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.parse import load_configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.table import check_contract, input_schema
 from marginweave.tasks.validate.source import TableSource
 from tests.system.conftest import DATA, EXAMPLES, CommandLine

@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 import yaml
 
+from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.ledger import Account
-from marginweave.schemas.load import parse_configuration
 from marginweave.tasks.aggregate import marginals_task
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.randomness import DrawBits
 from marginweave.tasks.checkpoint import draws
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from tests.support.configurations import quick, raw
 from tests.support.plain_runs import run_plainly
 from tests.system.test_non_interference import unpacked

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.ledger import EventKind, ReleaseRecord, State
-from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger
 from tests.support.homes import HOMES, unpack_home
 from tests.system.conftest import CommandLine
 

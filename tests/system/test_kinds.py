@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.load import load_configuration
+from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.table import check_contract, input_schema
 from tests.support.configurations import raw
 from tests.system.conftest import CommandLine

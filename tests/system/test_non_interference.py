@@ -28,11 +28,11 @@ import prefect.artifacts
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.flows.progress import reporting
-from marginweave.flows.session import prefect_session
+from marginweave.flows.orchestration.session import prefect_session
+from marginweave.flows.run.progress import reporting
 from marginweave.schemas.ledger import Account
-from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
 from tests.support.opened import opened_files, within
 from tests.support.people import people

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from marginweave.flows import Synthesizer
-from marginweave.flows.bookkeeping import run_lock
+from marginweave.flows.run.bookkeeping import run_lock
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from tests.support.configurations import quick, raw

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from tests.support.cluster import Cluster, cluster, pgpass
 from tests.support.configurations import raw
 from tests.support.people import people

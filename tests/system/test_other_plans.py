@@ -13,19 +13,20 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows import continuity
+from marginweave.flows.run import continuity
 from marginweave.schemas.budget import BudgetPlan, Stability
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError, MarginweaveError
 from marginweave.schemas.ledger import Account, State
 from marginweave.schemas.program import Program
 from marginweave.tasks import references
+from marginweave.tasks.accounting.plan import k_tuples as split
+from marginweave.tasks.accounting.plan import marginals as marginal_split
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate import terms
-from marginweave.tasks.budget import marginal_split, split
 from marginweave.tasks.budget import task as budget_stage
-from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger
 from tests.support.people import people
 from tests.support.warm_parent import run_by_doors
 
@@ -47,7 +48,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     location = place / "ledger" / "ledger.sqlite"
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    monkeypatch.setattr(sys.modules["marginweave.flows.events"], "_emit", lambda *_: None)  # no server here
+    monkeypatch.setattr(sys.modules["marginweave.flows.run.events"], "_emit", lambda *_: None)  # no server here
     account = Account(dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
     Ledger.create(location, environment={}).open_account(account, actor="tests")
     return place
@@ -182,7 +183,7 @@ def test_another_number_of_rounds_is_refused(home: Path, monkeypatch: pytest.Mon
 
 
 def _as_program(monkeypatch: pytest.MonkeyPatch, program: Program) -> None:
-    for module in (continuity, references, budget_stage, sys.modules["marginweave.flows.preparation"]):
+    for module in (continuity, references, budget_stage, sys.modules["marginweave.flows.run.preparation"]):
         monkeypatch.setattr(module, "program_identity", lambda: program)
 
 

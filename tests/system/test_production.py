@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from marginweave.schemas.ledger import Account, ReleaseRecord, State
-from marginweave.tasks.budget.ledger import Ledger, ledger_location
+from marginweave.tasks.ledger import Ledger, ledger_location
 from tests.support.people import people
 from tests.support.postgres import installed_postgres
 from tests.support.production import REPOSITORY, Site, documented, site, until

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.load import parse_configuration
-from marginweave.tasks.budget.mechanisms import count_deviation, deviation
-from marginweave.tasks.budget.split import plan_budget
-from marginweave.tasks.budget.thresholds import private_threshold
+from marginweave.schemas.configuration.parse import parse_configuration
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.thresholds import private_threshold
+from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
 from tests.support.configurations import quick, raw
 from tests.system.conftest import CommandLine
 

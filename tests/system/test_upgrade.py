@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.ledger import State
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from tests.support.people import people
 from tests.system.conftest import REPOSITORY, CommandLine
 
@@ -22,7 +22,7 @@ _PROGRAM = 'import sys; from marginweave.flows.cli import main; sys.argv[0] = "m
 # In the older program: the process is gone right before, or right after, the second length is charged.
 _DIES = """
 import os, sys
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 begin = Ledger.begin_draw
 def dying(ledger, release, name, *more, **named):
     if name == "level-2" and "{when}" == "before":

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
-from marginweave.tasks.door import quiet, stage_task
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.stage import quiet, stage_task
 from tests.support.configurations import configuration
 
 MARKER = "xq7marker"
@@ -35,7 +35,7 @@ def test_a_fault_is_named_by_type_and_place_alone() -> None:
 
     with pytest.raises(StageError) as quoted:
         quiet("encode")(quote)()
-    assert str(quoted.value).startswith("encode failed: ValueError at tasks/door.py:")
+    assert str(quoted.value).startswith("encode failed: ValueError at tasks/stage.py:")
     assert MARKER not in "".join(traceback.format_exception(quoted.value)).replace(f'f"cannot parse {MARKER}"', "")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows import events
-from marginweave.flows.events import ReleaseEvent, announced, spent_share, warn_of_exhaustion
+from marginweave.flows.run import events
+from marginweave.flows.run.events import ReleaseEvent, announced, spent_share, warn_of_exhaustion
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
 from marginweave.schemas.ledger import Account, AccountTotal, Box, Spent

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.flows.expectation import error_forecast, method_forecast
-from marginweave.flows.sizes import marginal_noise
-from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.flows.plan.accuracy import error_forecast, method_forecast
+from marginweave.flows.plan.limits import marginal_noise
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.mechanisms.gaussian import deviation
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}

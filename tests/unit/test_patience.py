@@ -9,8 +9,8 @@ from prefect.tasks import Task
 from marginweave.schemas.errors import BudgetError, InputError, MachineError, StageError
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
 from marginweave.tasks.budget.task import reserve_budget
-from marginweave.tasks.door import BACK_OFF_SECONDS, quiet
 from marginweave.tasks.publish.task import publish
+from marginweave.tasks.stage import BACK_OFF_SECONDS, quiet
 from marginweave.tasks.validate.task import validate
 
 

@@ -19,14 +19,14 @@ CODE = re.compile(r"`((?:tasks|schemas|flows)/[\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # Where a theorem is used, its docstring says whose it is.
 THEOREMS = {
-    "tasks/budget/mechanisms.py": ["add_noise", "add_drawn_noise", "select_percentile"],
-    "tasks/budget/accountants.py": ["gdp_delta", "zcdp_delta", "sds_rho", "selection_mu", "accountant"],
-    "tasks/budget/composition.py": ["composed_epsilon", "account_epsilon"],
-    "tasks/budget/laplace.py": ["l1_sensitivity", "laplace_scale"],
-    "tasks/budget/percentile.py": ["rank_error"],
-    "tasks/budget/thresholds.py": ["private_threshold"],
-    "tasks/budget/resize.py": ["functional_parameters"],
-    "tasks/budget/marginal_split.py": ["marginal_draws"],
+    "tasks/mechanisms/gaussian.py": ["add_noise", "add_drawn_noise", "select_percentile"],
+    "tasks/accounting/accountants.py": ["gdp_delta", "zcdp_delta", "sds_rho", "selection_mu", "accountant"],
+    "tasks/accounting/composition.py": ["composed_epsilon", "account_epsilon"],
+    "tasks/mechanisms/laplace.py": ["l1_sensitivity", "laplace_scale"],
+    "tasks/mechanisms/percentile.py": ["rank_error"],
+    "tasks/accounting/thresholds.py": ["private_threshold"],
+    "tasks/accounting/amplification.py": ["functional_parameters"],
+    "tasks/accounting/plan/marginals.py": ["marginal_draws"],
     "tasks/aggregate/level.py": ["draw_level", "draw_unvisited"],
     "tasks/aggregate/cliques.py": ["discover_labels"],
     "tasks/aggregate/marginals.py": ["measure_marginals", "measure_with_laplace"],
@@ -73,8 +73,8 @@ def test_every_step_has_code_and_tests() -> None:
 
 def test_no_mechanism_is_left_out() -> None:
     """Every public function of the module in which noise meets counts, but those that prepare tables ahead of a draw."""
-    public = {name for name in definitions("tasks/budget/mechanisms.py") if not name.startswith(("_", "prepare_"))}
-    assert public == {name for file, name in CODE.findall(PAGE) if file == "tasks/budget/mechanisms.py"}
+    public = {name for name in definitions("tasks/mechanisms/gaussian.py") if not name.startswith(("_", "prepare_"))}
+    assert public == {name for file, name in CODE.findall(PAGE) if file == "tasks/mechanisms/gaussian.py"}
 
 
 def test_no_draw_is_left_out() -> None:

@@ -22,15 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.budget import PlannedDraw, Stability
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.marginals import AdaptiveCliques
-from marginweave.schemas.measurements import Clique
-from marginweave.schemas.numbers import MAX_CELLS
+from marginweave.schemas.configuration.marginals import AdaptiveCliques
+from marginweave.schemas.configuration.numbers import MAX_CELLS
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.measurements import Clique
+from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.adaptive.schedule import expected_noise
 from marginweave.tasks.aggregate.cliques import fitting
 from marginweave.tasks.aggregate.marginals import all_cliques, marginal_deviation
-from marginweave.tasks.budget.marginal_split import rounds_of
-from marginweave.tasks.budget.mechanisms import error_sensitivity
+from marginweave.tasks.mechanisms.gaussian import error_sensitivity
 
 STEPS = 1024
 """Distances are multiples of 1/STEPS record."""

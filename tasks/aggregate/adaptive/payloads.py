@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.measurements import Clique
+from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 
 Table = NDArray[np.int64]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.measurements import Clique, Measurement
+from marginweave.schemas.released.measurements import Clique, Measurement
 
 _ANNEALING = 4
 _ROUNDING = 1 / 12

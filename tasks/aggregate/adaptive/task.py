@@ -14,8 +14,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.marginals import AdaptiveCliques
-from marginweave.schemas.measurements import Clique, Mask, Measurement
+from marginweave.schemas.configuration.marginals import AdaptiveCliques
+from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.tasks.accounting.plan.draws import pick_name, share_name
+from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.adaptive.candidates import candidate_scores, candidate_sets, score_sensitivity
 from marginweave.tasks.aggregate.adaptive.payloads import (
     pack_pick,
@@ -50,19 +52,17 @@ from marginweave.tasks.aggregate.marginals import (
     split_deviations,
 )
 from marginweave.tasks.aggregate.selection.compress import compress_mask, compress_measurement
-from marginweave.tasks.budget.marginal_split import rounds_of
-from marginweave.tasks.budget.mechanisms import gaussian_terms, select_candidate
-from marginweave.tasks.budget.planned import pick_name, share_name
-from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
-from marginweave.tasks.door import stage_task
-from marginweave.tasks.drawing import draw_once
-from marginweave.tasks.mixture.fit import fit_mixture
-from marginweave.tasks.mixture.model import Mixture
-from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
-from marginweave.tasks.mixture.settings import MixtureSettings
+from marginweave.tasks.draw import draw_once
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.payloads import pack_mixture, unpack_mixture
+from marginweave.tasks.estimate.mixture.settings import MixtureSettings
+from marginweave.tasks.mechanisms.gaussian import gaussian_terms, select_candidate
+from marginweave.tasks.mechanisms.randomness import NoiseBits
 from marginweave.tasks.references import RunReference, StageResult
+from marginweave.tasks.stage import stage_task
 
 # A model that chooses needs less than one that records are made of; each round goes on from the one before.
 _MODEL = MixtureSettings(components=200, fits=1, iterations=200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from marginweave.schemas.measurements import Clique
+from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.aggregate.marginals import cells
 
 _SHARED = 2

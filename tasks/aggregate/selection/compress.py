@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.encode.codes import Codes, code_type
 
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.measurements import Clique
+from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.aggregate.marginals import count_marginals, in_passes
-from marginweave.tasks.budget.mechanisms import add_noise, deviation
-from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.encode.codes import Codes
+from marginweave.tasks.mechanisms.gaussian import add_noise, deviation
+from marginweave.tasks.mechanisms.randomness import NoiseBits
 
 FINEST_STEPS = 1024
 # A noise table of this width is made in about a second, one of 2^17 in twenty and in 600 MB; a step of 1/8192 deviation is

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Clique
+from marginweave.schemas.released.measurements import Clique
 
 _BYTES = 8  # a cell
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marginweave.schemas.measurements import Clique
+from marginweave.schemas.released.measurements import Clique
 
 
 @dataclass(frozen=True, kw_only=True)

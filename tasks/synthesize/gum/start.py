@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.configuration.structure_records import find_record
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Clique, Mask
-from marginweave.schemas.structure_records import find_record
+from marginweave.schemas.released.measurements import Clique, Mask
 
 Array = NDArray[np.float64]
 Records = NDArray[np.int32]

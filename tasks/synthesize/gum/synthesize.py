@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Clique, Mask, Measurement
-from marginweave.tasks.mixture.tree import spanning_tree
+from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.tasks.estimate.mixture.tree import spanning_tree
 from marginweave.tasks.normalize.holders import Holders
 from marginweave.tasks.synthesize.gum.graph import Graph, maximal, plan_graph
 from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.tasks.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
 
 Records = NDArray[np.int32]
 Integers = NDArray[np.int64]

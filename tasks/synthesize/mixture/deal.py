@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.tasks.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.synthesize.gum.start import apportion
 
 Array = NDArray[np.float64]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.measurements import Clique, Mask
-from marginweave.tasks.mixture.model import Mixture
+from marginweave.schemas.released.measurements import Clique, Mask
+from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.synthesize.gum.start import Drawing
 
 Records = NDArray[np.int32]

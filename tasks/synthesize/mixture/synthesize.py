@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.synthesize.mixture.arrange import arrange_records
 from marginweave.tasks.synthesize.mixture.deal import deal_records
 from marginweave.tasks.synthesize.mixture.mend import mend_records

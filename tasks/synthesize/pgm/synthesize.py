@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Mask, Measurement
-from marginweave.tasks.synthesize.pgm.choose import choose_measurements
-from marginweave.tasks.synthesize.pgm.fit import fit_tree
-from marginweave.tasks.synthesize.pgm.tree import Tree
+from marginweave.schemas.released.measurements import Mask, Measurement
+from marginweave.tasks.estimate.graphical.choose import choose_measurements
+from marginweave.tasks.estimate.graphical.fit import fit_tree
+from marginweave.tasks.estimate.graphical.tree import Tree
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 
 Records = NDArray[np.int32]

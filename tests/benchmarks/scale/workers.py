@@ -19,17 +19,17 @@ from pathlib import Path
 import numpy as np
 from distributed import LocalCluster
 
-from marginweave.schemas.engine import EngineSettings
-from marginweave.schemas.execution import Execution
+from marginweave.schemas.configuration.engine import EngineSettings
+from marginweave.schemas.configuration.execution import Execution
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
-from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.checkpoint.spill import set_aside
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.engine.cluster import dask_engine
 from marginweave.tasks.engine.local import Engine, LocalEngine
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 from tests.benchmarks.adult import every_combination
 from tests.benchmarks.scale.tables import adult
 

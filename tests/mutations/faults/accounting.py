@@ -7,14 +7,14 @@ from tests.mutations.fault import Fault
 FAULTS = (
     Fault(
         name="rho is not squared",
-        file="tasks/budget/accountants.py",
+        file="tasks/accounting/accountants.py",
         text="return (epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))) ** 2",
         instead="return epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))",
         killed_by=("tests/laws/test_accounting.py::test_unsquared_rho_would_break_the_claim",),
     ),
     Fault(
         name="the sum in sigma_k runs to k, not to R",
-        file="tasks/budget/split.py",
+        file="tasks/accounting/plan/k_tuples.py",
         text="multipliers = tuple(p / least * scale for p in proportions)",
         instead=(
             "multipliers = tuple(\n"
@@ -25,21 +25,21 @@ FAULTS = (
     ),
     Fault(
         name="delta is used twice, for the threshold and whole for the noise",
-        file="tasks/budget/split.py",
+        file="tasks/accounting/plan/k_tuples.py",
         text="left = target.delta - delta_threshold",
         instead="left = target.delta",
         killed_by=("tests/unit/budget/test_split.py::test_shares_are_shares_of_the_accountants_budget[True-zcdp]",),
     ),
     Fault(
         name="the delta of the threshold is not charged",
-        file="tasks/budget/planned.py",
+        file="tasks/accounting/plan/draws.py",
         text="rho=amount(float(squared / 2)), delta=amount(delta))",
         instead="rho=amount(float(squared / 2)))",
         killed_by=("tests/unit/budget/test_split.py::test_only_private_domains_pay_for_a_threshold",),
     ),
     Fault(
         name="a selection is charged half its epsilon",
-        file="tasks/budget/planned.py",
+        file="tasks/accounting/plan/draws.py",
         text="cost = Cost(mu2=amount(selection_mu(epsilon) ** 2), rho=amount(epsilon**2 / 8))",
         instead="cost = Cost(mu2=amount(selection_mu(epsilon / 2) ** 2), rho=amount(epsilon**2 / 32))",
         killed_by=("tests/unit/budget/test_split.py::test_every_draw_is_priced_in_both_currencies",),
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="the sum of group privacy begins at 1",
-        file="tasks/budget/resize.py",
+        file="tasks/accounting/amplification.py",
         text="share = _expm1_ratio(functional, copies * functional) / s",
         instead="share = 1 / (s * max(1, sum(math.exp(i * functional) for i in range(1, copies))))",
         killed_by=("tests/unit/budget/test_resize.py::test_the_sum_begins_at_zero_and_has_the_functional_exponent",),
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="a release is compared with the cap as if it cost nothing",
-        file="tasks/budget/ledger/admission.py",
+        file="tasks/ledger/admission.py",
         text="if account.box.holds(spent.cost + cost):",
         instead="if account.box.holds(spent.cost):",
         killed_by=(
@@ -89,7 +89,7 @@ FAULTS = (
     ),
     Fault(
         name="the delta of thresholds is not taken off the delta that mu^2 is converted at",
-        file="tasks/budget/ledger/boxes.py",
+        file="tasks/ledger/boxes.py",
         text="delta = rounded(_EXACT.subtract(cap.delta, _EXACT.add(delta_add, allowance.delta)), up=False)",
         instead="delta = rounded(cap.delta, up=False)",
         killed_by=("tests/laws/test_filter.py::test_no_strategy_gets_past_the_box",),
@@ -103,21 +103,21 @@ FAULTS = (
     ),
     Fault(
         name="the second release of an account is admitted by its statement, too",
-        file="tasks/budget/ledger/admission.py",
+        file="tasks/ledger/admission.py",
         text='"statement" if spent.ever == 0 and statement.within(account.cap)',
         instead='"statement" if statement.within(account.cap)',
         killed_by=("tests/unit/ledger/test_boxes.py::test_only_the_first_release_is_admitted_by_its_statement",),
     ),
     Fault(
         name="the verifiers do not compare the deviation of a length with its row",
-        file="flows/handover_statement.py",
+        file="flows/verify/bundle_statement.py",
         text='_compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})',
         instead="pass",
         killed_by=("tests/unit/flows/test_statement_verifiers.py::test_every_other_lie_is_found",),
     ),
     Fault(
         name="the verifiers believe any epsilon",
-        file="flows/handover_accounting.py",
+        file="flows/verify/bundle_accounting.py",
         text="    return mixed_total_delta(draws, epsilon) <= allowed",
         instead="    return True",
         killed_by=("tests/laws/test_verifier_accounting.py::test_what_the_program_plans_holds_and_no_less_does",),

@@ -48,7 +48,7 @@ FAULTS = (
     ),
     Fault(
         name="all lengths choose by the same words",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text='info=b"marginweave/" + self.purpose.encode()',
         instead='info=b"marginweave/"',
         killed_by=(

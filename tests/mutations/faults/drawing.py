@@ -161,7 +161,7 @@ FAULTS = (
     ),
     Fault(
         name="an attempt that was taken over goes on",
-        file="tasks/budget/ledger/moves.py",
+        file="tasks/ledger/moves.py",
         text="    if record.lease != lease:\n",
         instead="    if record.lease is None:\n",
         killed_by=(
@@ -171,7 +171,7 @@ FAULTS = (
     ),
     Fault(
         name="Prefect tries a draw again",
-        file="tasks/door.py",
+        file="tasks/stage.py",
         text="retries=len(BACK_OFF_SECONDS) if patient else 0,",
         instead="retries=len(BACK_OFF_SECONDS),",
         killed_by=("tests/unit/test_patience.py::test_stages_that_draw_or_charge_are_never_retried",),

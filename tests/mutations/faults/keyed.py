@@ -17,21 +17,21 @@ _WORDS = 'return _words(lambda block: self._key("cells", (table,), block), start
 FAULTS = (
     Fault(
         name="words are streamed: a call goes on where the last one ended",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text=_WORDS,
         instead='self.__dict__["_read"] = (start := self.__dict__.get("_read", 0)) + count\n        ' + _WORDS,
         killed_by=(_ORDER, _THREADS),
     ),
     Fault(
         name="what the draw is does not enter the key",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text="encoded(NOISE_FORMAT, len(context), *context, purpose,",
         instead="encoded(NOISE_FORMAT, purpose,",
         killed_by=(_OTHERS, "tests/unit/budget/test_randomness.py::test_contexts_that_look_alike_are_told_apart"),
     ),
     Fault(
         name="strings and numbers of a context run into each other",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text='return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))',
         instead='return ",".join(map(str, parts))',
         killed_by=(
@@ -41,7 +41,7 @@ FAULTS = (
     ),
     Fault(
         name="all tables of a draw have the same words",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text='self._key("cells", (table,), block)',
         instead='self._key("cells", (0,), block)',
         killed_by=(
@@ -51,21 +51,21 @@ FAULTS = (
     ),
     Fault(
         name="ties are settled by bits that other cells have as well",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text='self._key("ties", (table,), block)',
         instead='self._key("cells", (table,), block)',
         killed_by=(_OTHERS,),
     ),
     Fault(
         name="one key enciphers a table of any length",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text="BLOCKS_A_KEY = 1 << 20",
         instead="BLOCKS_A_KEY = 1 << 24",
         killed_by=("tests/unit/budget/test_randomness.py::test_no_key_enciphers_more_than_2_to_the_20_blocks", _KNOWN),
     ),
     Fault(
         name="the representation of a draw's noise shows its seed",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text="seed: bytes = field(repr=False)",
         instead="seed: bytes",
         killed_by=("tests/unit/budget/test_randomness.py::test_a_seed_is_never_told",),
@@ -86,7 +86,7 @@ FAULTS = (
     ),
     Fault(
         name="each block of empty cells passes as the first one does",
-        file="tasks/budget/zero_cells.py",
+        file="tasks/mechanisms/zero_cells.py",
         text="bits.stream(_POSITIONS, number)",
         instead="bits.stream(_POSITIONS, 0)",
         killed_by=("tests/laws/test_keyed_noise.py::test_blocks_of_zeros_have_streams_of_their_own",),
@@ -114,7 +114,7 @@ FAULTS = (
     ),
     Fault(
         name="a choice has twice the epsilon that is charged",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text="Fraction(epsilon) / (2 * sensitivity)",
         instead="Fraction(epsilon) / sensitivity",
         killed_by=(
@@ -124,28 +124,28 @@ FAULTS = (
     ),
     Fault(
         name="a weight below the last bit of a choice is rounded to nothing",
-        file="tasks/budget/exponential.py",
+        file="tasks/mechanisms/exponential.py",
         text="        if not complete:\n            return None\n",
         instead="",
         killed_by=("tests/laws/test_exponential.py::test_no_weight_is_rounded_to_nothing",),
     ),
     Fault(
         name="a choice is made by weights that are rounded, without a look at what was cut off",
-        file="tasks/budget/exponential.py",
+        file="tasks/mechanisms/exponential.py",
         text="if place and below << precision > uniform * total:",
         instead="if place and False:",
         killed_by=(_CERTAIN,),
     ),
     Fault(
         name="a choice that is open is drawn anew",
-        file="tasks/budget/exponential.py",
+        file="tasks/mechanisms/exponential.py",
         text="uniform = uniform << precision | stream.integer(precision)",
         instead="uniform = stream.integer(2 * precision)",
         killed_by=("tests/laws/test_exponential.py::test_choices_that_are_refined_have_the_same_probabilities",),
     ),
     Fault(
         name="of candidates with one score the first is chosen",
-        file="tasks/budget/exponential.py",
+        file="tasks/mechanisms/exponential.py",
         text="places[uniform_numbers(1, len(places), bits.stream(_PLACE))[0]]",
         instead="places[0]",
         killed_by=("tests/laws/test_exponential.py::test_choices_have_the_exact_probabilities",),

@@ -30,14 +30,14 @@ FAULTS = (
     ),
     Fault(
         name="the text of an exception quotes what a library said",
-        file="tasks/door.py",
+        file="tasks/stage.py",
         text='kind(f"{stage} failed: {type(error).__name__} at {place_of(error)}")',
         instead='kind(f"{stage} failed: {error}")',
         killed_by=("tests/unit/test_door.py::test_a_fault_is_named_by_type_and_place_alone",),
     ),
     Fault(
         name="a refusal of noise quotes the largest count",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text='raise StageError("counts with noise must fit 64 bits")',
         instead='raise StageError(f"counts ({counts.max()}) with noise must fit 64 bits")',
         killed_by=(
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="Prefect keeps what a stage returns",
-        file="tasks/door.py",
+        file="tasks/stage.py",
         text="persist_result=False,",
         instead="persist_result=True,",
         killed_by=("tests/unit/test_door.py::test_a_door_neither_retries_nor_caches",),
@@ -84,14 +84,14 @@ FAULTS = (
     ),
     Fault(
         name="the digest of the source is unkeyed",
-        file="tasks/budget/ledger/sources.py",
+        file="tasks/ledger/sources.py",
         text='digest = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)',
         instead="digest = hashlib.sha256()",
         killed_by=("tests/unit/ledger/test_places_and_keys.py::test_source_digest_is_keyed_and_ignores_chunks",),
     ),
     Fault(
         name="two releases of one source are marked alike",
-        file="tasks/budget/ledger/sources.py",
+        file="tasks/ledger/sources.py",
         text="return hmac.digest(self.key, release_id.encode() + self.base, hashlib.sha256).hex()",
         instead="return hmac.digest(self.key, self.base, hashlib.sha256).hex()",
         killed_by=("tests/unit/ledger/test_places_and_keys.py::test_marks_of_one_source_tell_nothing_without_the_key",),

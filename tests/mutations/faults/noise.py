@@ -23,98 +23,98 @@ _SQUARED_NORM = 'stability.records**2 * contribution_bound * (2 if stability.nei
 FAULTS = (
     Fault(
         name="the root of Delta_k is missing in the noise",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text=_SQUARED_NORM,
         instead=_SQUARED_NORM.replace(" * contribution_bound", ""),
         killed_by=(_DEVIATION, _MOVE),
     ),
     Fault(
         name="theta is ignored in the noise",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text=_SQUARED_NORM,
         instead=_SQUARED_NORM.replace("stability.records**2 * ", ""),
         killed_by=(_DEVIATION, _MOVE),
     ),
     Fault(
         name="a replaced record is noised as one that comes",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text=_SQUARED_NORM,
         instead="stability.records**2 * contribution_bound",
         killed_by=(_DEVIATION, _MOVE),
     ),
     Fault(
         name="sigma is halved",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text="distribution = noise_table(deviation)",
         instead="distribution = noise_table(deviation / 2)",
         killed_by=(_EXACT, _TWICE),
     ),
     Fault(
         name="noise only ever adds",
-        file="tasks/budget/sampler.py",
+        file="tasks/mechanisms/sampler.py",
         text="return np.where(words & np.uint64(1), -magnitude, magnitude)",
         instead="return magnitude",
         killed_by=(_EXACT, _SCAN),
     ),
     Fault(
         name="a tie of the first 63 bits is not settled by the rest",
-        file="tasks/budget/sampler.py",
+        file="tasks/mechanisms/sampler.py",
         text="found[tie] = self._table.magnitude(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))",
         instead="found[tie] += 0 * rest(int(open_[tie]))",
         killed_by=("tests/unit/budget/test_mechanisms.py::test_draws_compare_all_128_bits",),
     ),
     Fault(
         name="noise is a float that is rounded",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text=_ADDED,
         instead="part + np.rint(np.random.default_rng().normal(0, float(deviation), len(part))).astype(np.int64)",
         killed_by=(_BITS, _SCAN),
     ),
     Fault(
         name="a seed was left in",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text='hmac.digest(bytes(_KEY), self.seed, "sha256")',
         instead='hmac.digest(bytes(_KEY), b"42", "sha256")',
         killed_by=(_TWICE, _FORKS, _OTHERS),
     ),
     Fault(
         name="fresh seeds have a state that forks inherit",
-        file="tasks/budget/randomness.py",
+        file="tasks/mechanisms/randomness.py",
         text="os.urandom(_KEY)",
         instead="vars(np).setdefault('_left_in', np.random.default_rng()).bytes(_KEY)",
         killed_by=(_FORKS,),
     ),
     Fault(
         name="noise is used again at a retry",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text=_ADDED,
         instead=f"part + vars(distribution).setdefault((start + first, len(part)), {_ADDED.removeprefix('part + ')})",
         killed_by=(_TWICE, _INDEPENDENT),
     ),
     Fault(
         name="noise is repeated from chunk to chunk of cells",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text=_ADDED,
         instead=_ADDED.replace("start + first", "start"),
         killed_by=(_INDEPENDENT, _CHUNKS),
     ),
     Fault(
         name="Laplace noise of another marginal is stretched over this one",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text="    if noise.dtype != np.int64 or noise.shape != (counts.size,):\n",
         instead="    noise = np.resize(noise, counts.size).astype(np.int64)\n    if noise.shape != (counts.size,):\n",
         killed_by=("tests/laws/test_laplace.py::test_noise_that_was_drawn_for_another_marginal_is_refused",),
     ),
     Fault(
         name="Laplace noise has the scale of a record that comes, where records are replaced",
-        file="tasks/budget/laplace.py",
+        file="tasks/mechanisms/laplace.py",
         text='return stability.records * (2 if stability.neighbors == "replace-one" else 1)',
         instead="return stability.records",
         killed_by=("tests/laws/test_laplace.py::test_the_sensitivity_is_the_largest_move_of_one_subject",),
     ),
     Fault(
         name="Laplace noise has half its scale, and the check against OpenDP is gone",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text=(
             "    mechanism = _discrete_laplace(float(laplace_scale(epsilon, stability)))\n"
             "    if Fraction(mechanism.map(l1_sensitivity(stability))) > epsilon:"
@@ -134,7 +134,7 @@ FAULTS = (
     ),
     Fault(
         name="theta is ignored in the noise of the record count",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text='return deviation(multiplier, 1, replace(stability, neighbors="add-remove"))',
         instead='return deviation(multiplier, 1, replace(stability, records=1, neighbors="add-remove"))',
         killed_by=(
@@ -179,7 +179,7 @@ FAULTS = (
     ),
     Fault(
         name="a bought comparison is noised for a record that comes, where records are replaced",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text='return stability.records * (2 if stability.neighbors == "replace-one" else 1)',
         instead="return stability.records",
         killed_by=(
@@ -188,7 +188,7 @@ FAULTS = (
     ),
     Fault(
         name="the score of the percentile is that of SDS",
-        file="tasks/budget/percentile.py",
+        file="tasks/mechanisms/percentile.py",
         text="    return -np.maximum(0, np.maximum(wanted - upto[1:], upto[:-1] - wanted))",
         instead=(
             "    held = upto // fraction.denominator\n"
@@ -205,14 +205,14 @@ FAULTS = (
     ),
     Fault(
         name="a percentile is chosen from the range of the data",
-        file="tasks/budget/mechanisms.py",
+        file="tasks/mechanisms/gaussian.py",
         text="select_candidate(rank_scores(histogram, percentile),",
         instead="select_candidate(rank_scores(histogram[: np.flatnonzero(histogram).max(initial=1) + 1], percentile),",
         killed_by=("tests/laws/test_percentile.py::test_candidates_are_public_whatever_occurs",),
     ),
     Fault(
         name="theta is ignored in the score of the percentile",
-        file="tasks/budget/percentile.py",
+        file="tasks/mechanisms/percentile.py",
         text="return stability.records * one",
         instead="return one",
         killed_by=(

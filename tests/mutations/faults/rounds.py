@@ -29,14 +29,14 @@ FAULTS = (
         file="tasks/aggregate/adaptive/task.py",
         text="picks.append(unpack_pick(draw_once(reference, name, prepared)[0])[0])",
         instead=(
-            'fresh = __import__("marginweave.tasks.budget.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
+            'fresh = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
             '        picks.append(unpack_pick(prepared.make(fresh, b""))[0])'
         ),
         killed_by=("tests/laws/test_rounds.py::test_all_that_a_round_draws_is_booked",),
     ),
     Fault(
         name="of the choices of a round one is charged",
-        file="tasks/budget/planned.py",
+        file="tasks/accounting/plan/draws.py",
         text="[selection_draw(pick_name(number, pick), 0, epsilon) for pick in range(1, batch + 1)]",
         instead="[selection_draw(pick_name(number, 1), 0, epsilon)]",
         killed_by=("tests/unit/budget/test_marginal_plans.py::test_rounds_have_equal_shares_and_spend_the_whole",),

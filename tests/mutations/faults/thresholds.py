@@ -16,28 +16,28 @@ _MANY = "tests/laws/test_zero_cells.py::test_many_cells_pass_as_often_and_as_far
 FAULTS = (
     Fault(
         name='the "+ 1" of the threshold is missing',
-        file="tasks/budget/thresholds.py",
+        file="tasks/accounting/thresholds.py",
         text="table.upper_tail(threshold - count)",
         instead="table.upper_tail(threshold)",
         killed_by=(_SMALLEST, _EXPOSED),
     ),
     Fault(
         name="the root of Delta_1 is missing in the threshold",
-        file="tasks/budget/thresholds.py",
+        file="tasks/accounting/thresholds.py",
         text="max(exposed(middle, 1, records * contributions), exposed(middle, records, contributions))",
         instead="max(exposed(middle, 1, records), exposed(middle, records, 1))",
         killed_by=(_SMALLEST, _EXPOSED),
     ),
     Fault(
         name="theta is ignored in the threshold",
-        file="tasks/budget/thresholds.py",
+        file="tasks/accounting/thresholds.py",
         text="max(exposed(middle, 1, records * contributions), exposed(middle, records, contributions))",
         instead="exposed(middle, 1, contributions)",
         killed_by=("tests/laws/test_units.py::test_no_way_to_hold_values_is_worse_than_the_two_extremes",),
     ),
     Fault(
         name="a noisy count above the printed rho_1 is told, where it has to reach the integer T",
-        file="tasks/budget/thresholds.py",
+        file="tasks/accounting/thresholds.py",
         text="            low = middle + 1\n    return low\n",
         instead=(
             "            low = middle + 1\n"
@@ -70,21 +70,21 @@ FAULTS = (
     ),
     Fault(
         name="as many empty cells pass as are expected, always",
-        file="tasks/budget/zero_cells.py",
+        file="tasks/mechanisms/zero_cells.py",
         text="passing = binomial_table(size, probability).draw(stream)",
         instead="passing = round(size * probability)",
         killed_by=(_JOINT,),
     ),
     Fault(
         name="empty cells pass as often as those that exceed the threshold by one",
-        file="tasks/budget/zero_cells.py",
+        file="tasks/mechanisms/zero_cells.py",
         text="return noise_table(deviation).upper_tail(threshold)",
         instead="return noise_table(deviation).upper_tail(threshold + 1)",
         killed_by=(_MANY,),
     ),
     Fault(
         name="the noise of empty cells that passed is that of any count",
-        file="tasks/budget/zero_cells.py",
+        file="tasks/mechanisms/zero_cells.py",
         text="return draw_tail(_tail(threshold, deviation), count,",
         instead="return threshold - 1 + draw_tail(_tail(1, deviation), count,",
         killed_by=(_MANY,),
@@ -98,7 +98,7 @@ FAULTS = (
     ),
     Fault(
         name="an adaptive threshold does not grow with the noise",
-        file="tasks/budget/thresholds.py",
+        file="tasks/accounting/thresholds.py",
         text="return max(0.0, -float(deviation) * float(ndtri(probability)))",
         instead="return max(0.0, -float(ndtri(probability)))",
         killed_by=("tests/laws/test_thresholds.py::test_adaptive_rate_needs_this_lengths_contribution_bound",),

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.budget.randomness import KeyedBits
 from marginweave.tasks.encode.codes import EncodedTable, code_type
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 from tests.support.configurations import letters
 from tests.support.counting import contributions, count_bounded, histogram
 from tests.support.tables import FixedWords, encoded, level_from, tuple_counts

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from marginweave.schemas.aggregates import Level, LevelNoise
+from marginweave.schemas.released.aggregates import Level, LevelNoise
 from marginweave.tasks.aggregate import overflow
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
-from marginweave.tasks.budget.mechanisms import add_noise
 from marginweave.tasks.evaluate.intervals import selected_interval
+from marginweave.tasks.mechanisms.gaussian import add_noise
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import level_from
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.marginals import AdaptiveCliques
-from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.schemas.configuration.marginals import AdaptiveCliques
+from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.aggregate.adaptive.candidates import candidate_sets, weight
 from marginweave.tasks.aggregate.adaptive.payloads import (
     pack_pick,
@@ -27,9 +27,9 @@ from marginweave.tasks.aggregate.adaptive.schedule import (
     next_round,
     shares_of,
 )
-from marginweave.tasks.mixture.fit import fit_mixture
-from marginweave.tasks.mixture.payloads import pack_mixture, unpack_mixture
-from marginweave.tasks.mixture.settings import MixtureSettings
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
+from marginweave.tasks.estimate.mixture.payloads import pack_mixture, unpack_mixture
+from marginweave.tasks.estimate.mixture.settings import MixtureSettings
 
 SIZES = (2, 3, 5, 7)
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import PlannedDraw, Stability
+from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.marginals import MarginalSettings
-from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.schemas.released.measurements import Mask, Measurement
+from marginweave.tasks.accounting.plan.draws import gaussian_draw, laplace_draw
 from marginweave.tasks.aggregate.cliques import fitting, most_cells, scored_pairs, selected_cliques
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.aggregate.selection.combine import merge_pairs
@@ -22,7 +23,6 @@ from marginweave.tasks.aggregate.selection.compress import (
     compress_measurement,
     plan_compression,
 )
-from marginweave.tasks.budget.planned import gaussian_draw, laplace_draw
 from marginweave.tasks.synthesize.gum.expand import expand_records
 
 SIZES = (2, 3, 5, 7)

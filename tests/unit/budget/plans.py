@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 
 
 def configuration(

@@ -12,11 +12,11 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 from marginweave.schemas.budget import Stability
-from marginweave.tasks.budget.audit.bounds import Hits, Interval, clopper_pearson, epsilon_interval, mu_interval
-from marginweave.tasks.budget.audit.findings import Finding, Quantity, refuted
-from marginweave.tasks.budget.audit.percentiles import worst_pair
-from marginweave.tasks.budget.audit.scores import Scores, joint_scores, separation, shift_score, split_cut
-from marginweave.tasks.budget.percentile import rank_scores, score_sensitivity
+from marginweave.tasks.empirical.bounds import Hits, Interval, clopper_pearson, epsilon_interval, mu_interval
+from marginweave.tasks.empirical.findings import Finding, Quantity, refuted
+from marginweave.tasks.empirical.percentiles import worst_pair
+from marginweave.tasks.empirical.scores import Scores, joint_scores, separation, shift_score, split_cut
+from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 
 
 @given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import NOTHING, Cost, Plain, amount
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.accountants import gdp_epsilon, zcdp_epsilon
-from marginweave.tasks.budget.composition import account_epsilon, composed_epsilon
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.accounting.accountants import gdp_epsilon, zcdp_epsilon
+from marginweave.tasks.accounting.composition import account_epsilon, composed_epsilon
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from tests.unit.budget.plans import configuration
 
 DELTA = Decimal("1e-6")

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.forecast import forecast, noise_forecast
-from marginweave.flows.sizes import check_size, marginal_noise
+from marginweave.flows.plan.limits import check_size, marginal_noise
+from marginweave.flows.plan.noise import forecast, noise_forecast
 from marginweave.schemas.budget import BudgetPlan, Plain
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.accountants import gdp_epsilon
-from marginweave.tasks.budget.laplace import laplace_deviation, laplace_scale
-from marginweave.tasks.budget.ledger.checks import check_plan
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.accounting.accountants import gdp_epsilon
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.ledger.checks import check_plan
+from marginweave.tasks.mechanisms.laplace import laplace_deviation, laplace_scale
 from tests.support.configurations import configuration
 
 PRIVATE = {"type": "category", "domain": "private"}

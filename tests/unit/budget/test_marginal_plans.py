@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.flows.forecast import forecast, rounds_forecast
-from marginweave.flows.sizes import check_size, marginal_noise, public_sizes
+from marginweave.flows.plan.limits import check_size, marginal_noise, public_sizes
+from marginweave.flows.plan.noise import forecast, rounds_forecast
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.accountants import accountant as accountant_of
+from marginweave.tasks.accounting.composition import composed_epsilon
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.selection_composition import release_epsilon
 from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations
-from marginweave.tasks.budget.accountants import accountant as accountant_of
-from marginweave.tasks.budget.composition import composed_epsilon
-from marginweave.tasks.budget.ledger.checks import check_plan
-from marginweave.tasks.budget.mixed import release_epsilon
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.ledger.checks import check_plan
 from tests.support.configurations import configuration
 
 PRIVATE = {"type": "category", "domain": "private"}

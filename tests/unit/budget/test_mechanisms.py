@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.budget.mechanisms import add_noise, count_deviation, deviation, select_percentile
-from marginweave.tasks.budget.noise_table import NoiseTable, noise_table
-from marginweave.tasks.budget.randomness import Words
-from marginweave.tasks.budget.sampler import Sampler
+from marginweave.tasks.mechanisms.gaussian import add_noise, count_deviation, deviation, select_percentile
+from marginweave.tasks.mechanisms.noise_table import NoiseTable, noise_table
+from marginweave.tasks.mechanisms.randomness import Words
+from marginweave.tasks.mechanisms.sampler import Sampler
 from tests.support.seeded_bits import SeededBits
 
 SCALES = [Fraction(1, 64), Fraction(3, 10), Fraction(1), Fraction(17), Fraction(300), Fraction(2500)]

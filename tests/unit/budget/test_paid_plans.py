@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.forecast import forecast
-from marginweave.flows.sizes import check_size
-from marginweave.schemas.aggregates import Aggregates, Domain
-from marginweave.schemas.configuration import Configuration
+from marginweave.flows.plan.limits import check_size
+from marginweave.flows.plan.noise import forecast
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.composition import composed_epsilon
-from marginweave.tasks.budget.ledger.checks import check_plan
-from marginweave.tasks.budget.mechanisms import error_deviation
-from marginweave.tasks.budget.mixed import release_epsilon
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.schemas.released.aggregates import Aggregates, Domain
+from marginweave.tasks.accounting.composition import composed_epsilon
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.selection_composition import release_epsilon
+from marginweave.tasks.ledger.checks import check_plan
+from marginweave.tasks.mechanisms.gaussian import error_deviation
 from marginweave.tasks.publish.statement import privacy_statement
 from tests.support.configurations import configuration
 

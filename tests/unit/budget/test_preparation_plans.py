@@ -13,21 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Cost, Stability
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import State
+from marginweave.tasks.accounting.accountants import gdp_mu, selection_mu
+from marginweave.tasks.accounting.amplification import functional_parameters
+from marginweave.tasks.accounting.composition import composed_epsilon
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.selection_composition import release_epsilon
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
-from marginweave.tasks.budget.accountants import gdp_mu, selection_mu
-from marginweave.tasks.budget.composition import composed_epsilon
-from marginweave.tasks.budget.mixed import release_epsilon
-from marginweave.tasks.budget.randomness import NoiseBits, fresh_bits
-from marginweave.tasks.budget.resize import functional_parameters
-from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.mechanisms.randomness import NoiseBits, fresh_bits
 from marginweave.tasks.preprocess import task as preprocess
 from tests.support.configurations import configuration
 from tests.support.counting import AMPLE, blocks_of

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget import randomness
-from marginweave.tasks.budget.randomness import (
+from marginweave.tasks.mechanisms import randomness
+from marginweave.tasks.mechanisms.randomness import (
     NOISE_FORMAT,
     DrawBits,
     KeyedBits,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.resize import functional_parameters
+from marginweave.tasks.accounting.amplification import functional_parameters
 
 FORMULAS = ("printed", "tight")
 HALF_MORE = 2, Fraction(3, 4)  # p = 1.5

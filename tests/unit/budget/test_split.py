@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho, selection_mu
-from marginweave.tasks.budget.composition import account_epsilon
-from marginweave.tasks.budget.noise_table import MAX_DEVIATION
-from marginweave.tasks.budget.planned import check_uncharged, uncharged_delta
-from marginweave.tasks.budget.split import level_multipliers, plan_budget
+from marginweave.tasks.accounting.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho, selection_mu
+from marginweave.tasks.accounting.composition import account_epsilon
+from marginweave.tasks.accounting.plan.draws import check_uncharged, uncharged_delta
+from marginweave.tasks.accounting.plan.k_tuples import level_multipliers, plan_budget
+from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
 from tests.unit.budget.plans import configuration
 
 # R, epsilon, delta, Qp, Np, p, rho, eps_Q, sigma: sds-dp.md 3.2.2 with the square
@@ -225,8 +225,8 @@ def test_planning_loads_no_heavy_library() -> None:
     """A plan or a refusal must answer in under a second: no pandas, numba, OpenDP or Prefect."""
     heavy = {"pandas", "numba", "opendp", "prefect", "pyarrow", "great_expectations", "sqlalchemy"}
     code = (
-        "import sys, marginweave.tasks.budget.split, marginweave.tasks.budget.mechanisms, "
-        "marginweave.tasks.budget.thresholds, marginweave.tasks.budget.composition;"
+        "import sys, marginweave.tasks.accounting.plan.k_tuples, marginweave.tasks.mechanisms.gaussian, "
+        "marginweave.tasks.accounting.thresholds, marginweave.tasks.accounting.composition;"
         f"sys.exit(bool({heavy!r} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

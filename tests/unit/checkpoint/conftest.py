@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
+from marginweave.tasks.ledger import Ledger
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
 KEY = bytes(range(32))

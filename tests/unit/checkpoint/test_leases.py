@@ -8,10 +8,10 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError, MachineError
 from marginweave.schemas.ledger import State
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.checkpoint.draws import Attempt, DrawStore, PreparedDraw, run_draw
 from marginweave.tasks.checkpoint.files import StagedFile
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms.randomness import NoiseBits
 from tests.support.draws import draw_of_bits, never_made, prepared_draw, secrets_of, settle_begun, take_part
 from tests.support.releases import PROGRAM
 

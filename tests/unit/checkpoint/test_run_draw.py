@@ -12,11 +12,11 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import State
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.secrets import DrawSecrets
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms.randomness import NoiseBits
 from tests.support.draws import (
     draw_of_bits,
     never_made,

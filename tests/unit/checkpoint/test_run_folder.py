@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.manifest import Manifest, RunState, StageEntry
+from marginweave.schemas.released.manifest import Manifest, RunState, StageEntry
 from marginweave.tasks.checkpoint import files
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.manifest import Manifest
+from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.engine.choice import prepare_engine
 from marginweave.tasks.references import RunReference

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import normalized_mutual_info_score
 
-from marginweave.schemas.aggregates import Domain
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.evaluate.association import cramers_v, normalized_mutual_information, spearman
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.evaluate.tallies import Records

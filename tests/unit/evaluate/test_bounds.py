@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.aggregates import Aggregates, Domain, Level, LevelNoise
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Marginals, Measurement
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.released.measurements import Marginals, Measurement
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.evaluate.bounding import bias_facts, bounding_biases, most_cut_records
 from marginweave.tasks.evaluate.bounds import distance_bound, marginal_bounds
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.aggregates import Domain
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.evaluate import tallies as counting
 from marginweave.tasks.evaluate.cells import Cells, Comparison, Released
 from marginweave.tasks.evaluate.tallies import Records

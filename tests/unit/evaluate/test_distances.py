@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.aggregates import LevelNoise
+from marginweave.schemas.released.aggregates import LevelNoise
 from marginweave.tasks.evaluate.distances import noise_distance, sampled_sets
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.evaluate.tallies import Records

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.aggregates import Aggregates, LevelNoise
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.noise_table import noise_table
+from marginweave.schemas.released.aggregates import Aggregates, LevelNoise
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval, release_intervals, selected_interval
+from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.publish.tables import counts_table, csv_bytes, read_counts, read_intervals
 from tests.support.configurations import configuration

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.aggregates import Level
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.normalize import normalize

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.synthesis import MixtureSynthesis
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.aggregate.marginal_payloads import pack_marginals
 from marginweave.tasks.aggregate.payloads import pack_aggregates
 from marginweave.tasks.decode.task import decode
+from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.evaluate.metrics import evaluate_release
 from marginweave.tasks.evaluate.model_error import ErrorParts, Expected, error_parts
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.evaluate.task import evaluate
-from marginweave.tasks.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import Spread, normalize_marginals
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.synthesize import estimators

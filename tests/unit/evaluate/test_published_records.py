@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.evaluate.internal import published_records
 from marginweave.tasks.evaluate.rules import broken_rules

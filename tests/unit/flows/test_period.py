@@ -13,8 +13,8 @@ import pytest
 from prefect.client import orchestration
 from prefect.client.schemas.objects import FlowRun
 
-from marginweave.flows import period
-from marginweave.flows.period import run_name
+from marginweave.flows.run import names as period
+from marginweave.flows.run.names import run_name
 from tests.unit.flows.test_preparation import TEXT
 
 DUE = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.preparation import prepare_run
-from marginweave.flows.request import read_request
-from marginweave.schemas import automatic
+from marginweave.flows.run.preparation import prepare_run
+from marginweave.flows.run.request import read_request
+from marginweave.schemas.configuration.parse import load_configuration
+from marginweave.schemas.configuration import automatic
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.load import load_configuration
 from marginweave.tasks.references import RunReference
 
 TEXT = """
@@ -47,7 +47,7 @@ def test_a_run_keeps_the_resolution_it_was_begun_with(tmp_path: Path, monkeypatc
     begun = prepare_run(read_request(path, run=None, source=None, home=tmp_path))[0]
     original = automatic.resolve_aggregate
     monkeypatch.setattr(
-        "marginweave.schemas.configuration.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
+        "marginweave.schemas.configuration.release.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
     )
     request = read_request(path, run=None, source=None, home=tmp_path)
     assert load_configuration(path).canonical() != begun.manifest.configuration

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows import events
-from marginweave.flows.preparation import internal_evaluation_due
+from marginweave.flows.run import events
+from marginweave.flows.run.preparation import internal_evaluation_due
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.manifest import RunState
+from marginweave.schemas.released.manifest import RunState
 from tests.unit.flows.test_preparation import TEXT
 
 

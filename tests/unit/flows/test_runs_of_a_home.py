@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.again import report_again
-from marginweave.flows.approval import decide
-from marginweave.flows.bookkeeping import told_to_operator
-from marginweave.flows.environment import home_directory
-from marginweave.flows.existing import there_already
-from marginweave.flows.request import ledger_file_of, ledger_of
-from marginweave.flows.retention import list_runs, purge_older, purge_run
+from marginweave.flows.orchestration.environment import home_directory
+from marginweave.flows.postprocess.lookup import there_already
+from marginweave.flows.postprocess.regenerate import report_again
+from marginweave.flows.postprocess.retention import list_runs, purge_older, purge_run
+from marginweave.flows.run.approval import decide
+from marginweave.flows.run.bookkeeping import told_to_operator
+from marginweave.flows.run.request import ledger_file_of, ledger_of
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
-from marginweave.schemas.manifest import Manifest, RunState
-from marginweave.tasks.budget.ledger import Ledger
+from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 
 

@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.audit import audit_files
-from marginweave.flows.audit_statement import StatementAudit
-from marginweave.flows.handover import hand_over, verifier
-from marginweave.flows.handover_check import _row_hash, verify
-from marginweave.flows.handover_statement import NOT_IN_ROWS, Fault
+from marginweave.flows.verify.bundle import _row_hash, verify
+from marginweave.flows.verify.bundle_statement import NOT_IN_ROWS, Fault
+from marginweave.flows.verify.files import audit_files
+from marginweave.flows.verify.handover import hand_over, verifier
+from marginweave.flows.verify.statement import StatementAudit
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger import Account, ReleaseRecord
-from marginweave.tasks.budget.ledger import Ledger, ledger_location, upgrade
-from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.keyring import Keyring
+from marginweave.tasks.ledger import Ledger, ledger_location, upgrade
+from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.keyring import Keyring
 from tests.support.homes import HOMES, unpack_home
 from tests.support.people import people
 from tests.support.plain_runs import run_plainly

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.timetable import MOST_RUNS, Outlook, Schedule, _words, outlook
+from marginweave.flows.plan.schedule import MOST_RUNS, Outlook, Schedule, _words, outlook
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account, Box, Spent
 from marginweave.schemas.policy import Policy
-from marginweave.tasks.budget.ledger.admission import total_with
-from marginweave.tasks.budget.ledger.boxes import box_for
-from marginweave.tasks.budget.ledger.openings import planned_statement
-from marginweave.tasks.budget.ledger.policies import period_epsilon
+from marginweave.tasks.ledger.admission import total_with
+from marginweave.tasks.ledger.boxes import box_for
+from marginweave.tasks.ledger.openings import planned_statement
+from marginweave.tasks.ledger.policies import period_epsilon
 from tests.support.releases import gaussian, small_plan
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, State
-from marginweave.tasks.budget.accountants import gdp_epsilon, gdp_mu
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.ledger.boxes import box_for
+from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.boxes import box_for
 from tests.support.releases import ALONE, FULL, PROGRAM, gaussian, small_plan
 
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amount
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger import Account, Box, Event, EventKind, ReleaseRecord
-from marginweave.tasks.budget.accountants import gdp_mu
-from marginweave.tasks.budget.ledger import Ledger, accounts
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.core import now
-from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.tables import columns_of, event_of
+from marginweave.tasks.accounting.accountants import gdp_mu
+from marginweave.tasks.ledger import Ledger, accounts
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.core import now
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.tables import columns_of, event_of
 
 ALLOWANCE = Plain(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))
 Ask = Callable[..., ReleaseRecord]
@@ -155,7 +155,7 @@ def test_the_audit_counts_the_allowance_again(people, ask, location: Path, monke
     """A writer that forgets the allowance is found by the auditor, at the row that overdrew it."""
     ask("first", "0.3")
     audit_ledger(location, load_key(location, {}, ""))
-    monkeypatch.setattr("marginweave.tasks.budget.ledger.releases.refusal", lambda *_: None)
+    monkeypatch.setattr("marginweave.tasks.ledger.releases.refusal", lambda *_: None)
     ask("second", "0.3")
     with pytest.raises(AuditError, match="with release second, account people is over its cap"):
         audit_ledger(location, load_key(location, {}, ""))

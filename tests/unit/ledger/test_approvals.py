@@ -10,11 +10,11 @@ import pytest
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.core import now
-from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.publishing import publication
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.core import now
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.publishing import publication
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, DRAWS
 
@@ -168,7 +168,7 @@ def test_a_correction_that_does_not_say_so_of_the_old_release_is_found(
     drawn("old")
     ledger.finish("old", "lease of old", FILES)
     drawn("new", supersedes="old")
-    monkeypatch.setattr("marginweave.tasks.budget.ledger.releases.publication", lambda *a: publication(*a)[:1])
+    monkeypatch.setattr("marginweave.tasks.ledger.releases.publication", lambda *a: publication(*a)[:1])
     ledger.finish("new", "lease of new", FILES)
     with pytest.raises(AuditError, match="release new corrects old, and no row says so of that one"):
         audit()
@@ -200,7 +200,7 @@ def test_a_second_correction_that_is_published_past_the_rules_is_found(ledger, d
     for name in ("one", "two"):
         drawn(name, supersedes="old")
     ledger.finish("one", "lease of one", FILES)
-    monkeypatch.setattr("marginweave.tasks.budget.ledger.publishing.check_correction", lambda *_: None)
+    monkeypatch.setattr("marginweave.tasks.ledger.publishing.check_correction", lambda *_: None)
     ledger.finish("two", "lease of two", FILES)
     with pytest.raises(AuditError, match="release old is superseded twice"):
         audit()

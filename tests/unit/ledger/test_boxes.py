@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.preparation import open_ledger
-from marginweave.flows.request import read_request
+from marginweave.flows.run.preparation import open_ledger
+from marginweave.flows.run.request import read_request
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger import Account, Event, EventKind
-from marginweave.tasks.budget.largest import largest_epsilon
-from marginweave.tasks.budget.ledger import Ledger, is_older, releases, upgrade
-from marginweave.tasks.budget.ledger.admission import admitted
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.core import now
-from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.openings import planned_statement
-from marginweave.tasks.budget.ledger.replay import Replay
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.largest import largest_epsilon
+from marginweave.tasks.ledger import Ledger, is_older, releases, upgrade
+from marginweave.tasks.ledger.admission import admitted
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.core import now
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.openings import planned_statement
+from marginweave.tasks.ledger.replay import Replay
 from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 from tests.mutations.fault import REPOSITORY
 from tests.support.releases import FULL, gaussian, reserve_release, small_plan
@@ -266,7 +266,7 @@ def test_a_history_that_does_not_fit_freezes_its_account(old, location, monkeypa
 
 
 def _largest_of(epsilon: float) -> Decimal:
-    from marginweave.tasks.budget.accountants import gdp_mu
+    from marginweave.tasks.accounting.accountants import gdp_mu
 
     return Decimal(gdp_mu(epsilon, 1e-6)) ** 2
 

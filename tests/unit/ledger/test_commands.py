@@ -12,8 +12,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.tasks.budget.ledger import PostgresLocation
-from marginweave.tasks.budget.ledger.key import key_file
+from marginweave.tasks.ledger import PostgresLocation
+from marginweave.tasks.ledger.key import key_file
 from tests.support.databases import change, on_both
 
 Call = Callable[..., Result]

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.budget.ledger.chain import GENESIS, row_hash
-from marginweave.tasks.budget.ledger.export import comma_separated, json_lines, registry_record
-from marginweave.tasks.budget.ledger.key import key_file, load_key
+from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.ledger.chain import GENESIS, row_hash
+from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
+from marginweave.tasks.ledger.key import key_file, load_key
 from tests.support.databases import on_both
 
 pytestmark = on_both

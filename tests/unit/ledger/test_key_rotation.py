@@ -9,12 +9,12 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import Event, EventKind
-from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, decisions
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.core import now
-from marginweave.tasks.budget.ledger.journal import Journal
-from marginweave.tasks.budget.ledger.key import key_file, load_key
-from marginweave.tasks.budget.ledger.keyring import Keyring, key_id
+from marginweave.tasks.ledger import Ledger, LedgerLocation, decisions
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.core import now
+from marginweave.tasks.ledger.journal import Journal
+from marginweave.tasks.ledger.key import key_file, load_key
+from marginweave.tasks.ledger.keyring import Keyring, key_id
 from tests.support.databases import on_both, run
 
 pytestmark = on_both
@@ -189,7 +189,7 @@ def test_a_rotation_needs_a_reason(ledger) -> None:
 
 def test_rows_from_before_there_were_key_ids_verify(location, account, monkeypatch) -> None:
     """A ledger whose first rows name no key goes on, and may be rotated."""
-    monkeypatch.setattr("marginweave.tasks.budget.ledger.journal.Journal._sealing_key", lambda *_: "")
+    monkeypatch.setattr("marginweave.tasks.ledger.journal.Journal._sealing_key", lambda *_: "")
     Ledger.create(location).open_account(account, actor="steward")
     monkeypatch.undo()
     assert all(":" not in mac for _, mac, _ in _rows(location))

@@ -14,13 +14,13 @@ from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, amount
 from marginweave.schemas.errors import AuditError, BudgetError
 from marginweave.schemas.ledger import Account
-from marginweave.tasks.budget.accountants import gdp_mu
-from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, opening_for, releases
-from marginweave.tasks.budget.ledger.admission import admitted
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.openings import planned_statement
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.accounting.accountants import gdp_mu
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.ledger import Ledger, LedgerLocation, opening_for, releases
+from marginweave.tasks.ledger.admission import admitted
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.openings import planned_statement
 from tests.support.configurations import configuration
 from tests.support.databases import on_both
 
@@ -102,7 +102,7 @@ def test_an_account_for_a_configuration_holds_its_release(
         aggregate__method="marginals", aggregate__noise="laplace", **{"aggregate__cliques": {"all": 2}, **changes}
     )
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    monkeypatch.setattr("marginweave.schemas.load.load_configuration", lambda _: config)
+    monkeypatch.setattr("marginweave.schemas.configuration.parse.load_configuration", lambda _: config)
     words = shlex.split(opening_for("people", plan_budget(config), tmp_path / "people.yaml"))
     assert words[:5] == ["marginweave", "ledger", "open", "people", "--for"]
     opened = CliRunner().invoke(app, words[1:])

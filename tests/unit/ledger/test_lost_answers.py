@@ -9,8 +9,8 @@ from sqlalchemy import URL, make_url
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import Event
-from marginweave.tasks.budget.ledger import Ledger, journal, ledger_location
-from marginweave.tasks.budget.ledger.engines import LostConnection
+from marginweave.tasks.ledger import Ledger, journal, ledger_location
+from marginweave.tasks.ledger.engines import LostConnection
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
@@ -118,7 +118,7 @@ def test_a_server_that_stays_away_is_said(proxied, monkeypatch) -> None:
     """A bounded number of attempts, then a refusal that says so."""
     proxy, environment = proxied
     ledger = _open(environment)
-    monkeypatch.setattr("marginweave.tasks.budget.ledger.engines.PAUSES", (0.01,))
+    monkeypatch.setattr("marginweave.tasks.ledger.engines.PAUSES", (0.01,))
     monkeypatch.setattr(proxy, "upstream", proxy.upstream.set(host="127.0.0.1", port=9, query={}))
     with pytest.raises(BudgetError, match="cannot be used"):
         ledger.open_account(ACCOUNT, actor="steward")

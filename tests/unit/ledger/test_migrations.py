@@ -15,12 +15,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.budget.ledger import Ledger, LedgerLocation, ledger_location, schema, upgrade
-from marginweave.tasks.budget.ledger.anchor import Anchor
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.engines import connected, engine_for
-from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.tables import METADATA, SCHEMA_VERSION
+from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location, schema, upgrade
+from marginweave.tasks.ledger.anchor import Anchor
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.engines import connected, engine_for
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.tables import METADATA, SCHEMA_VERSION
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.system)]
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amount
 from marginweave.schemas.errors import AuditError, InputError
-from marginweave.tasks.budget.accountants import selection_mu
-from marginweave.tasks.budget.joint import joint_loss, threshold_delta
-from marginweave.tasks.budget.ledger import releases
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.books import stated
-from marginweave.tasks.budget.ledger.checks import check_plan
-from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.replay import Replay
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.accounting.accountants import selection_mu
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.sparse_histogram import joint_loss, threshold_delta
+from marginweave.tasks.ledger import releases
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.books import stated
+from marginweave.tasks.ledger.checks import check_plan
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.replay import Replay
 from tests.support.releases import FULL, gaussian, small_plan
 from tests.unit.budget.plans import configuration
 

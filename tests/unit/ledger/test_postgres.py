@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, State
-from marginweave.tasks.budget.ledger import Ledger, creation, engines, ledger_location, opening_command, upgrade
+from marginweave.tasks.ledger import Ledger, creation, engines, ledger_location, opening_command, upgrade
 from tests.support.releases import reserve_release
 
 pytestmark = pytest.mark.system

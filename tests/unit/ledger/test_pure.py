@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.forecast import noise_forecast
+from marginweave.flows.plan.noise import noise_forecast
 from marginweave.schemas.budget import Cost, Plain
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account
-from marginweave.tasks.budget.composition import account_epsilon, composed_epsilon
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.ledger.audit import audit_ledger
-from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.room import room
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.tasks.accounting.composition import account_epsilon, composed_epsilon
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.room import room
 from tests.support.configurations import configuration
 
 PAIRS = {"all": 2}

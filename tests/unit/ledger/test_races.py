@@ -13,8 +13,8 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import EventKind, State
-from marginweave.tasks.budget.accountants import gdp_epsilon
-from marginweave.tasks.budget.ledger import Ledger, LedgerLocation
+from marginweave.tasks.accounting.accountants import gdp_epsilon
+from marginweave.tasks.ledger import Ledger, LedgerLocation
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, ALONE, FULL, reserve_release
 

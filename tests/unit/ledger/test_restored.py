@@ -16,12 +16,12 @@ from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger import CHARGED, EventKind, ReleaseRecord, State
-from marginweave.tasks.budget.accountants import gdp_mu
-from marginweave.tasks.budget.ledger import Ledger, Witness, example_ledger_location
-from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.budget.ledger.key import load_key
-from marginweave.tasks.budget.ledger.reconciliation import OtherHomes, unaccounted_cost
-from marginweave.tasks.budget.ledger.witness import SEEN, Sighting
+from marginweave.tasks.accounting.accountants import gdp_mu
+from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location
+from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.reconciliation import OtherHomes, unaccounted_cost
+from marginweave.tasks.ledger.witness import SEEN, Sighting
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 
 OUTPUTS = {"release/privacy.json": "ab" * 32}

@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 
 from marginweave.schemas.budget import Cost, Plain, amount
-from marginweave.tasks.budget.accountants import gdp_mu
-from marginweave.tasks.budget.ledger.admission import total_with
-from marginweave.tasks.budget.ledger.room import room
+from marginweave.tasks.accounting.accountants import gdp_mu
+from marginweave.tasks.ledger.admission import total_with
+from marginweave.tasks.ledger.room import room
 
 
 @pytest.mark.parametrize("spent", [0, 1, 3])

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger import Event, EventKind
-from marginweave.tasks.budget.ledger import Ledger
-from marginweave.tasks.budget.ledger.anchor import Anchor
-from marginweave.tasks.budget.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.budget.ledger.core import now
-from marginweave.tasks.budget.ledger.key import key_file, load_key
-from marginweave.tasks.budget.ledger.keyring import Keyring
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.anchor import Anchor
+from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.ledger.core import now
+from marginweave.tasks.ledger.key import key_file, load_key
+from marginweave.tasks.ledger.keyring import Keyring
 from tests.support.databases import change, on_both, run
 from tests.support.releases import gaussian, small_plan
 
@@ -307,7 +307,7 @@ def test_sealed_rows_that_break_a_rule_are_found(booked, audit, changes, fault) 
 @on_both
 def test_a_total_over_its_cap_is_found_at_its_row(booked, audit, reserve, plan, monkeypatch) -> None:
     """A release that was admitted over the cap is found, also where the cap was raised afterwards."""
-    monkeypatch.setattr("marginweave.tasks.budget.ledger.releases.refusal", lambda *_: None)
+    monkeypatch.setattr("marginweave.tasks.ledger.releases.refusal", lambda *_: None)
     reserve("third", plan=plan(epsilon=3.0, mu2=0.1))
     row = booked_rows(booked)
     booked.change_cap("affairs", 90.0, 1e-6, "hide it", "steward")

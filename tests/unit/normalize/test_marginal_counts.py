@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Marginals, Measurement
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.aggregate.cliques import count_values, discover_labels, domain_sizes, structural_masks
 from marginweave.tasks.aggregate.marginal_payloads import (
     measurement_bytes,
@@ -22,10 +22,10 @@ from marginweave.tasks.aggregate.marginal_payloads import (
     unpack_marginals,
     unpack_measurements,
 )
-from marginweave.tasks.budget.mechanisms import deviation
-from marginweave.tasks.budget.randomness import fresh_bits
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from marginweave.tasks.publish.cautions import reader_warnings
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table, read_measurements

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.aggregates import Domain
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.measurements import Marginals, Measurement
-from marginweave.schemas.structure import forbidden_codes
-from marginweave.schemas.synthesis import SynthesisSettings
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import forbidden_codes
+from marginweave.schemas.configuration.synthesis import SynthesisSettings
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.aggregate.cliques import domain_sizes
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.normalize.pairs import all_pairs

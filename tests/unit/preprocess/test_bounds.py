@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.columns import NumberColumn
-from marginweave.tasks.budget.mechanisms import select_percentile
-from marginweave.tasks.budget.percentile import rank_scores
-from marginweave.tasks.budget.randomness import fresh_bits
+from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.tasks.mechanisms.gaussian import select_percentile
+from marginweave.tasks.mechanisms.percentile import rank_scores
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.preprocess.bounds import candidate_histogram, released_bounds
 from marginweave.tasks.preprocess.clean import clean_table
 from tests.support.configurations import configuration

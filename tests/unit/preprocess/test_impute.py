@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess.impute import imputed_codes
 from tests.support.configurations import configuration
 from tests.support.tables import completed, encoded

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from marginweave.schemas.budget import Neighbors, Stability
+from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.preparation import ResizeSettings
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess.resize import sampled_rows
 from tests.support.configurations import configuration
 from tests.support.tables import completed, encoded

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from marginweave.schemas.privacy import SubjectUnit
-from marginweave.tasks.budget.randomness import KeyedBits
+from marginweave.schemas.configuration.privacy import SubjectUnit
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess.subjects import kept_rows, same_subjects, subject_digests
 from tests.support.configurations import configuration
 from tests.support.tables import prepare_rows

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.aggregates import Aggregates, Level, LevelNoise
-from marginweave.tasks.budget.percentile import rank_error
-from marginweave.tasks.budget.split import plan_budget
+from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.mechanisms.percentile import rank_error
 from marginweave.tasks.publish.cautions import invented, reader_warnings
 from tests.support.configurations import configuration
 from tests.unit.normalize.released import domain_of

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from marginweave.schemas.aggregates import Domain, LevelNoise
+from marginweave.schemas.released.aggregates import Domain, LevelNoise
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.publish.distributions import MOST_VALUES, distributions
 from marginweave.tasks.publish.explore import render_explorer

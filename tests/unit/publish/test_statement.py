@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from marginweave.flows.forecast import forecast
-from marginweave.schemas.aggregates import Aggregates, Domain
+from marginweave.flows.plan.noise import forecast
+from marginweave.schemas.released.aggregates import Aggregates, Domain
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.cliques import discovery, scoring
-from marginweave.tasks.budget.split import plan_budget
 from marginweave.tasks.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, privacy_statement, promise
 from tests.support.configurations import configuration
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.evaluation import PaidSettings
+from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.tasks.evaluate.paid import paid_evaluation
 from marginweave.tasks.publish.wording import paid_words, preparation_words, unit_assumption
 from tests.support.configurations import configuration

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.columns import DateColumn, NumberColumn
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
+from marginweave.schemas.configuration.parse import parse_configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.load import parse_configuration
-from marginweave.schemas.yaml_source import parse_yaml
 from tests.support.configurations import configuration, raw
 from tests.support.kinds import KINDS
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from tests.support.configurations import configuration
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from tests.support.configurations import BASE, configuration
 

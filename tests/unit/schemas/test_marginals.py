@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.configuration import Configuration
+from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.tasks.synthesize.gum.settings import PAPER, GumSettings
 from tests.support.configurations import configuration
 

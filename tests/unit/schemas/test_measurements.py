@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Mask, Measurement
+from marginweave.schemas.released.measurements import Mask, Measurement
 
 
 def test_a_measurement_knows_its_total() -> None:

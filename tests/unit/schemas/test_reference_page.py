@@ -10,8 +10,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from marginweave.schemas.aggregation import AdaptiveThresholds, AggregateSettings, FixedThresholds
-from marginweave.schemas.columns import (
+from marginweave.schemas.configuration.columns import (
     BooleanColumn,
     Category,
     ConstantColumn,
@@ -21,25 +20,31 @@ from marginweave.schemas.columns import (
     NumberColumn,
     SetColumn,
 )
-from marginweave.schemas.columns.confirmation import Confirmation
-from marginweave.schemas.columns.draws import Histogram
-from marginweave.schemas.columns.number import Steps
-from marginweave.schemas.configuration import (
+from marginweave.schemas.configuration.columns.confirmation import Confirmation
+from marginweave.schemas.configuration.columns.draws import Histogram
+from marginweave.schemas.configuration.columns.number import Steps
+from marginweave.schemas.configuration.engine import EngineSettings
+from marginweave.schemas.configuration.evaluation import PaidSettings
+from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
+from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.schemas.configuration.parse import load_configuration, parse_configuration
+from marginweave.schemas.configuration.preparation import (
+    GaussianImputation,
+    ResizeSettings,
+    UniformImputation,
+    WeightedImputation,
+)
+from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUnit
+from marginweave.schemas.configuration.release import (
     Configuration,
     EvaluationSettings,
     ExpectationSettings,
     PublishSettings,
 )
-from marginweave.schemas.engine import EngineSettings
-from marginweave.schemas.evaluation import PaidSettings
-from marginweave.schemas.load import load_configuration, parse_configuration
-from marginweave.schemas.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-from marginweave.schemas.preparation import GaussianImputation, ResizeSettings, UniformImputation, WeightedImputation
-from marginweave.schemas.privacy import PrivacySettings, SubjectUnit
-from marginweave.schemas.source import SourceFile
-from marginweave.schemas.structure import DeterminedColumn, GroupedColumns, Structure
-from marginweave.schemas.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
-from marginweave.schemas.yaml_source import parse_yaml
+from marginweave.schemas.configuration.source import SourceFile
+from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
+from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.schemas.configuration.yaml_source import parse_yaml
 from tests.support.configurations import raw
 
 ROOT = Path(__file__).resolve().parents[3]

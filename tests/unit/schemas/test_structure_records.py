@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.attributes import Attribute
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.structure_records import check_records, find_record
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.structure_records import check_records, find_record
 from tests.support.configurations import configuration
 
 SURE = {"type": "category", "missing": [], "outside": "error"}

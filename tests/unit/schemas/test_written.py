@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas import automatic
-from marginweave.schemas.configuration import Configuration
-from marginweave.schemas.load import load_configuration, parse_configuration
-from marginweave.schemas.written import canonical_written, mapping_of
-from marginweave.schemas.yaml_source import parse_yaml
+from marginweave.schemas.configuration.parse import load_configuration, parse_configuration
+from marginweave.schemas.configuration import automatic
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.written import canonical_written, mapping_of
+from marginweave.schemas.configuration.yaml_source import parse_yaml
 from tests.support.configurations import raw
 from tests.support.homes import HOMES, unpack_home
 
@@ -119,7 +119,7 @@ def test_defaults_and_auto_are_not_filled_in(monkeypatch: pytest.MonkeyPatch) ->
     before = parse_configuration(written)
     original = automatic.resolve_aggregate
     monkeypatch.setattr(
-        "marginweave.schemas.configuration.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
+        "marginweave.schemas.configuration.release.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
     )
     after = parse_configuration(written)
     assert after.digest != before.digest

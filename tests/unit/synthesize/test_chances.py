@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.synthesis import SynthesisSettings
+from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize.chances import Chances, change, clear, draw_free
 from marginweave.tasks.synthesize.synthesize import synthesize_records

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.measurements import Mask
-from marginweave.tasks.mixture.tree import mutual_information, spanning_tree
+from marginweave.schemas.released.measurements import Mask
+from marginweave.tasks.estimate.mixture.tree import mutual_information, spanning_tree
 from marginweave.tasks.synthesize.gum.graph import maximal, plan_graph
 from marginweave.tasks.synthesize.gum.settings import GumSettings, update_rate
 from marginweave.tasks.synthesize.gum.start import Drawing, apportion, draw_tree

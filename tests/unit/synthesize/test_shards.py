@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.synthesis import SynthesisSettings
+from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize.shards import ShardPlan, every_record, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis, synthesize_records

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.source import SourceFile
 from marginweave.tasks.validate.source import TableSource, source_columns
 from tests.support.configurations import configuration
 from tests.support.tables import prepare_rows

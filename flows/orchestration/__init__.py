@@ -1,0 +1,1 @@
+"""Everything that starts, watches and talks to Prefect."""

@@ -1,0 +1,148 @@
+"""`marginweave serve`: schedules for one machine, with a Prefect server of our own as long as it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marginweave.flows.orchestration.environment import SERVICE, service_directory
+from marginweave.flows.run.bookkeeping import held_alone
+from marginweave.flows.run.parameters import FLOW
+from marginweave.schemas.configuration.parse import load_configuration
+from marginweave.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from prefect.deployments.runner import RunnerDeployment
+
+_INTERRUPTED = "The process of this run ended with the service before; the service goes on with it."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timetable:
+    """When to release: a cron expression in a time zone.
+
+    Raises:
+        InputError: either cannot be read.
+    """
+
+    cron: str
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        with warnings.catch_warnings():  # Prefect's, of a home that is made only when the service starts
+            warnings.simplefilter("ignore")
+            from prefect.client.schemas.schedules import CronSchedule
+
+        try:
+            CronSchedule(cron=self.cron)
+        except ValueError:
+            raise InputError(f"--cron ({self.cron}) must be a cron expression, such as '30 1 * * *'") from None
+        try:
+            CronSchedule(cron=self.cron, timezone=self.zone)
+        except ValueError:
+            raise InputError(f"--timezone ({self.zone}) must be the name of a time zone, such as Europe/Oslo") from None
+
+
+def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
+    """The configurations by dataset: one at a time releases under an account.
+
+    Raises:
+        InputError: a configuration breaks a rule, or two are for the same dataset.
+    """
+    found: dict[str, Path] = {}
+    for path in configurations:
+        dataset = load_configuration(path).dataset
+        if dataset in found:
+            raise InputError(f"{path} and {found[dataset]} are both for dataset {dataset}; serve one of them")
+        found[dataset] = path.resolve()
+    return found
+
+
+def serve_releases(datasets: dict[str, Path], timetable: Timetable, home: Path, port: int | None) -> None:
+    """Release each dataset whenever its time comes, until stopped; a run that the last service left unfinished goes on first.
+
+    Args:
+        datasets: configuration files by dataset.
+        timetable: when.
+        home: where `runs/` lives; Prefect's database too, so that a restart knows what was scheduled.
+        port: of Prefect's pages on loopback; None: no pages.
+
+    Raises:
+        StageError: another service has the home, or Prefect's server does not start.
+    """
+    from marginweave.flows.orchestration.session import prefect_session
+
+    place = service_directory(home)
+    with (
+        held_alone(place / "serve.lock", f"{home} is served by another process"),
+        prefect_session(home, place, port),
+    ):
+        deployments = [_deployment(dataset, path, timetable, home) for dataset, path in datasets.items()]
+        _resume_interrupted(list(datasets))
+        _run_until_stopped(deployments)
+
+
+def _run_until_stopped(deployments: list[RunnerDeployment]) -> None:
+    """Run what is due until SIGINT or SIGTERM, then end what is under way.
+
+    The schedules stay: what falls due meanwhile is late, and made up for at the next start.
+    """
+    from prefect.runner import Runner
+
+    class Service(Runner):
+        """Ends at SIGTERM as at SIGINT: Prefect 3.8's own handler never waits for what it starts."""
+
+        def handle_sigterm(self, *_: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    os.environ[SERVICE] = str(os.getpid())
+    runner = Service(pause_on_shutdown=False)
+    for deployment in deployments:
+        runner.add_deployment(deployment)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(runner.start())
+
+
+def _deployment(dataset: str, path: Path, timetable: Timetable, home: Path) -> RunnerDeployment:
+    from prefect.deployments.runner import RunnerDeployment
+    from prefect.schedules import Cron
+    from prefect.types.entrypoint import EntrypointType
+
+    from marginweave.flows import release
+
+    return RunnerDeployment.from_flow(
+        release,
+        name=dataset,
+        schedule=Cron(timetable.cron, timezone=timetable.zone),
+        parameters={"configuration": str(path), "home": str(home)},
+        tags=["marginweave", dataset],
+        concurrency_limit=1,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+
+
+def _resume_interrupted(datasets: list[str]) -> None:
+    """Schedule anew what was under way when the last service ended: the release goes on where it stopped."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas import filters
+    from prefect.client.schemas.objects import StateType
+    from prefect.states import AwaitingRetry
+
+    alive = [StateType.PENDING, StateType.RUNNING]
+    with get_client(sync_client=True) as client:
+        interrupted = client.read_flow_runs(
+            flow_filter=filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW])),
+            deployment_filter=filters.DeploymentFilter(name=filters.DeploymentFilterName(any_=datasets)),
+            flow_run_filter=filters.FlowRunFilter(
+                state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=alive))
+            ),
+        )
+        for run in interrupted:
+            client.set_flow_run_state(run.id, AwaitingRetry(message=_INTERRUPTED), force=True)

@@ -1,0 +1,1 @@
+"""What a release will be like before anything is charged: noise, limits, accuracy, schedule."""

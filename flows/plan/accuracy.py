@@ -1,0 +1,145 @@
+"""How far from the table a release will be, before it is made: from public numbers, and from the benchmark."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+
+from marginweave.flows.plan.limits import marginal_noise, public_sizes
+from marginweave.schemas.budget import PlannedDraw
+from marginweave.schemas.configuration.attributes import most_combinations
+from marginweave.schemas.configuration.automatic import (
+    automatic_aggregate,
+    automatic_method,
+    counts_words,
+    is_decided_by_noise,
+    pair_noise,
+)
+from marginweave.schemas.configuration.k_tuples import AggregateSettings
+from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.aggregate.cliques import declared_cliques
+from marginweave.tasks.aggregate.marginals import all_cliques, cells
+from marginweave.tasks.mechanisms.gaussian import deviation
+
+MEAN_NOISE = {"rounded-gaussian": math.sqrt(2 / math.pi), "discrete-laplace": math.sqrt(1 / 2)}
+"""The mean of |x| at standard deviation 1, by mechanism."""
+
+
+MEASURED = {
+    "marginals of 3 columns": (0.003, 0.038, 16.0),
+    "marginals, selected pairs": (0.015, 0.065, 40.0),
+    "marginals, chosen in rounds": (0.026, 0.078, 72.0),
+}
+"""Mean TVD of two columns where nothing was declared, by what was counted: least and most of docs/accuracy.md, and the
+noise of pairs up to which there is anything."""
+
+
+def method_forecast(configuration: Configuration) -> list[str]:
+    """What is counted, what makes the records, what `auto` stands for, and how near such records were, in words."""
+    usual = automatic_aggregate(configuration)
+    return [_counts(configuration, usual), _records(configuration), *_measured(configuration, usual)]
+
+
+def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
+    attributes = len(configuration.attributes)
+    counted, other = counts_words(configuration.aggregate, attributes), counts_words(usual, attributes)
+    told = f"auto would be {other}" if counted != other else "auto has other settings"
+    if configuration.aggregate == usual:
+        told = "as auto has it"
+    if is_decided_by_noise(configuration):
+        told += f"; all pairs together would have noise r = {pair_noise(configuration):.3g}"
+    return f"Counted: {counted}{_limited(configuration)} ({told})"
+
+
+def _limited(configuration: Configuration) -> str:
+    """Which marginals there are, where those of many cells are left out."""
+    cliques = None if configuration.marginals is None else configuration.marginals.cliques
+    if not isinstance(cliques, AllCliques) or cliques.max_cells is None:
+        return ""
+    lengths = Counter(map(len, cliques.places(public_sizes(configuration))))
+    told = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
+    pairs = ", and pairs" if cliques.all > 2 else ""
+    return f", of at most {cliques.max_cells:,} cells{pairs}: {told}"
+
+
+def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
+    """Nothing where the benchmark has nothing like it: other settings, more noise, or no two columns."""
+    synthesize, attributes = configuration.synthesize, configuration.attributes
+    if configuration.aggregate != usual or not isinstance(synthesize, MixtureSynthesis) or len(attributes) < 2:
+        return []
+    plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
+    measured = MEASURED.get(counts_words(usual, len(attributes)))
+    if measured is None or synthesize != plain:
+        return []
+    least, most, noise = measured
+    if automatic_method(usual, attributes).method != "mixture" or pair_noise(configuration) > noise:
+        return []
+    told = "Measured of what auto has at such noise, on public tables of 6,366 to 48,842 rows: mean TVD of two columns"
+    return [f"{told} {least:.3f} to {most:.3f}"]
+
+
+def _records(configuration: Configuration) -> str:
+    method = configuration.synthesize.method
+    automatic = automatic_method(configuration.aggregate, configuration.attributes)
+    told = "as auto has it" if automatic.method == method else f"auto would be {automatic.method}"
+    return f"Records by: {method} ({told}: {automatic.reason})"
+
+
+def error_forecast(configuration: Configuration, rows: int | None) -> list[str]:
+    """The L1 norm of the noise of a table of counts, in words, by its number of columns; beside public `rows` as TVD.
+
+    c cells with noise X have sum |X| = c E|X| on average: c sqrt(2/pi) sigma of Gaussian noise (PrivSyn, section 4.2; c
+    sqrt(1/2) sigma of Laplace noise), averaged over the tables of a number of columns. The total variation distance is half
+    of that over n. Nothing is said of private domains, or of marginals that are still to be selected.
+    DP: arithmetic on public numbers.
+    """
+    found = [] if configuration.private_columns else list(_noise(configuration))
+    if not found:
+        return []
+    if configuration.resize is not None:
+        rows = configuration.resize.records
+    most = "at most " if configuration.marginals is None and configuration.percentile is not None else ""
+    said = [
+        f"{length} column{'s' if length != '1' else ''} {most}{norm:.0f}"
+        + ("" if rows is None else f" (TVD {norm / 2 / rows:.2g})")
+        for length, norm in found
+    ]
+    return [f"Expected noise of a table of counts, L1 in records, before synthesis averages it: {', '.join(said)}"]
+
+
+def _noise(configuration: Configuration) -> Iterator[tuple[str, float]]:
+    """Number of columns and mean L1 norm of the noise of each draw of tables whose sizes are public."""
+    plan = plan_budget(configuration)
+    noise = {} if configuration.marginals is None else marginal_noise(configuration, plan)
+    for draw in plan.draws:
+        if draw.mechanism in MEAN_NOISE and draw.length and configuration.marginals is None:
+            yield str(draw.length), MEAN_NOISE[draw.mechanism] * _tuples(configuration, draw)
+        elif draw.name in {"one-way", "marginals"} and draw.name in noise:
+            lengths, norms = zip(
+                *_marginals(configuration, draw.name, [float(sd) for sd in noise[draw.name]]), strict=True
+            )
+            ends = sorted({min(lengths), max(lengths)})
+            yield " to ".join(map(str, ends)), MEAN_NOISE[draw.mechanism] * statistics.fmean(norms)
+
+
+def _tuples(configuration: Configuration, draw: PlannedDraw) -> float:
+    """C sigma of a set of columns: e_k(sizes) cells of all C(m, k) sets, with the noise of the public cap."""
+    sizes = [len(attribute.labels) for attribute in configuration.attributes]
+    mean = most_combinations(sizes, draw.length) / math.comb(len(sizes), draw.length)
+    cap = configuration.contribution_cap(draw.length)
+    return mean * float(deviation(draw.parameter, cap, configuration.stability))
+
+
+def _marginals(configuration: Configuration, draw: str, deviations: list[float]) -> Iterator[tuple[int, float]]:
+    """Number of columns and c sigma of each marginal of a draw."""
+    sizes, settings = public_sizes(configuration), configuration.marginals
+    assert settings is not None
+    names = [attribute.name for attribute in configuration.attributes]
+    cliques = all_cliques(sizes, 1) if draw == "one-way" else declared_cliques(settings, names, sizes)
+    for clique, sd in zip(cliques, deviations, strict=True):
+        yield len(clique), cells(clique, sizes) * sd

@@ -1,0 +1,213 @@
+"""Whether a plan can be carried out: cells and noise, from public facts and before any draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_KEY
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.measurements import Clique
+from marginweave.tasks.accounting.plan.draws import EVALUATION, is_share
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.marginals import rounds_of
+from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
+from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring, structural_masks
+from marginweave.tasks.aggregate.marginals import (
+    all_cliques,
+    cells,
+    marginal_deviation,
+    split_deviations,
+    split_epsilons,
+)
+from marginweave.tasks.aggregate.selection.junction import check_model_size, check_room
+from marginweave.tasks.mechanisms.gaussian import deviation, error_deviation
+from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
+from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
+
+# Each set of columns costs about a millisecond, whatever it holds.
+_MAX_SETS = 200_000
+# Every round of consistency and synthesis goes over all marginals.
+_MAX_MARGINALS = 20_000
+
+
+def check_size(configuration: Configuration) -> None:
+    """Refuse, from public facts and before any draw, a plan with more cells or more noise than can be handled."""
+    if configuration.marginals is None:
+        _check_combinations(configuration)
+        _check_model(configuration, public_sizes(configuration), ())
+    else:
+        _check_marginals(configuration, configuration.marginals)
+    _check_mixture(configuration)
+    _check_paid(configuration)
+
+
+def marginal_noise(configuration: Configuration, plan: BudgetPlan) -> dict[str, tuple[Fraction | float, ...]]:
+    """Deviations of the noise of each draw of marginals, as far as public sizes tell.
+
+    `marginals` is not there where marginals are selected; `selection` counts steps of its grid. Of a share of rounds it is
+    that of a whole batch. A private domain counts as one value, the missing one.
+    """
+    settings, stability = configuration.marginals, configuration.stability
+    assert settings is not None
+    sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
+    found: dict[str, tuple[Fraction | float, ...]] = {}
+    for draw in plan.draws:
+        if is_share(draw.name):
+            found[draw.name] = (share_deviation(configuration, draw),)
+        elif draw.name == "values":
+            found[draw.name] = (discovery(configuration, plan)[0],)
+        elif draw.name == "selection":
+            found[draw.name] = (scoring(configuration, plan).deviation,)
+        elif draw.name == "one-way" or (draw.name == "marginals" and not settings.selects(len(sizes))):
+            one = draw.name == "one-way"
+            cliques = all_cliques(sizes, 1) if one else declared_cliques(settings, names, sizes)
+            split = cliques, sizes, settings.allocation
+            if draw.mechanism == "discrete-laplace":
+                scales = (laplace_scale(epsilon, stability) for epsilon in split_epsilons(draw.parameter, *split))
+                found[draw.name] = tuple(map(laplace_deviation, scales))
+            else:
+                found[draw.name] = split_deviations(draw.parameter, *split, stability)
+    return found
+
+
+def public_sizes(configuration: Configuration) -> tuple[int, ...]:
+    """Number of codes of each attribute, the missing value included; of a private domain only that one is known."""
+    return domain_sizes(configuration.attributes, [attribute.labels for attribute in configuration.attributes])
+
+
+def _check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
+    sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
+    chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
+    number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.looked_at(len(sizes))
+    adaptive = rounds_of(configuration)  # its candidates have a limit of their own
+    if number > _MAX_MARGINALS and adaptive is None:
+        raise InputError(
+            f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or smaller marginals"
+        )
+    selects = settings.selects(len(sizes))
+    cliques: tuple[Clique, ...] = ()
+    if adaptive is not None:
+        together = _batch_cells(adaptive, sizes)
+    elif selects:
+        together = math.prod(sorted(sizes)[-2:])
+    else:
+        cliques = declared_cliques(settings, names, sizes) if settings.has_larger(len(sizes)) else ()
+        together = sum(cells(clique, sizes) for clique in cliques)
+        if settings.has_larger(len(sizes)) and not cliques:
+            raise InputError("aggregate.cliques.max_cells leaves no marginal to measure; use a larger one")
+    if together > MAX_CELLS:
+        raise InputError(
+            f"the marginals have {together} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "
+            "marginals or a smaller aggregate.cliques.max_cells"
+        )
+    _check_model(configuration, sizes, cliques)
+    plan = plan_budget(configuration)
+    if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+        most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if selects else together
+        _check_laplace(most)
+    for name, deviations in marginal_noise(configuration, plan).items():
+        _check_noise(name, max(deviations), "fewer marginals")
+    for draw in plan.draws:  # what `split_deviations` falls back to, whichever marginals there will be
+        if draw.mechanism == "rounded-gaussian" and draw.name in ("one-way", "marginals"):
+            shared = len(sizes) if draw.name == "one-way" else max(number, len(cliques))
+            widest = marginal_deviation(draw.parameter * math.sqrt(shared), configuration.stability)
+            _check_noise(draw.name, widest, "fewer marginals")
+
+
+def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: Sequence[Clique]) -> None:
+    """Refuse declared marginals, and structural zeros, of which a graphical model would be too large."""
+    if isinstance(configuration.synthesize, PgmSynthesis):
+        masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
+        zeros, most = [mask.attributes for mask in masks], configuration.synthesize.model_size
+        check_room(sizes, zeros, most)
+        check_model_size(sizes, [*zeros, *cliques], most)
+
+
+def _check_mixture(configuration: Configuration) -> None:
+    """Refuse a mixture that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed."""
+    settings = configuration.synthesize
+    if not isinstance(settings, MixtureSynthesis):
+        return
+    needed = 8 * settings.fits * settings.components * sum(public_sizes(configuration))
+    if needed > MAX_MODEL:
+        raise InputError(
+            f"synthesize.fits ({settings.fits}) times synthesize.components ({settings.components}) makes a model of "
+            f"{needed / 1e9:.3g} GB, more than {MAX_MODEL / 1e9:g} GB; use fewer of them, coarser bins or fewer values"
+        )
+
+
+def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
+    """The most cells of the marginals of one round. Raises InputError for more candidates than can be looked at."""
+    lengths = range(2, min(adaptive.adaptive, len(sizes)) + 1)
+    candidates = sum(math.comb(len(sizes), length) for length in lengths)
+    if candidates > _MAX_SETS:
+        raise InputError(
+            f"aggregate.cliques.adaptive ({adaptive.adaptive}) makes {candidates} candidates, more than {_MAX_SETS}; use fewer "
+            "attributes a marginal, or fewer columns"
+        )
+    return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
+
+
+def _check_paid(configuration: Configuration) -> None:
+    """Refuse a bought comparison of too many marginals, or with too much noise."""
+    paid = configuration.evaluate.paid
+    if paid is None:
+        return
+    number = math.comb(sum(not attribute.is_set for attribute in configuration.attributes), paid.length)
+    if number > _MAX_MARGINALS:
+        raise InputError(
+            f"evaluate.paid.length ({paid.length}) makes {number} marginals, more than {_MAX_MARGINALS}; use a smaller one"
+        )
+    multiplier = plan_budget(configuration).draw(EVALUATION).parameter
+    _check_noise(EVALUATION, error_deviation(multiplier, configuration.stability), "a larger evaluate.paid.share")
+
+
+def _check_laplace(most: int) -> None:
+    if most > MAX_LAPLACE_CELLS:
+        raise InputError(
+            f"the marginals may have {most} cells together, and Laplace noise is drawn for at most {MAX_LAPLACE_CELLS}; use "
+            "aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
+        )
+
+
+def _check_noise(name: str, largest: Fraction | float, instead: str) -> None:
+    if largest > MAX_DEVIATION:
+        raise InputError(
+            f"the noise of {name} may have a standard deviation above {MAX_DEVIATION}; raise privacy.epsilon, or "
+            f"use fewer columns, {instead}, or fewer records a subject"
+        )
+
+
+def _check_combinations(configuration: Configuration) -> None:
+    length = configuration.reporting_length
+    sets = max(math.comb(len(configuration.attributes), k) for k in range(1, length + 1))
+    if sets > _MAX_SETS:
+        raise InputError(
+            f"aggregate.reporting_length ({length}) makes {sets} sets of columns, more than {_MAX_SETS}; "
+            "use a smaller one, or fewer columns"
+        )
+    sizes = sorted(((len(a.labels), a.name) for a in configuration.attributes), reverse=True)
+    values, most = sum(size for size, _ in sizes), configuration.tuples.max_combinations
+    if values > most:
+        raise InputError(
+            f"the columns have {values} values together, more than aggregate.max_combinations ({most}), and every one of them "
+            "may be released; use coarser bins, fewer values or fewer columns"
+        )
+    largest = sizes[:length]
+    if len(largest) > 1 and math.prod(size + 1 for size, _ in largest) > MAX_KEY:
+        names = ", ".join(name for _, name in largest)
+        raise InputError(
+            f"columns {names} have more than 2^63 combinations; use coarser bins, fewer values or a smaller "
+            "aggregate.reporting_length"
+        )
+    for draw in plan_budget(configuration).draws:
+        if draw.mechanism == "rounded-gaussian" and draw.name != EVALUATION:
+            bound = configuration.contribution_cap(draw.length)
+            widest = deviation(draw.parameter, bound, configuration.stability)
+            _check_noise(draw.name, widest, "a smaller aggregate.reporting_length")

@@ -1,0 +1,355 @@
+"""What a configuration will cost and how exact it will be, from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from scipy.special import ndtr, ndtri
+
+from marginweave.flows.plan.limits import marginal_noise, public_sizes
+from marginweave.flows.postprocess.lookup import there_already
+from marginweave.flows.run.request import Request
+from marginweave.schemas.budget import BudgetPlan, PlannedDraw
+from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.errors import BudgetError
+from marginweave.tasks.accounting.accountants import selection_mu
+from marginweave.tasks.accounting.plan.draws import EVALUATION, is_pick, is_share, share_name
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.largest import largest_epsilon
+from marginweave.tasks.accounting.plan.marginals import epsilon_shares, marginal_shares, public_cells, rounds_of
+from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
+from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
+from marginweave.tasks.aggregate.cliques import discovery, scoring
+from marginweave.tasks.aggregate.marginals import marginal_deviation
+from marginweave.tasks.ledger import Ledger, opening_for
+from marginweave.tasks.ledger.admission import unit_refusal
+from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation, error_sensitivity
+from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
+from marginweave.tasks.mechanisms.percentile import rank_error
+from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawForecast:
+    """One draw, in words."""
+
+    name: str
+    noise: str
+    share: float
+    error: str
+    threshold: str
+
+
+def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
+    """The draws of a release, and their epsilon together at the release's delta.
+
+    The contribution bound is its public cap here: a bought percentile can only make it, and the noise, less. Shares are of
+    what the draws have together, which under an amplified resize is not what the account is charged: of mu^2, or of epsilon
+    where there is Laplace noise.
+    """
+    budget = plan_budget(configuration)
+    shares = _shares(configuration, budget)
+    if configuration.marginals is not None:
+        noise = marginal_noise(configuration, budget)
+        rows = [
+            _marginal_forecast(configuration, budget, draw, share, noise)
+            for draw, share in zip(budget.draws, shares, strict=True)
+        ]
+        rows = _rounds_together(rows)
+    else:
+        rows = [
+            _forecast(configuration, draw, share, budget.delta_threshold)
+            for draw, share in zip(budget.draws, shares, strict=True)
+        ]
+    return rows, budget.spent_epsilon
+
+
+def noise_forecast(configuration: Configuration) -> list[str]:
+    """Which noise marginals get, in words, where there was a choice."""
+    if configuration.marginals is None or configuration.marginals.noise == "gaussian":
+        return []
+    plan = plan_budget(configuration)
+    if not any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+        return [f"Noise: Gaussian, {_why_gaussian(configuration)}"]
+    plain = plan.cost.plain
+    charged = f"epsilon {float(plain.epsilon):.6g}" + (f" and delta {float(plain.delta):g}" if plain.delta else "")
+    return [f"Noise: Laplace, charged to the account's allowance with {charged}"]
+
+
+def combinations_forecast(configuration: Configuration) -> list[str]:
+    """How many candidates each length can have, in words; nothing where a domain is private.
+
+    Beside them how many noise alone would keep if everything shorter survived and nobody had any, at the public cap's noise.
+    """
+    if configuration.marginals is not None:
+        return []
+    if configuration.tuples.fabrication == "none":
+        lengths, delta = configuration.discoveries, plan_budget(configuration).delta_threshold
+        return [
+            f"Fabrication: none; each of {lengths} length(s) spends {delta / lengths:.3g} of delta on its threshold"
+        ]
+    if configuration.private_columns:
+        return []
+    settings, plan, told = configuration.tuples, plan_budget(configuration), []
+    for length in range(1, configuration.reporting_length + 1):
+        candidates = _most_candidates(configuration, length)
+        bound = configuration.contribution_cap(length)
+        sd = deviation(plan.draw(f"level-{length}").parameter, bound, configuration.stability)
+        least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
+        alone = candidates * float(ndtr((0.5 - least) / float(sd)))
+        known = "" if length == 1 else "at most "
+        words = f"Combinations of {length}: {known}{candidates}; about {alone:.0f} would be kept of noise alone"
+        if length > 1 and alone > settings.max_combinations:
+            most = settings.max_combinations
+            raised = math.ceil(0.5 - float(sd) * float(ndtri(most / candidates)))
+            kept = f", {most} of them from a count of {raised} on"
+            words += (
+                kept if settings.on_overflow == "raise-threshold" else f"; left out if more than {most} are expected"
+            )
+        told.append(words)
+    return told
+
+
+def _why_gaussian(configuration: Configuration) -> str:
+    cells = public_cells(configuration)
+    if cells is None:
+        return "as marginals are selected, or a domain or bounds are private: the variances are not known beforehand"
+    if sum(cells) > MAX_LAPLACE_CELLS:
+        return f"as the marginals have {sum(cells)} cells, and Laplace noise is drawn for at most {MAX_LAPLACE_CELLS}"
+    return "whose variance is the smaller one here"
+
+
+def preparation_forecast(configuration: Configuration) -> list[str]:
+    """What happens to the rows before they are counted, in words, where it bears on privacy."""
+    lines = []
+    resize, bought = configuration.resize, configuration.private_bounds
+    if bought:
+        names = ", ".join(map(repr, bought))
+        lines.append(f"Bounds: bought for {names}, {100 * configuration.bounds_share:g} % of the budget together")
+    if resize is not None:
+        how = "charged as (epsilon, delta) to the account's allowance" if resize.amplify else "noised for it"
+        lines.append(
+            f"Resize: {resize.records} records from {resize.copies} cop{'y' if resize.copies == 1 else 'ies'} sampled at rate "
+            f"{float(resize.rate):g}; one unit replaces at most "
+            f"{resize.copies * configuration.privacy.stability.records} of them, {how}; no record count is drawn"
+        )
+    return lines
+
+
+def _shares(configuration: Configuration, plan: BudgetPlan) -> list[float]:
+    if configuration.marginals is not None:
+        shares = marginal_shares(configuration)
+        if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+            shares = epsilon_shares(shares)
+        return [_marginal_share(configuration, draw, shares) for draw in plan.draws]
+    spent = [
+        selection_mu(draw.parameter) ** 2 if draw.mechanism == "exponential" else draw.parameter**-2
+        for draw in plan.draws
+    ]
+    return [mu2 / sum(spent) for mu2 in spent]
+
+
+def _marginal_share(configuration: Configuration, draw: PlannedDraw, shares: Mapping[str, float]) -> float:
+    """The part of a draw in what its kind of draw has together."""
+    adaptive = rounds_of(configuration)
+    if adaptive is not None and is_pick(draw.name):
+        return shares["selection"] / (adaptive.rounds * adaptive.batch)
+    if adaptive is not None and is_share(draw.name):
+        return shares["marginals"] / adaptive.rounds
+    return shares[draw.name] if draw.name in shares else shares["bounds"] / (2 * len(configuration.private_bounds))
+
+
+def _rounds_together(rows: Sequence[DrawForecast]) -> list[DrawForecast]:
+    """The rows, with one for all selections in rounds and one for all of their shares, which are alike."""
+    told = [row for row in rows if not (is_pick(row.name) or is_share(row.name))]
+    place = next((i for i, row in enumerate(rows) if is_pick(row.name)), 0)
+    for belongs in (is_share, is_pick):
+        if alike := [row for row in rows if belongs(row.name)]:
+            first, last = alike[0], alike[-1]
+            name = f"{first.name} … {last.name}" if len(alike) > 1 else first.name
+            noise = f"{first.noise} each" if len(alike) > 1 else first.noise
+            told.insert(place, replace(first, name=name, noise=noise, share=sum(row.share for row in alike)))
+    return told
+
+
+def _marginal_forecast(
+    configuration: Configuration,
+    plan: BudgetPlan,
+    draw: PlannedDraw,
+    share: float,
+    noise: Mapping[str, Sequence[Fraction | float]],
+) -> DrawForecast:
+    """A draw of marginals: the noise and the typical error of one cell, from the least noisy marginal to the most."""
+    if is_pick(draw.name):
+        return _pick_forecast(configuration, draw, share)
+    if draw.mechanism == "exponential":
+        return _forecast(configuration, draw, share, plan.delta_threshold)
+    if draw.name == EVALUATION:
+        return _number_forecast(draw, share, error_deviation(draw.parameter, configuration.stability))
+    deviations = [float(sd) for sd in noise.get(draw.name, ())]
+    least, unit, laplace = "", "", draw.mechanism == "discrete-laplace"
+    if draw.name == "selection":
+        deviations, unit = [scoring(configuration, plan).score_deviation], " a score"
+    elif not deviations:  # how many marginals will share the draw is not known yet
+        least, unit = " or more", " times the marginals" if laplace else " times √(marginals)"
+        deviations = [
+            laplace_deviation(laplace_scale(Fraction(repr(draw.parameter)), configuration.stability))
+            if laplace
+            else float(marginal_deviation(draw.parameter, configuration.stability))
+        ]
+    span = sorted({f"{sd:.1f}" for sd in (min(deviations), max(deviations))}, key=float)
+    typical = math.sqrt(1 / 2 if laplace else 2 / math.pi)  # the mean of |x| at standard deviation 1
+    errors = sorted({f"{sd * typical:.1f}" for sd in (min(deviations), max(deviations))}, key=float)
+    return DrawForecast(
+        name=draw.name,
+        noise=f"{'Laplace, ' if laplace else ''}sd {' to '.join(span)}{least}",
+        share=share,
+        error=f"± {' to '.join(errors)}{unit or ' a cell'}",
+        threshold=str(discovery(configuration, plan)[1]) if draw.name == "values" else "",
+    )
+
+
+def _pick_forecast(configuration: Configuration, draw: PlannedDraw, share: float) -> DrawForecast:
+    """By how many records the distance of the chosen marginal may fall short of the best, with probability 0.95."""
+    adaptive, sizes = rounds_of(configuration), public_sizes(configuration)
+    assert adaptive is not None
+    candidates = sum(math.comb(len(sizes), k) for k in range(2, min(adaptive.adaptive, len(sizes)) + 1))
+    short = 2 * error_sensitivity(configuration.stability) / draw.parameter * math.log(candidates / 0.05)
+    return DrawForecast(
+        name=draw.name, noise=f"epsilon {draw.parameter:.4g}", share=share, error=f"L1 ± {short:.0f}", threshold=""
+    )
+
+
+def rounds_forecast(configuration: Configuration) -> list[str]:
+    """How marginals are chosen in rounds, in words; nothing where they are not."""
+    adaptive = rounds_of(configuration) if configuration.marginals is not None else None
+    if adaptive is None:
+        return []
+    sd = float(share_deviation(configuration, plan_budget(configuration).draw(share_name(1))))
+    words = (
+        f"Rounds: {adaptive.rounds} shares; each chooses {adaptive.batch} marginal(s) of 2 to {adaptive.adaptive} attributes, "
+        f"measured with sd {sd:.1f} a share"
+    )
+    if adaptive.annealing:
+        words += f", of four shares {sd / 2:.1f}, and so on, where the round before taught no more than noise"
+    return [words]
+
+
+def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, delta_threshold: float) -> DrawForecast:
+    if draw.mechanism == "exponential":
+        return DrawForecast(
+            name=draw.name,
+            noise=f"epsilon {draw.parameter:.4g}",
+            share=share,
+            error=_rank_error(configuration, draw),
+            threshold="",
+        )
+    unit = configuration.stability
+    if draw.length == 0:
+        one = error_deviation if draw.name == EVALUATION else count_deviation
+        return _number_forecast(draw, share, one(draw.parameter, unit))
+    bound = configuration.contribution_cap(draw.length)
+    sd = deviation(draw.parameter, bound, unit)
+    return _number_forecast(
+        draw,
+        share,
+        sd,
+        most="at most " if configuration.percentile is not None else "",
+        threshold=_threshold(configuration, draw.length, bound, sd, delta_threshold),
+    )
+
+
+def _number_forecast(
+    draw: PlannedDraw, share: float, sd: Fraction, *, most: str = "", threshold: str = ""
+) -> DrawForecast:
+    return DrawForecast(
+        name=draw.name,
+        noise=f"sd {most}{float(sd):.1f}",
+        share=share,
+        error=f"± {float(sd) * math.sqrt(2 / math.pi):.1f}",  # the mean of |N(0, sd)|
+        threshold=threshold,
+    )
+
+
+def ledger_forecast(request: Request) -> list[str]:
+    """What the ledger will say to the release, in words; nothing is booked."""
+    configuration = request.configuration
+    dataset = configuration.dataset
+    if (there := there_already(request.folder)) is not None:
+        return [f"Ledger: {there}"]
+    if request.is_example:
+        return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
+    try:
+        plan = plan_budget(configuration)
+        ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan, request.path))
+        after, fits = ledger.forecast(dataset, plan)
+        total = ledger.account_total(dataset)
+    except BudgetError as refusal:
+        return [f"Ledger: {refusal}"]
+    verdict = "it fits"
+    if not fits:
+        largest = largest_epsilon(configuration, total.account, total.spent)
+        verdict = "it will be refused" + (f"; with privacy.epsilon: {largest:g} it fits" if largest else "")
+    if (other := unit_refusal(plan.unit, plan.neighbors, total.account)) is not None:
+        verdict = f"it will be refused: {other.message}"
+    spent = f"epsilon {total.epsilon:.4g} of {float(total.account.epsilon):g} at delta {float(total.account.delta):g}"
+    return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}: {verdict}"]
+
+
+def policy_forecast(request: Request) -> list[str]:
+    """What the account's policy for this period says to the release, in words; nothing where there is none."""
+    dataset, plan = request.configuration.dataset, plan_budget(request.configuration)
+    try:
+        ledger = Ledger.open(request.ledger_location)
+        found = ledger.period_forecast(dataset, plan, datetime.now(UTC))
+    except BudgetError:  # `ledger_forecast` says so
+        return []
+    if found is None:
+        return []
+    verdict = "it fits" if found.fits else "it will be refused"
+    if not found.fits:
+        verdict += (
+            f"; it fits from {found.fits_from} on"
+            if found.fits_from
+            else f", as it is too much for any {found.policy.per}"
+        )
+    spent = f"epsilon {found.before:.4g} of {float(found.policy.epsilon):g} at delta {float(found.policy.delta):g}"
+    period = f"{dataset} has spent {spent} since {found.start} (UTC)"
+    return [f"Policy, not a guarantee: {period}; with this release {found.after:.4g}: {verdict}"]
+
+
+def _rank_error(configuration: Configuration, draw: PlannedDraw) -> str:
+    """How far the chosen rank is off at most, with probability 0.95."""
+    if draw.length:
+        percentile, unit = configuration.percentile or HIGH_PERCENTILE, configuration.stability
+        candidates = configuration.contribution_cap(draw.length)
+    else:
+        percentile, unit, candidates = HIGH_PERCENTILE, configuration.privacy.stability, MAX_CANDIDATES
+    return f"rank ± {rank_error(percentile, unit, draw.parameter, candidates):.0f}"
+
+
+def _threshold(configuration: Configuration, length: int, bound: int, sd: Fraction, delta_threshold: float) -> str:
+    # |S| and |V| are not known yet; with as many survivors as candidates the paper's rule is at its lowest.
+    threshold = level_threshold(configuration.tuples, length, configuration.reporting_length, sd, 1, 1)
+    if configuration.tuples.fabrication == "none":
+        delta = delta_threshold / configuration.discoveries
+        return str(max(threshold, private_threshold(sd, bound, configuration.stability.records, delta)))
+    if length == 1 and configuration.private_columns:
+        values = min(bound, configuration.private_values)
+        private = private_threshold(sd, values, configuration.stability.records, delta_threshold)
+        return f"{threshold} (private domains {max(threshold, private)})"
+    return str(threshold)
+
+
+def _most_candidates(configuration: Configuration, length: int) -> int:
+    """Candidates of a length if everything shorter survives: the elementary symmetric polynomial of the domain sizes."""
+    found = [1] + [0] * length
+    for attribute in configuration.attributes:
+        for k in range(length, 0, -1):
+            found[k] += found[k - 1] * len(attribute.labels)
+    return found[length]

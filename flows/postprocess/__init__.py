@@ -1,0 +1,1 @@
+"""What is made of a finished release without new charges, and what is kept of it."""

@@ -1,0 +1,208 @@
+"""The runs of a home: which there are, which still hold private files, and the removal of what is private."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from marginweave.flows.postprocess.lookup import as_decided, existing_run
+from marginweave.flows.run.bookkeeping import in_progress, run_lock
+from marginweave.flows.run.continuity import as_booked
+from marginweave.flows.run.request import ledger_of
+from marginweave.schemas.errors import InputError, MarginweaveError, StageError
+from marginweave.schemas.ledger import State
+from marginweave.schemas.released.manifest import Manifest, RunState
+from marginweave.tasks.checkpoint.files import at_place
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger, Witness
+
+_WORDS = {RunState.RUNNING: "unfinished", RunState.FAILED: "purged"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """One line of `marginweave runs`."""
+
+    name: str
+    dataset: str
+    state: str
+    begun: str
+    holds_private: bool
+    holds_exact: bool  # numbers of an internal evaluation, in internal/
+
+
+@dataclass(frozen=True, kw_only=True)
+class Purged:
+    """What a purge by age has done: the runs that hold nothing private any more, and those that are in progress."""
+
+    runs: tuple[str, ...]
+    in_progress: tuple[str, ...]
+
+
+def list_runs(home: Path) -> list[RunSummary]:
+    """Every run below `home`, by name; one that is damaged is listed as such, one that was corrected with its successor."""
+    folders = list(_folders(home))
+    manifests = {folder.run: _readable_manifest(folder) for folder in folders}
+    corrected = {
+        manifest.supersedes.release: name
+        for name, manifest in manifests.items()
+        if manifest is not None and manifest.supersedes is not None and manifest.state == RunState.FINISHED
+    }
+    return [_summary(folder, manifests[folder.run], corrected) for folder in folders]
+
+
+def _summary(folder: RunFolder, manifest: Manifest | None, corrected: dict[str, str]) -> RunSummary:
+    dataset, begun = "", ""
+    if manifest is None:
+        state = "damaged" if folder.manifest_file.exists() else "not begun"
+    else:
+        dataset, begun = manifest.dataset, f"{manifest.created:%Y-%m-%d %H:%M}"
+        state = _WORDS.get(manifest.state, manifest.state.value)
+        if manifest.state == RunState.FINISHED and manifest.release in corrected:
+            state = f"superseded by {corrected[manifest.release]}"
+    if (manifest is None or manifest.state == RunState.RUNNING) and in_progress(folder):
+        state = "in progress"
+    return RunSummary(
+        name=folder.run,
+        dataset=dataset,
+        state=state,
+        begun=begun,
+        holds_private=folder.private.exists(),
+        holds_exact=holds_exact(folder),
+    )
+
+
+def holds_exact(folder: RunFolder) -> bool:
+    """Whether an internal evaluation is kept, which compares with the rows and is exact; no purge removes it."""
+    return any(place.exists() for place in (folder.internal_evaluation, folder.internal_report))
+
+
+def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
+    """Remove what is private in a run, and what was rejected; of an unfinished one, give back what was not drawn.
+
+    Raises:
+        InputError: no such run, or an unfinished one without `unfinished`.
+        StageError: the run is in progress.
+    """
+    folder = RunFolder.at(home, run)
+    if folder.path.is_dir() and unfinished and _readable_manifest(folder) is None:
+        with run_lock(folder):
+            folder.remove_private()
+        return
+    folder, manifest = existing_run(home, run)
+    if manifest.state == RunState.AWAITING:
+        as_decided(folder, manifest, home)
+    with run_lock(folder):
+        folder, manifest = existing_run(home, run)  # as it is now that nobody else works on it
+        if manifest.state == RunState.RUNNING:
+            manifest = _ended(folder, manifest, home, unfinished=unfinished)
+        if manifest.state == RunState.REJECTED and folder.proposed.exists():
+            with at_place(folder.proposed, "removed"):
+                shutil.rmtree(folder.proposed)
+        folder.purge_private()
+
+
+def purge_older(home: Path, age: timedelta) -> Purged:
+    """Purge every run of which nothing was heard for so long, unfinished ones too, but none that is in progress.
+
+    Raises:
+        InputError: a negative age.
+        StageError: some could not be purged; the others were.
+    """
+    if age < timedelta(0):
+        raise InputError("older-than must not be negative")
+    before, done, busy, failed = datetime.now(UTC) - age, [], [], []
+    for folder in _folders(home):
+        if not _may_hold_something(folder) or _last_word(folder) > before:
+            continue
+        if in_progress(folder):
+            busy.append(folder.run)
+            continue
+        try:
+            if not _awaits_with_nothing_private(folder, home):
+                purge_run(home, folder.run, unfinished=True)
+                done.append(folder.run)
+        except MarginweaveError as error:
+            failed.append(f"{folder.run} ({error})")
+    if failed:
+        raise StageError(f"{len(done)} run(s) purged, and {len(failed)} could not be: {'; '.join(failed)}")
+    return Purged(runs=tuple(done), in_progress=tuple(busy))
+
+
+def _ended(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: bool) -> Manifest:
+    """An unfinished run brought to its end: to the one that the ledger knows, or given up."""
+    ledger = Ledger.open(ledger_of(folder, home), witness=Witness(home, folder.path, manifest.release))
+    manifest = as_booked(folder, manifest, ledger)
+    if manifest.state != RunState.RUNNING:
+        return manifest
+    if not unfinished:
+        raise InputError(
+            f"run {folder.run} is not finished: purged, it can never be resumed, and what was drawn stays charged. "
+            f"If that is meant: marginweave purge {folder.run} --unfinished"
+        )
+    _give_up(ledger, manifest.release)
+    failed = manifest.with_state(RunState.FAILED)
+    folder.write_manifest(failed)
+    return failed
+
+
+def _give_up(ledger: Ledger, release_id: str) -> None:
+    """Shut out every attempt at a release, give back what was never begun, and book what was begun as lost."""
+    if ledger.release(release_id) is None:
+        return
+    lease = uuid.uuid4().hex
+    ledger.take_lease(release_id, lease)
+    record = ledger.release(release_id)  # as it stands now that no other attempt can move it
+    if record is None:
+        return
+    for draw in record.draws:
+        if draw.state == State.DRAWN:
+            ledger.lose_draw(release_id, draw.name, lease)
+    ledger.give_back(release_id, [draw.name for draw in record.draws if draw.state == State.RESERVED])
+
+
+def _may_hold_something(folder: RunFolder) -> bool:
+    """Whether there may be something for a purge to remove; of what awaits approval, the ledger has the last word."""
+    manifest = _readable_manifest(folder)
+    ended = manifest is not None and manifest.state in {RunState.AWAITING, RunState.REJECTED}
+    return (ended and folder.proposed.exists()) or _holds_private(folder)
+
+
+def _holds_private(folder: RunFolder) -> bool:
+    return any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases()))
+
+
+def _awaits_with_nothing_private(folder: RunFolder, home: Path) -> bool:
+    """Whether a purge leaves the run as it is: its decision is still to come, and there is nothing private in it."""
+    manifest = _readable_manifest(folder)
+    if manifest is None or manifest.state != RunState.AWAITING or _holds_private(folder):
+        return False
+    return as_decided(folder, manifest, home).state == RunState.AWAITING
+
+
+def _last_word(folder: RunFolder) -> datetime:
+    """When the run was begun or has ended its newest stage; without a readable manifest, when its folder was changed."""
+    manifest = _readable_manifest(folder)
+    if manifest is None:
+        with at_place(folder.path, "read"):
+            return datetime.fromtimestamp(folder.path.stat().st_mtime, UTC)
+    return max([manifest.created, *(entry.finished for entry in manifest.stages.values())])
+
+
+def _readable_manifest(folder: RunFolder) -> Manifest | None:
+    """The manifest, or None where there is none or it is damaged."""
+    try:
+        return folder.read_manifest()
+    except StageError:
+        return None
+
+
+def _folders(home: Path) -> Iterator[RunFolder]:
+    place = home / "runs"
+    with at_place(place, "listed"):
+        paths = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+    return map(RunFolder, paths)

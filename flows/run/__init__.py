@@ -1,0 +1,1 @@
+"""One run: its request, its preparation, its progress and its books."""

@@ -1,0 +1,251 @@
+"""The manifest, the lock of a run, and what the ledger says of an account: bookkeeping around the stages."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from marginweave.flows.run.continuity import as_booked
+from marginweave.flows.run.progress import reporter
+from marginweave.schemas.errors import OperatorError, StageError
+from marginweave.schemas.ledger import Account, CapChange, ReleaseRecord, State
+from marginweave.schemas.released.manifest import StageEntry
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
+from marginweave.tasks.checkpoint.publication import holds, staged_release
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
+from marginweave.tasks.ledger.totals import account_totals
+from marginweave.tasks.references import RunReference, StageResult
+
+_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
+CAP_WAS_CHANGED = (
+    "The cap was changed after noise had been drawn. Where that followed from noisy results, what holds is the largest cap "
+    "that any result would have led to, and this is the largest of those that there were."
+)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@contextmanager
+def run_lock(folder: RunFolder) -> Iterator[None]:
+    """Hold the run alone; the lock goes with the process, however it ends. Whoever holds it already may take it again.
+
+    Raises:
+        StageError: another process, or another thread, has the run.
+    """
+    folder.check_links()
+    lock = (folder.path / ".lock").absolute()
+    if lock in _HELD.get():
+        yield
+        return
+    with held_alone(lock, f"run {folder.run} is in progress in another process"):
+        token = _HELD.set(_HELD.get() | {lock})
+        try:
+            yield
+        finally:
+            _HELD.reset(token)
+
+
+@contextmanager
+def held_alone(place: Path, refusal: str) -> Iterator[None]:
+    """Hold the lock file at `place` alone, in a folder that is made where it is missing.
+
+    Raises:
+        StageError: another process holds it; says `refusal`.
+    """
+    with at_place(place.parent, "created"):
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+    with os.fdopen(descriptor) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StageError(refusal) from None
+        yield
+
+
+def in_progress(folder: RunFolder) -> bool:
+    """Whether another process holds the run."""
+    try:
+        with (folder.path / ".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+@contextmanager
+def told_to_operator(folder: RunFolder) -> Iterator[None]:
+    """Leave the reason of a data-dependent stop in `internal/stopped.txt`: a worker's operator has no terminal to read it on.
+
+    Also of one that comes before the run has any folder, as where its table is missing.
+    """
+    try:
+        yield
+    except OperatorError as stop:
+        folder.create_internal()
+        replace_file(folder.internal / "stopped.txt", f"{stop.detail}\n".encode(), PRIVATE_MODE)
+        raise
+
+
+@dataclass(frozen=True)
+class Bookkeeper:
+    """Runs stages one after the other and writes each into the manifest."""
+
+    folder: RunFolder
+    stages: int
+
+    def __post_init__(self) -> None:
+        reporter().begin(self.stages)
+
+    def step(self, name: str, door: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a door that leaves no checkpoint."""
+        reporter().started(name)
+        result = door(*args, **kwargs)
+        charged = result.charged if isinstance(result, StageResult) else ()
+        reporter().finished(name, charged)
+        return result
+
+    def stage(self, name: str, door: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
+        """Run a door and enter its checkpoint into the manifest."""
+        result = self.step(name, door, *args, **kwargs)
+        manifest = self.folder.read_manifest()
+        if manifest is None:
+            raise StageError(f"{self.folder.manifest_file} is missing")
+        entry = StageEntry(
+            file=result.file,
+            digest=result.digest,
+            address=result.address,
+            charged=result.charged,
+            finished=datetime.now(UTC),
+        )
+        if manifest.stages.get(name) is None or manifest.stages[name].digest != entry.digest:
+            self.folder.write_manifest(manifest.with_stage(name, entry))
+        return result
+
+    def finish(self, reference: RunReference, outputs: dict[str, str]) -> None:
+        """Book the files, bring them to their place, mark the run, and purge what is private.
+
+        They are published; or, where that has to be approved, submitted, and the run ends at `awaiting approval`.
+
+        Raises:
+            StageError: the files are not those that were made.
+        """
+        settings, release = reference.configuration.publish, reference.manifest.release
+        if not holds(staged := staged_release(self.folder, reference.lease), outputs):
+            raise StageError(f"{staged} was changed since it was written; the same command makes it again")
+        if settings.approval is None:
+            reference.ledger.finish(release, reference.lease, outputs)
+        else:
+            reference.ledger.submit(release, reference.lease, outputs)
+        manifest = self.folder.read_manifest()
+        if manifest is None:
+            raise StageError(f"{self.folder.manifest_file} is missing")
+        as_booked(self.folder, manifest, reference.ledger)
+        if not settings.keep_private:
+            self.folder.purge_private()
+
+
+def settle(reference: RunReference) -> None:
+    """Give back what was never begun, and destroy every seed that is left, before anything is published.
+
+    Raises:
+        BudgetError: another attempt has taken over: it publishes nothing.
+    """
+    release = reference.manifest.release
+    reference.ledger.check_lease(release, reference.lease)
+    record = reference.ledger.release(release)
+    reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED] if record else []
+    reference.ledger.give_back(release, reserved)
+    for name in reference.secrets.left():  # also where private files are kept
+        reference.secrets.destroy(name)
+
+
+def account_statement(reference: RunReference) -> dict[str, Any]:
+    """What the account of the dataset has spent and lost, for privacy.json and the operator."""
+    dataset = reference.configuration.dataset
+    total, releases = reference.ledger.account_total(dataset), reference.ledger.releases(dataset)
+    own = next((record for record in releases if record.release == reference.manifest.release), None)
+    return {
+        **account_totals(total),
+        **_cap_facts(reference.ledger.cap_changes(dataset)),
+        "lost_draws": [
+            {"release": draw.release, "draw": draw.replaces or draw.name, **draw.cost.texts}
+            for record in releases
+            for draw in record.draws
+            if draw.state == State.CHARGED_LOST
+        ],
+        **_policy_facts(total.account, releases, own.created if own else datetime.now(UTC)),
+    }
+
+
+def _cap_facts(caps: Sequence[CapChange]) -> dict[str, Any]:
+    """The caps since the first draw, where they were changed, and what holds then; nothing of a cap that stood."""
+    if len(caps) < 2:
+        return {}
+    return {
+        "caps_since_the_first_draw": [
+            {"epsilon": float(cap.epsilon), "delta": float(cap.delta), "since": cap.since.isoformat()} for cap in caps
+        ],
+        "largest_cap": {
+            "epsilon": float(max(cap.epsilon for cap in caps)),
+            "delta": float(max(cap.delta for cap in caps)),
+            "meaning": CAP_WAS_CHANGED,
+        },
+    }
+
+
+def _policy_facts(account: Account, releases: Sequence[ReleaseRecord], moment: datetime) -> dict[str, Any]:
+    """What the account's policy says of the period of the release, after the total to date; nothing without a policy."""
+    policy = account.policy
+    if policy is None:
+        return {}
+    spent = period_spent(policy, account.dataset, releases, moment)
+    return {
+        "policy": {
+            "per": policy.per,
+            "epsilon": float(policy.epsilon),
+            "delta": float(policy.delta),
+            "since": policy.start(moment).isoformat(),
+            "spent_epsilon": period_epsilon(policy, spent),
+            "meaning": NO_GUARANTEE,
+        }
+    }
+
+
+def _programs(record: ReleaseRecord | None) -> dict[str, Any]:
+    """The program that reserved the release, and those that began its draws, by the rows; of 0.1.0 they know neither."""
+    drew = (
+        {draw.facts["program"]: draw.facts["version"] for draw in record.draws if "program" in draw.facts}
+        if record
+        else {}
+    )
+    reserved = None if record is None or record.program is None else record.program.model_dump()
+    return {"reserved": reserved, "drew": [{"version": version, "digest": digest} for digest, version in drew.items()]}
+
+
+def release_facts(reference: RunReference) -> dict[str, Any]:
+    """Who the release is, for privacy.json."""
+    manifest = reference.manifest
+    record = reference.ledger.release(manifest.release)
+    returned = [draw.name for draw in record.draws if draw.state == State.RETURNED] if record else []
+    corrected = manifest.supersedes
+    return {
+        "dataset": manifest.dataset,
+        "run": manifest.run,
+        "release": manifest.release,
+        **({} if corrected is None else {"supersedes": corrected.model_dump()}),
+        "programs": _programs(record),
+        "returned": returned,
+        "evaluated_until_now": reference.ledger.internally_evaluated(manifest.dataset, None),
+        "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),
+    }

@@ -1,0 +1,224 @@
+"""Whether what is there belongs together: a run, the request for it, its released files, and the ledger."""
+
+from __future__ import annotations
+
+import json
+
+from marginweave.flows.run.progress import reporter
+from marginweave.flows.run.request import Request
+from marginweave.flows.verify.files import unknown_charges
+from marginweave.schemas.budget import Cost
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.written import is_written, written_content
+from marginweave.schemas.errors import BudgetError, InputError, StageError
+from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.schemas.released.manifest import Correction, Manifest, RunState
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.aggregate.terms import with_terms
+from marginweave.tasks.checkpoint.draws import DrawStore, check_same_program, unknown_draw
+from marginweave.tasks.checkpoint.files import file_digest
+from marginweave.tasks.checkpoint.publication import check_proposed, propose_staged, publish_staged
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.reserved import check_same_plan
+from marginweave.tasks.program import program_identity
+
+
+def check_same_configuration(request: Request, present: Manifest) -> None:
+    """Refuse another configuration under the name of an existing run.
+
+    Raises:
+        InputError: names the keys that differ, not their values.
+    """
+    if present.is_of(request.configuration):
+        return
+    if is_written(present.written):
+        before, now = written_content(present.written), written_content(request.configuration.written)
+        differing = _differences(before, now, "")
+    else:  # begun by 0.1.0, which did not keep what was written
+        differing = configuration_differences(
+            Configuration.from_canonical(present.configuration), request.configuration
+        )
+    places = ", ".join(differing)
+    raise InputError(
+        f"run {present.run} has another configuration; it differs in {places}. Give the new release a name with --run"
+    )
+
+
+def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger) -> None:
+    """Refuse to go on with a run whose draws this program would make otherwise, before anything is read.
+
+    Raises:
+        InputError: the plan is not the one that was reserved, or a draw was begun by another program.
+    """
+    record = None if present is None or present.state != RunState.RUNNING else ledger.release(present.release)
+    if record is None or present is None:
+        return
+    program, configuration = program_identity(), Configuration.from_canonical(present.configuration)
+    plan = with_terms(configuration, plan_budget(configuration))
+    if last_digits := check_same_plan(record, plan, program):
+        reporter().note(
+            f"{', '.join(last_digits[:3])} differ from the plan in their last digits; what was reserved is drawn"
+        )
+    store = DrawStore(request.folder, ledger.checkpoint_key)
+    for draw in record.draws:
+        if draw.state == State.DRAWN and store.read(record.release, draw.name, draw.lease or "", None) is None:
+            check_same_program(draw, program)
+
+
+def configuration_differences(one: Configuration, other: Configuration) -> list[str]:
+    """The keys, not their values, in which two configurations differ."""
+    return _differences(json.loads(one.canonical()), json.loads(other.canonical()), "")
+
+
+def _differences(before: object, now: object, place: str) -> list[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = sorted({*before, *now})
+        return [
+            d for key in keys for d in _differences(before.get(key), now.get(key), f"{place}.{key}" if place else key)
+        ]
+    if place == "columns" and isinstance(before, list) and isinstance(now, list):
+        one, other = dict(before), dict(now)
+        order = ["the order of columns"] if list(one) != list(other) else []
+        return _differences(one, other, place) or order
+    return [] if before == now else [place]
+
+
+def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger) -> None:
+    """Refuse a run whose parts do not belong together: going on would charge for what was drawn already.
+
+    Raises:
+        StageError: draws without their manifest, or a run without its key.
+        BudgetError: a finished or submitted run that the ledger does not know, as after the restore of an old copy.
+    """
+    release = ledger.release(present.release) if present is not None else None
+    drawn = folder.draws.is_dir() and any(folder.draws.iterdir())
+    if release is not None and present is not None:
+        _check_charges(folder, present, release)
+    if drawn and release is None:
+        raise StageError(
+            f"run {folder.run} has draws, but its manifest is missing or is not that of a release in the ledger; "
+            "restore manifest.json, or give a new release a name with --run"
+        )
+    if present is None:
+        return
+    if present.state == RunState.RUNNING and not (folder.private / "key").is_file():
+        raise StageError(
+            f"run {folder.run} has lost private/key and cannot go on; give a new release a name with --run"
+        )
+    if present.state == RunState.FINISHED and (release is None or dict(release.outputs) != present.outputs):
+        raise BudgetError(
+            f"run {folder.run} is finished, but the ledger does not know its release as it is: is this an older copy of it?"
+        )
+    if present.state in {RunState.AWAITING, RunState.REJECTED} and (release is None or not release.proposed):
+        raise BudgetError(
+            f"run {folder.run} was submitted for approval, but the ledger does not know it: is this an older copy of it?"
+        )
+
+
+def _check_charges(folder: RunFolder, present: Manifest, release: ReleaseRecord) -> None:
+    """Refuse to go on where the run has drawn what the ledger takes for not yet begun: it is an older copy of itself."""
+    charged = {name for entry in present.stages.values() for name in entry.charged}
+    forgotten = [draw.name for draw in release.draws if draw.state == State.RESERVED and draw.name in charged]
+    stranger = unknown_draw(folder, release)
+    if forgotten or stranger is not None:
+        raise BudgetError(
+            f"run {folder.run} has drawn {', '.join(forgotten) or stranger}, but the ledger does not know it: it is an older "
+            "copy; restore the ledger that the run was charged in"
+        )
+
+
+def as_booked(folder: RunFolder, present: Manifest, ledger: Ledger) -> Manifest:
+    """The manifest of a run that may have ended between the ledger's word on it and its own.
+
+    Published, submitted or rejected: what the ledger says is done, and the files are brought to where they belong.
+
+    Raises:
+        StageError: the files are not those that were booked.
+    """
+    record = ledger.release(present.release)
+    if record is None or not (record.outputs or record.proposed):
+        return present
+    if record.decision is None or record.decision.approved:
+        _bring_to_place(folder, record)
+    done = present
+    if record.outputs:
+        done = present.with_outputs(dict(record.outputs)).with_state(RunState.FINISHED)
+        check_outputs(folder, done)
+    else:
+        done = present.with_state(RunState.AWAITING if record.decision is None else RunState.REJECTED)
+    if done != present:
+        folder.write_manifest(done)
+    return done
+
+
+def _bring_to_place(folder: RunFolder, record: ReleaseRecord) -> None:
+    """What was submitted to `proposed/`, and what was published to `release/`; nothing that was added meanwhile."""
+    if not record.outputs:
+        propose_staged(folder, record.proposed)
+    if record.proposed and (not record.outputs or folder.proposed.exists()):
+        check_proposed(folder, record.proposed)
+    if record.outputs:
+        publish_staged(folder, record.outputs)
+
+
+def check_outputs(folder: RunFolder, manifest: Manifest) -> None:
+    """Refuse a release whose files are not those that were published.
+
+    Raises:
+        StageError: a file is missing or was changed.
+    """
+    for file, digest in manifest.outputs.items():
+        if file_digest(folder.path / file) != digest:
+            raise StageError(f"{folder.path / file} is missing or was changed since it was published; it is not used")
+
+
+def check_history(request: Request, ledger: Ledger) -> None:
+    """Refuse what would be charged again because home and ledger do not know the same.
+
+    Raises:
+        InputError: the ledger knows a release of this run, and the run's folder has no manifest.
+        BudgetError: the ledger does not know what the runs of this home have spent: it was replaced, or restored too old.
+    """
+    dataset, name = request.configuration.dataset, request.folder.run
+    releases = ledger.releases(dataset)
+    if request.folder.read_manifest() is None and any(
+        record.run == name and record.charged != Cost() for record in releases
+    ):
+        raise InputError(
+            f"run {name} was charged to account {dataset} before, but {request.folder.manifest_file} is not here; restore the "
+            "run's folder, or give a new release, which is charged anew, a name of its own with --run"
+        )
+    known = frozenset(record.release for record in releases)
+    run = unknown_charges(request.folder.path.parent.parent, dataset, known)
+    if run is not None:
+        raise BudgetError(
+            f"run {run} was charged to account {dataset}, but the ledger {ledger.location} does not know it: it is new, or an "
+            "old backup; restore the ledger that the run was charged in"
+        )
+
+
+def check_correction(request: Request, present: Manifest | None) -> Correction | None:
+    """The release that the request is to correct, or None; a run keeps what it was begun with.
+
+    Raises:
+        InputError: no published run of that name for the same dataset, or the run was begun to correct something else.
+    """
+    known = None if present is None else present.supersedes
+    if request.supersedes is None or (known is not None and known.run == request.supersedes):
+        return known
+    if present is not None:
+        begun = "nothing" if known is None else f"run {known.run}"
+        raise InputError(
+            f"run {present.run} was begun to supersede {begun}; give the correction a name of its own with --run"
+        )
+    folder = RunFolder.at(request.folder.path.parent.parent, request.supersedes)
+    old = folder.read_manifest()
+    if old is None or old.state != RunState.FINISHED:
+        raise InputError(
+            f"supersedes ({request.supersedes}) must be a run whose release is published; see `marginweave runs`"
+        )
+    if old.dataset != request.configuration.dataset:
+        asked = request.configuration.dataset
+        raise InputError(f"supersedes ({request.supersedes}) must be a release of {asked}, and is one of {old.dataset}")
+    return Correction(run=old.run, release=old.release)

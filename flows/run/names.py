@@ -1,0 +1,76 @@
+"""The run that a flow run stands for: named by hand, by its configuration, or by the date that a schedule made it for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from prefect.context import FlowRunContext
+
+from marginweave.flows.run.request import default_run
+from marginweave.schemas.configuration.parse import load_configuration
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
+
+    from marginweave.schemas.configuration.release import Configuration
+
+_TAG = "marginweave-run:"
+
+
+def run_name(configuration: Path, run: str | None, home: Path) -> str:
+    """`run` if it is given, `<dataset>-<date>` where a schedule made the flow run, the default name in `home` otherwise.
+
+    The date is that of the scheduled time in the schedule's own time zone. Of a deployed flow run, the name is a tag from the
+    first attempt on: a retry goes on with the same release, by whatever worker, and also where the schedule or the
+    configuration was changed meanwhile, which is refused then, and never a second release.
+
+    Raises:
+        InputError: the configuration breaks a rule.
+    """
+    if run is not None:
+        return run
+    context = FlowRunContext.get()
+    deployed = context.flow_run if context is not None else None
+    if deployed is None or deployed.deployment_id is None:
+        return default_run(load_configuration(configuration), home)
+    kept = next((tag for tag in deployed.tags if tag.startswith(_TAG)), None)
+    return kept.removeprefix(_TAG) if kept else _kept(load_configuration(configuration), deployed, home)
+
+
+def is_deployed() -> bool:
+    """Whether the flow runs for a deployment: in a worker, or below `marginweave serve`."""
+    context = FlowRunContext.get()
+    return context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None
+
+
+def _kept(configuration: Configuration, deployed: FlowRun, home: Path) -> str:
+    """The name of a first attempt, kept in Prefect before anything is charged under it."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        scheduled = deployed.auto_scheduled
+        name = _dated(client, configuration.dataset, deployed) if scheduled else default_run(configuration, home)
+        deployed.tags.append(f"{_TAG}{name}")
+        client.update_flow_run(deployed.id, tags=deployed.tags)
+    return name
+
+
+def _dated(client: SyncPrefectClient, dataset: str, scheduled: FlowRun) -> str:
+    """The name by the date."""
+    if scheduled.expected_start_time is None:  # Prefect sets it with the first state
+        raise RuntimeError("the flow run has no scheduled time")
+    return f"{dataset}-{scheduled.expected_start_time.astimezone(_zone(client, scheduled)).date()}"
+
+
+def _zone(client: SyncPrefectClient, scheduled: FlowRun) -> ZoneInfo:
+    """Time zone of the schedule that made the flow run; of the deployment's first one, where that was replaced by now."""
+    if scheduled.deployment_id is None:
+        return ZoneInfo("UTC")
+    schedules = client.read_deployment_schedules(scheduled.deployment_id)
+    maker = scheduled.created_by.id if scheduled.created_by is not None else None
+    schedules.sort(key=lambda schedule: schedule.id != maker)
+    zone = getattr(schedules[0].schedule, "timezone", None) if schedules else None
+    return ZoneInfo(zone or "UTC")

@@ -1,0 +1,225 @@
+"""From a request to a run: everything that can be refused is refused here, before Prefect is even imported."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import uuid
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+
+from marginweave.flows.run.continuity import (
+    as_booked,
+    check_continuity,
+    check_correction,
+    check_history,
+    check_outputs,
+    check_same_configuration,
+    check_same_draws,
+)
+from marginweave.flows.run.request import Request, remember
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger import Account, State
+from marginweave.schemas.released.manifest import Correction, Manifest, RunState
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.largest import largest_epsilon
+from marginweave.tasks.checkpoint.files import write_once
+from marginweave.tasks.ledger import Ledger, Witness, is_older, opening_for, upgrade
+from marginweave.tasks.ledger.openings import planned_statement
+from marginweave.tasks.ledger.publishing import check_correction as check_correctable
+from marginweave.tasks.ledger.sources import SourceDigest
+from marginweave.tasks.program import program_identity
+from marginweave.tasks.references import RunReference
+from marginweave.tasks.validate.source import TableSource, check_source
+
+# The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
+_EXAMPLE_EPSILON = Decimal(10)
+
+
+def prepare_run(request: Request) -> tuple[RunReference, RunState]:
+    """The run that a request stands for: a new one, one to go on with, or a finished one.
+
+    A run that was purged before it was finished cannot go on: what it had drawn is gone. Neither can one that was rejected.
+
+    Raises:
+        InputError: the source is broken, the name stands for another configuration or other source bytes, or there is nothing
+            that the run could supersede.
+        BudgetError: there is no ledger, key or account; nothing is created.
+        StageError: a finished run whose released files were changed.
+    """
+    present = request.folder.read_manifest()
+    if present is not None:
+        check_same_configuration(request, present)
+        if present.state == RunState.FAILED:
+            raise InputError(
+                f"run {present.run} was purged before it was finished; give the new release a name with --run"
+            )
+    ledger = check_request(request)
+    check_continuity(request.folder, present, ledger)
+    check_same_draws(request, present, ledger)
+    supersedes = check_correction(request, present)
+    digest = ledger.source_digest(TableSource(request.source, request.configuration.source).chunks())
+    if present is None:
+        _check_admission(request, ledger, digest)
+        present = _new_manifest(request, digest, supersedes)
+        request.folder.create()
+        write_once(request.folder.private / "key", secrets.token_bytes(32))
+        remember(request)
+        request.folder.write_manifest(present)
+    elif not digest.matches(present.release, present.source_digest):
+        raise InputError(
+            f"run {present.run} was made from other source bytes, or under another ledger; "
+            "give the new release a name of its own with --run"
+        )
+    elif present.state in {RunState.RUNNING, RunState.AWAITING}:
+        present = _to_go_on(request, as_booked(request.folder, present, ledger))
+        present = _reserved_anew(request, present, ledger, digest)
+    if present.state == RunState.REJECTED:
+        raise InputError(
+            f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
+            "own with --run"
+        )
+    reference = RunReference(
+        folder=request.folder,
+        source=request.source,
+        ledger_file=request.ledger_file,
+        lease=uuid.uuid4().hex,
+        suites=request.suites,
+        certificates=request.certificates,
+    )
+    if present.state == RunState.FINISHED:
+        check_outputs(request.folder, present)
+    if present.state in {RunState.FINISHED, RunState.AWAITING}:
+        unpurged = any(entry.purged is None for entry in present.stages.values())
+        if unpurged and not request.configuration.publish.keep_private:
+            request.folder.purge_private()  # the run ended between its last word and the end of its purge
+    return reference, present.state
+
+
+def _to_go_on(request: Request, present: Manifest) -> Manifest:
+    """The manifest of a run; one that goes on is computed from here on by this program, as its configuration says now."""
+    if present.state != RunState.RUNNING:
+        return present
+    changed = present.with_execution(request.configuration.execution).with_program(program_identity())
+    if changed != present:
+        request.folder.write_manifest(changed)
+    return changed
+
+
+def _reserved_anew(request: Request, present: Manifest, ledger: Ledger, digest: SourceDigest) -> Manifest:
+    """The manifest of a run whose reservation expired before anything was drawn: a new release, to be admitted like any."""
+    record = ledger.release(present.release) if present.state == RunState.RUNNING else None
+    if record is None or not record.draws or any(draw.state != State.RETURNED for draw in record.draws):
+        return present
+    release = str(uuid.uuid4())
+    changed = present.with_release(release, digest.mark(release))
+    request.folder.write_manifest(changed)
+    return changed
+
+
+def check_request(request: Request) -> Ledger:
+    """Refuse what can be refused before a run leaves any trace, and return the ledger.
+
+    That is the source, a ledger that is not there or not the one in which the runs of this home were charged, a correction
+    of what is not there to be corrected, and a release that the account does not admit: before a row of the table is read.
+
+    Raises:
+        InputError, BudgetError: as `prepare_run`.
+    """
+    check_source(request.source, request.configuration.source_names, request.configuration.source)
+    ledger = open_ledger(request)
+    if not request.is_example:
+        check_history(request, ledger)
+    present = request.folder.read_manifest()
+    corrected = check_correction(request, present)
+    if present is None and corrected is not None:
+        releases = {record.release: record for record in ledger.releases(request.configuration.dataset)}
+        check_correctable(request.configuration.dataset, corrected.release, releases)
+    if present is None or (present.state == RunState.RUNNING and ledger.release(present.release) is None):
+        _check_admission(request, ledger)
+    return ledger
+
+
+def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | None = None) -> None:
+    """What the ledger would refuse when the release is reserved it refuses now; the source where its digest is known."""
+    configuration = request.configuration
+    ledger.check_admission(
+        dataset=configuration.dataset,
+        run=request.folder.run,
+        plan=plan_budget(configuration),
+        plan_digest=configuration.written_digest,
+        source=source,
+        unit=configuration.privacy.unit_key,
+        actor=getpass.getuser(),
+        largest=partial(largest_epsilon, configuration),
+    )
+
+
+def open_ledger(request: Request) -> Ledger:
+    """The ledger with the dataset's account; for an example both are made where they are missing.
+
+    Raises:
+        BudgetError: no ledger, key or account, or a ledger that lacks what this home has seen of it.
+    """
+    configuration = request.configuration
+    privacy, plan = configuration.privacy, plan_budget(configuration)
+    witness = Witness(request.folder.path.parent.parent)
+    if not request.is_example:
+        command = opening_for(configuration.dataset, plan, request.path)
+        ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
+        ledger.check_account(configuration.dataset, command)
+        return ledger
+    if request.ledger_file is not None and is_older(request.ledger_file):
+        upgrade(request.ledger_file, os.environ)
+    ledger = Ledger.create(request.ledger_location, witness=witness)
+    if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):
+        cap = planned_statement(plan)
+        ledger.open_account(
+            Account(
+                dataset=configuration.dataset,
+                epsilon=max(_EXAMPLE_EPSILON, cap.epsilon),
+                delta=cap.delta,
+                unit=privacy.unit_key,
+                neighbors=privacy.neighbors,
+                kind_of_plan=plan.cost,
+                weak_delta=privacy.weak_delta,
+            ),
+            actor="marginweave run (example)",
+        )
+    return ledger
+
+
+def _new_manifest(request: Request, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
+    configuration, release = request.configuration, str(uuid.uuid4())
+    return Manifest(
+        run=request.folder.run,
+        dataset=configuration.dataset,
+        release=release,
+        written=configuration.written,
+        configuration=configuration.canonical(),
+        configuration_digest=configuration.digest,
+        execution=configuration.execution,
+        source=configuration.source.file,
+        source_digest=digest.mark(release),
+        programs=(program_identity(),),
+        created=datetime.now(UTC),
+        supersedes=supersedes,
+    )
+
+
+def internal_evaluation_due(reference: RunReference) -> bool:
+    """Whether the configuration asks for an internal evaluation that has not been made, or not been written up.
+
+    Never before the release is published, nor while another one about the same people awaits approval: whoever approves has
+    seen nothing but what may leave.
+    """
+    folder = reference.folder
+    manifest = folder.read_manifest()
+    if manifest is None or manifest.state != RunState.FINISHED:
+        return False
+    made = folder.internal_evaluation.exists() and folder.internal_report.exists()
+    if made or not reference.configuration.evaluate.internal:
+        return False
+    return reference.ledger.awaiting_approval(manifest.dataset) is None

@@ -1,0 +1,167 @@
+"""What was asked for: by a command now, or when a run was begun."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from marginweave.flows.plan.limits import check_size
+from marginweave.schemas.configuration.engine import EngineSettings
+from marginweave.schemas.configuration.parse import load_configuration
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.source import EXAMPLE_PREFIX
+from marginweave.schemas.errors import InputError, MarginweaveError, StageError
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.estimate.graphical.fit import check_installed
+from marginweave.tasks.ledger import LedgerLocation, example_ledger_location, ledger_location
+from marginweave.tasks.validate.expectations import read_suite
+
+_REQUEST = "request.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for, before anything was looked at but the configuration."""
+
+    path: Path
+    configuration: Configuration
+    folder: RunFolder
+    source: str
+    ledger_file: Path | None  # of an example; None: where the environment says
+    suites: tuple[Path | None, Path | None]
+    certificates: tuple[Path, ...] = ()  # of the engine: authority, certificate, key
+    supersedes: str | None = None  # the run that is to be corrected
+
+    @property
+    def is_example(self) -> bool:
+        """Whether the source is public example data."""
+        return self.source.startswith(EXAMPLE_PREFIX)
+
+    @property
+    def ledger_location(self) -> LedgerLocation:
+        """Where the ledger is."""
+        return self.ledger_file or ledger_location(os.environ)
+
+
+def read_request(
+    path: Path, *, run: str | None, source: str | None, home: Path, supersedes: str | None = None
+) -> Request:
+    """The request that a configuration file and the options make.
+
+    Raises:
+        InputError: the configuration, the run's name or a suite of expectations breaks a rule, or an extra is not installed.
+        StageError: the run's manifest is damaged.
+    """
+    configuration = load_configuration(path)
+    check_size(configuration)
+    if configuration.synthesize.method == "pgm":
+        check_installed()
+    below = path.resolve().parent
+    named = configuration.source.file if source is None else source
+    if not named.strip() or run == "":
+        raise InputError("--run and --source must not be empty")
+    if not named.startswith(EXAMPLE_PREFIX):
+        named = str((below / named) if source is None else Path(named).absolute())
+    expectations = configuration.expectations
+    suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
+    for suite, raw_input in zip(suites, (True, False), strict=True):
+        if suite is not None:
+            read_suite(suite, raw_input=raw_input)
+    folder = RunFolder.at(home, run or default_run(configuration, home))
+    return Request(
+        path=path.resolve(),
+        configuration=_as_begun(configuration, folder),
+        folder=folder,
+        source=named,
+        ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
+        suites=(suites[0], suites[1]),
+        certificates=_certificates(configuration.engine, below),
+        supersedes=supersedes,
+    )
+
+
+def default_run(configuration: Configuration, home: Path, suffix: str = "") -> str:
+    """The name of the run that `configuration` stands for in `home`: that of 0.1.0 where such a run is there."""
+    name, former = f"{configuration.default_run}{suffix}", f"{configuration.former_run}{suffix}"
+    if RunFolder.at(home, name).read_manifest() is None:
+        begun = RunFolder.at(home, former).read_manifest()
+        if begun is not None and begun.plan_digest == configuration.digest:
+            return former
+    return name
+
+
+def _as_begun(configuration: Configuration, folder: RunFolder) -> Configuration:
+    """The configuration as the version that began the run has resolved it: a run keeps its resolution."""
+    begun = folder.read_manifest()
+    return configuration.as_resolved(begun.configuration) if begun and begun.is_of(configuration) else configuration
+
+
+def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:
+    """The files of certificates; an engine that cannot work is refused."""
+    if engine.dask is not None and importlib.util.find_spec("distributed") is None:
+        raise InputError("engine: dask needs dask.distributed: pip install 'marginweave[dask]'")
+    files = tuple(below / file for file in engine.files if file is not None)
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"engine: {file} does not exist")
+    return files
+
+
+def remember(request: Request) -> None:
+    """Paths on this machine, for `resume`; in `internal/`, which nobody publishes."""
+    content = {"configuration": str(request.path), "source": request.source}
+    replace_file(request.folder.internal / _REQUEST, json.dumps(content).encode(), PRIVATE_MODE)
+
+
+def begun_with(home: Path, run: str) -> tuple[Path, str]:
+    """Configuration file and source with which a run was begun.
+
+    Raises:
+        InputError: there is no such run, or it was not begun.
+    """
+    path = RunFolder.at(home, run).internal / _REQUEST
+    content = read_file(path)
+    if content is None and RunFolder.at(home, run).manifest_file.exists():
+        raise InputError(f"run {run} has lost {path.name}; go on with it by `marginweave run CONFIG --run {run}`")
+    if content is None:
+        raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
+    try:
+        request = json.loads(content)
+        return Path(request["configuration"]), str(request["source"])
+    except (ValueError, KeyError, TypeError):
+        raise StageError(f"{path} is damaged; go on with the run by `marginweave run CONFIG --run {run}`") from None
+
+
+def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:
+    """Where the ledger of an existing run is."""
+    return ledger_file_of(folder, home) or ledger_location(os.environ)
+
+
+def ledger_file_of(folder: RunFolder, home: Path) -> Path | None:
+    """The ledger file of an existing run on example data, or None: the environment says where the ledger is.
+
+    Raises:
+        InputError: there is no such run.
+        StageError: what it was begun with is not there, and its manifest is damaged.
+    """
+    return example_ledger_location(home) if source_of(folder).startswith(EXAMPLE_PREFIX) else None
+
+
+def source_of(folder: RunFolder) -> str:
+    """The source that a run was begun with or, where `internal/` was removed, the one that its configuration names.
+
+    Raises:
+        InputError: there is no such run.
+        StageError: what it was begun with is not there, and its manifest is damaged.
+    """
+    try:
+        return begun_with(folder.path.parent.parent, folder.run)[1]
+    except MarginweaveError:
+        manifest = folder.read_manifest()
+        if manifest is None:
+            raise
+        return manifest.source

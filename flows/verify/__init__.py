@@ -1,0 +1,1 @@
+"""Verification of ledgers, runs and bundles against each other."""

@@ -1,0 +1,317 @@
+"""privacy.json against the rows of the ledger, number by number: a part of verify.py, which every handover carries.
+
+Every mechanism, parameter and total is compared with the row that reserved it; what follows from rows is computed from them
+again, the epsilon of the draws among it. Rows of 0.1.0 hold less: what they hold is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, draws_hold, selection_covered
+
+# What the rows of one release do not determine, by its path in privacy.json; `ledger verify` has the rows of the whole ledger.
+NOT_IN_ROWS = {
+    "domain": "released values",
+    "bounds": "released bounds",
+    "preparation": "words on the configuration",
+    "assumptions": "words",
+    "not_covered": "words",
+    "composition": "words",
+    "configuration": "plan.json has it, with the digest of what was written",
+    "confidence": "computed from released counts",
+    "measured_together": "released values",
+    "not_measured": "follows from released values",
+    "code_version": "0.1.0 alone; its rows do not have it",
+    "supersedes.run": "a row of another release",
+    "selected_after_internal_evaluation": "a row of another release",
+    "rejected": "compared with the row that rejected it",
+    "noise.threshold": "follows from released counts",
+    "noise.raised_from": "follows from released counts",
+    "noise.candidates": "follows from released counts",
+    "noise.stopped": "follows from released counts",
+    "marginals.attributes": "released choices",
+    "marginals.cells": "released values",
+    "marginals.draw": "the deviations of each draw are compared together",
+    "guarantee.on_the_sampled_table": "the rate of the sample is in no row; the draws are checked to be that private",
+    "account.epsilon": "rows of other releases",
+    "account.composition": "rows of other releases",
+    "account.box": "follows from the cap and from rows of other releases",
+    "account.spent": "rows of other releases",
+    "account.releases_before_box": "rows of other releases",
+    "account.weak_delta": "words",
+    "account.releases": "rows of other releases",
+    "account.purse.spent_epsilon": "rows of other releases",
+    "account.purse.spent_delta": "rows of other releases",
+    "account.policy": "rows of other releases",
+}  # fmt: skip
+_ROUNDED = 1024
+
+
+class Fault(Exception):
+    """What does not fit."""
+
+
+def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: str) -> None:
+    """Refuse a privacy.json that says of `release` anything else than the rows do.
+
+    `rows` are those of the release and of its account, with bodies as objects, oldest first.
+
+    Raises:
+        Fault: the first thing that differs.
+        KeyError, IndexError, TypeError, ValueError, ArithmeticError: it is not what the program writes.
+    """
+    own = [row for row in rows if row["release"] == release and row["kind"] != "REFUSED"]
+    body = own[0]["body"]
+    draws = _draws(body, own)
+    booked = {"dataset": own[0]["account"], "run": body["run"], "release": release}
+    _compare("", told, {"format": 1, **booked})
+    if ("supersedes" in body) != ("supersedes" in told) or told.get("supersedes", {}).get("release") != body.get(
+        "supersedes"
+    ):
+        raise Fault("supersedes in privacy.json is not that of the rows")
+    if "program" in body:
+        drew = [row["body"] for row in own if row["kind"] == "DRAWN" and "program" in row["body"]]
+        said = list({row["program"]: {"version": row["version"], "digest": row["program"]} for row in drew}.values())
+        _compare("programs", told["programs"], {"reserved": body["program"], "drew": said})
+    _check_guarantee(told, body, draws)
+    _check_mechanisms(told, body, draws)
+    _check_account(told["account"], rows, own)
+    _check_epsilon(told["guarantee"], draws, body)
+
+
+def _draws(body: dict[str, Any], own: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The planned draws with their costs as decimals, in the order of the plan, and what has become of each."""
+    costs = {row["draw"]: row for row in own if row["kind"] == "RESERVED" and row["draw"] is not None}
+    last = {row["draw"]: row["kind"] for row in own if row["draw"] is not None}
+    return [
+        {
+            **draw,
+            **{name: Decimal(costs[draw["name"]][name] or 0) for name in AMOUNTS},
+            "state": "returned" if last[draw["name"]] == "RETURNED" else "drawn",
+            "terms": draw.get("terms", {}),
+        }
+        for draw in body["draws"]
+    ]
+
+
+def _check_guarantee(told: dict[str, Any], body: dict[str, Any], draws: list[dict[str, Any]]) -> None:
+    said, total = told["guarantee"], {name: sum((draw[name] for draw in draws), Decimal(0)) for name in AMOUNTS}
+    plain = bool(total["plain_epsilon"] or total["plain_delta"])
+    mu = None if plain else math.sqrt(total["mu2"])
+    fabricated = [draw["terms"]["fabrication"] for draw in draws if "fabrication" in draw["terms"]]
+    _compare("guarantee", said, {
+        "epsilon": float(body["epsilon"]),
+        "delta": float(body["delta"]),
+        "neighbors": body["neighbors"],
+        "accountant": body["accountant"],
+        **{name: body[name] for name in ("delta_threshold",) if name in body},
+        **({"epsilon_of_the_draws": body["spent_epsilon"]} if "spent_epsilon" in body else {}),
+        **({"fabrication": (fabricated or [None])[0] or "possible"} if any(draw["terms"] for draw in draws) else {}),
+        "mu": mu,
+        "rho": None if plain else float(total["rho"]),
+    })  # fmt: skip
+    unit = body["unit"]
+    if said["unit"] != unit and not said["unit"].startswith(f"subject of column {unit.partition(':')[2]!r}, "):
+        raise Fault("guarantee.unit in privacy.json is not that of the rows")
+    threshold, epsilon, delta = said["delta_threshold"], said["epsilon"], said["delta"]
+    if float(total["delta"]) > threshold * (1 + SLACK):
+        raise Fault("guarantee.delta_threshold in privacy.json is less than the rows of the draws have")
+    if mu is not None:
+        observer = min(1.0, math.erfc(-mu / 2 / math.sqrt(2)) / 2 + threshold)
+    else:
+        observer = min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
+    _compare("", told, {"observer": observer})
+
+
+def _check_epsilon(said: dict[str, Any], draws: list[dict[str, Any]], body: dict[str, Any]) -> None:
+    """That each draw costs what its mechanism does, and all of them no more than is said."""
+    sampled, delta = said["on_the_sampled_table"], Decimal(body["delta"])
+    priced, discovery = draws, body.get("discovery")
+    if sampled is None:
+        for draw in draws:
+            _check_price(draw)
+    else:  # all is charged on the first draw; what they are to the sample follows from their parameters
+        priced, discovery = [_by_parameter(draw) for draw in draws], None
+        threshold = Decimal(repr(said["delta_threshold"]))
+        left = Decimal(repr(sampled["delta"])) - threshold
+        if body["accountant"] != "joint" and not draws_hold(priced, sampled["epsilon"], left, None):
+            raise Fault(
+                "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
+            )
+        priced = draws
+    spent = said["epsilon_of_the_draws"]
+    if spent > said["epsilon"] * (1 + SLACK) or not draws_hold(priced, spent, delta, discovery):
+        raise Fault(
+            "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon"
+        )
+
+
+def _by_parameter(draw: dict[str, Any]) -> dict[str, Any]:
+    one, gaussian = float(draw["parameter"]), draw["mechanism"] == "rounded-gaussian"
+    mu2 = 1 / one**2 if gaussian else one**2 * math.pi / 8  # of a selection, the bound of `selection_mu`
+    rho = 1 / one**2 / 2 if gaussian else one**2 / 8
+    return {**draw, **dict.fromkeys(AMOUNTS, Decimal(0)), "mu2": Decimal(mu2), "rho": Decimal(rho)}
+
+
+def _check_price(draw: dict[str, Any]) -> None:
+    parameter, mu2, rho = draw["parameter"], draw["mu2"], draw["rho"]
+    if draw["mechanism"] == "rounded-gaussian":
+        least = (1 - SLACK) / float(parameter) ** 2
+        enough = float(mu2) >= least and float(rho) >= least / 2
+    elif draw["mechanism"] == "discrete-laplace":
+        enough = draw["plain_epsilon"] >= Decimal(repr(parameter))
+    else:
+        enough = draw["mechanism"] == "exponential" and selection_covered(float(parameter), mu2, rho)
+    if not enough:
+        raise Fault(f"draw {draw['name']} costs less than its mechanism does")
+
+
+def _check_mechanisms(told: dict[str, Any], body: dict[str, Any], draws: list[dict[str, Any]]) -> None:
+    """Every draw with its parameter, state, cost and noise; the noise of each length and of each marginal."""
+    said = told["mechanisms"]
+    if [row["draw"] for row in said] != [draw["name"] for draw in draws]:
+        raise Fault("the draws in privacy.json are not those of the rows")
+    published = "noise" in told
+    for row, draw in zip(said, draws):  # noqa: B905 - Python 3.9 runs it
+        named = "noise_multiplier" if draw["mechanism"] == "rounded-gaussian" else "epsilon"
+        place = f"mechanisms.{draw['name']}"
+        planned = {
+            "draw": draw["name"],
+            "mechanism": draw["mechanism"],
+            "length": draw["length"],
+            named: draw["parameter"],
+            "state": draw["state"],
+        }
+        _compare(place, row, planned)
+        if any(Decimal(row[name]) != draw[name] for name in AMOUNTS):
+            raise Fault(f"the cost of {draw['name']} in privacy.json is not that of its row")
+        noise = _noise(told, body, draw, draws) if published else {}
+        _compare(place, row, {name: value for name, value in noise.items() if value is not None})
+        if unknown := set(row) - {*planned, *AMOUNTS, *noise}:
+            raise Fault(f"{place} in privacy.json has {', '.join(sorted(unknown))}, which no row explains")
+    for draw in draws if "marginals" in told else ():
+        _check_marginals(told["marginals"], draw, draws)
+
+
+def _noise(  # noqa: C901, PLR0911 - one case a kind of draw
+    told: dict[str, Any], body: dict[str, Any], draw: dict[str, Any], draws: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The noise that a draw had, by its terms; None where rows of 0.1.0 do not say it."""
+    name, terms = draw["name"], draw["terms"]
+    sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else None
+    unit = _unit(told, body, draw)
+    if name == "evaluation":
+        return {"sensitivity": terms.get("sensitivity"), "sigma": sigma}
+    if name == "values":
+        return {"threshold": terms.get("threshold"), "sigma": sigma}
+    if name == "selection":
+        steps = terms.get("steps")
+        return {
+            "sigma": None if steps is None else float(Fraction(terms["sigma"])) / steps,
+            "step": steps and 1 / steps,
+        }
+    if name.startswith("select-"):
+        return {"sensitivity": unit and unit[0] * (2 if unit[1] else 1)}
+    if name.startswith("measure-"):
+        batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws)
+        return {"sigma": unit and _deviation(draw["parameter"] * math.sqrt(batch), 1, *unit)}
+    if name == "count":
+        return {
+            "sigma": sigma if sigma is not None or unit is None else _deviation(draw["parameter"], 1, unit[0], False)
+        }
+    if not name.startswith("level-"):
+        return {}
+    level = told["noise"][draw["length"] - 1]
+    bound = level["contribution_bound"]
+    if level["length"] != draw["length"] or not 1 <= bound <= terms.get("cap", bound):
+        raise Fault(f"the noise of length {draw['length']} in privacy.json is not that of its row")
+    if unit is not None:
+        _compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})
+    if "contribution_bound" in terms:
+        _compare(f"noise.{name}", level, {"contribution_bound": terms["contribution_bound"]})
+    if terms and ("contribution_bound" in terms or "threshold_delta" not in terms):  # else it follows from a percentile
+        _compare(f"noise.{name}", level, {"private_threshold": terms.get("private_threshold", 0)})
+    return {"sigma": level["deviation"]}
+
+
+def _unit(told: dict[str, Any], body: dict[str, Any], draw: dict[str, Any]) -> tuple[int, bool] | None:
+    """How many records a unit has, and whether they are replaced; None where rows of 0.1.0 do not say it."""
+    terms = draw["terms"]
+    if "records" in terms:
+        return terms["records"], terms["neighbors"] == "replace-one"
+    plain = body["unit"] == "row" and '"resize":{' not in told["configuration"]
+    return (1, body["neighbors"] == "replace-one") if plain else None
+
+
+def _deviation(multiplier: float, bound: int, records: int, replaced: bool) -> float:
+    """Multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024."""
+    square = (Fraction(multiplier) * _ROUNDED) ** 2 * records**2 * bound * (2 if replaced else 1)
+    return (math.isqrt(math.ceil(square) - 1) + 1) / _ROUNDED
+
+
+def _check_marginals(marginals: list[dict[str, Any]], draw: dict[str, Any], draws: list[dict[str, Any]]) -> None:
+    """The deviations of the marginals of a draw cost what it did together; those of rounds, merged, no more."""
+    shares = [other for other in draws if other["name"].startswith("measure-") and other["state"] == "drawn"]
+    rounds = bool(shares) and draw["name"] == shares[0]["name"]
+    found = [row for row in marginals if row["draw"] == ("rounds" if rounds else draw["name"])]
+    if not found or "records" not in draw["terms"]:
+        return
+    if any(row["noise"] != draw["mechanism"] for row in found):
+        raise Fault(f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
+    records, replaced = draw["terms"]["records"], draw["terms"]["neighbors"] == "replace-one"
+    step = 1 / _ROUNDED
+    if draw["mechanism"] == "discrete-laplace":
+        one, moved = float(draw["parameter"]), records * (2 if replaced else 1)
+        scales = [1 / (2 * math.asinh(1 / (math.sqrt(2) * row["deviation"]))) for row in found]
+        least, most = math.fsum(moved / b for b in scales), math.fsum(moved / (b - 2 * step) for b in scales)
+    else:
+        one, moved = (len(shares) if rounds else 1) / float(draw["parameter"]) ** 2, records**2 * (2 if replaced else 1)
+        sigmas = [row["deviation"] for row in found]
+        least, most = math.fsum(moved / s**2 for s in sigmas), math.fsum(moved / (s - step) ** 2 for s in sigmas)
+    if least > one * (1 + SLACK) or (not rounds and most < one * (1 - SLACK)):
+        raise Fault(f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
+
+
+def _check_account(told: dict[str, Any], rows: list[dict[str, Any]], own: list[dict[str, Any]]) -> None:
+    """Account, cap and purse at the time of publication, and the draws of this release that were lost."""
+    account, drawn = own[0]["account"], max(row["seq"] for row in own if row["draw"] is not None)
+    ended = min(
+        [row["seq"] for row in own if row["kind"] in {"SUBMITTED", "PUBLISHED"} and row["seq"] > drawn], default=0
+    )
+    rejected = any(row["kind"] == "REJECTED" for row in own)
+    opened = [row for row in rows if row["account"] == account and row["kind"] == "OPENED"][-1]["body"]
+    caps = [row for row in rows if row["account"] == account and row["kind"] in {"OPENED", "CAP_CHANGED"}]
+    before = [row for row in caps if row["seq"] < drawn][-1:]
+    meanwhile = [row for row in caps if row["seq"] > drawn and (rejected or row["seq"] < ended)]
+    _compare("account", told, {"dataset": account})
+    said = Decimal(repr(told["cap_epsilon"])), Decimal(repr(told["delta"]))
+    if said not in {
+        tuple(Decimal(repr(float(row["body"][name]))) for name in ("epsilon", "delta")) for row in before + meanwhile
+    }:
+        raise Fault("the cap of the account in privacy.json is not that of the rows")
+    if "purse" in told:
+        purse = opened.get("purse", {"epsilon": "0", "delta": "0"})
+        _compare("account.purse", told["purse"], {name: float(purse[name]) for name in ("epsilon", "delta")})
+    costs = {row["draw"]: row for row in own if row["kind"] == "RESERVED"}
+    begun = {row["draw"]: row["body"].get("replaces") or row["draw"] for row in own if row["kind"] == "DRAWN"}
+    lost = [
+        (begun[row["draw"]], *(Decimal(costs[row["draw"]][name] or 0) for name in AMOUNTS))
+        for row in own
+        if row["kind"] == "CHARGED_LOST"
+    ]
+    mine = [row for row in told["lost_draws"] if row["release"] == own[0]["release"]]
+    if sorted(lost) != sorted((row["draw"], *(Decimal(row[name]) for name in AMOUNTS)) for row in mine):
+        raise Fault("the lost draws of the release in privacy.json are not those of the rows")
+
+
+def _compare(place: str, told: dict[str, Any], booked: dict[str, Any]) -> None:
+    """Numbers within 1e-9 of themselves, which is what another library may compute otherwise; everything else exactly."""
+    for name, value in booked.items():
+        said, where = told[name], f"{place}.{name}".strip(".")
+        number = isinstance(value, float) and isinstance(said, (int, float)) and not isinstance(said, bool)
+        if not (math.isclose(said, value, rel_tol=SLACK) if number else said == value):
+            raise Fault(f"{where} in privacy.json is not that of the rows")

@@ -1,0 +1,245 @@
+"""The files of the home against the ledger: kept checkpoints, draws, and what was released."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from marginweave.flows.run.request import source_of
+from marginweave.flows.verify.statement import StatementAudit
+from marginweave.schemas.configuration.source import EXAMPLE_PREFIX
+from marginweave.schemas.errors import AuditError, BudgetError, StageError
+from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.schemas.released.manifest import Manifest, RunState
+from marginweave.tasks.checkpoint.blocks import open_blocks
+from marginweave.tasks.checkpoint.draws import DrawStore, unknown_draw
+from marginweave.tasks.checkpoint.files import file_digest, read_file
+from marginweave.tasks.checkpoint.publication import published_place
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.seals import open_seal
+from marginweave.tasks.ledger.audit import AuditedLedger
+from marginweave.tasks.ledger.keyring import Keyring, subkey
+from marginweave.tasks.ledger.witness import RECONCILE, SEEN, Sighting
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedFiles:
+    """How many runs and files were as the ledger has them, and which runs could not be looked at.
+
+    `elsewhere` are the published runs of the ledger that have no folder in this home.
+    """
+
+    runs: int
+    files: int
+    in_progress: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+
+
+def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: bool) -> AuditedFiles:
+    """Check the runs below `home` that answer to this ledger; without a key, their released files alone.
+
+    Raises:
+        AuditError: the first fault, naming run and file.
+    """
+    runs = files = 0
+    in_progress = []
+    place, statements = home / "runs", StatementAudit(audited)
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        folder = RunFolder(path)
+        manifest = _manifest(folder)
+        if manifest is None:
+            _check_nothing_is_left(folder)
+        if manifest is None or _is_example(folder) != example:
+            continue
+        with _still(folder) as still:
+            if not still:
+                in_progress.append(folder.run)
+                continue
+            try:
+                files += _audit_run(folder, manifest, statements, keys)
+            except StageError as error:
+                raise AuditError(str(error)) from None
+        runs += 1
+    return AuditedFiles(
+        runs=runs, files=files, in_progress=tuple(in_progress), elsewhere=_not_below(place, audited.releases.values())
+    )
+
+
+def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | None:
+    """The first run below `home` that was charged to `dataset` under a release that is not `known`, or None."""
+    place = home / "runs"
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        manifest = None
+        with suppress(StageError):  # a manifest that cannot be read is found by `audit_files`
+            manifest = RunFolder(path).read_manifest()
+        if manifest is None or manifest.dataset != dataset or manifest.release in known:
+            continue
+        if _was_charged(manifest) and not _is_example(RunFolder(path)):
+            return manifest.run
+    return None
+
+
+def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit, keys: Keyring) -> int:
+    audited = statements.audited
+    _check_seen(folder, audited)
+    record = audited.releases.get(manifest.release)
+    if record is None:
+        if _was_charged(manifest) or any(_draw_files(folder)):
+            raise AuditError(
+                f"run {folder.run} was charged, but the ledger does not know its release {manifest.release}"
+            )
+        return 0
+    _check_identity(folder, manifest, record)
+    checked = _check_released(folder, manifest, record, statements)
+    if keys.keys:
+        key = subkey(keys.root, "checkpoint")
+        checked += _check_draws(folder, manifest, record, DrawStore(folder, key))
+        checked += _check_stages(folder, manifest, key)
+    return checked
+
+
+def _check_seen(folder: RunFolder, audited: AuditedLedger) -> None:
+    """The newest row that the run has seen is in this ledger, if it is this one that the run has seen."""
+    seen = Sighting(folder.path / SEEN)
+    try:
+        head = seen.head() if seen.path.exists() and seen.ledger == audited.rows[0]["row_hash"] else None
+    except BudgetError as error:
+        raise AuditError(str(error)) from None
+    if head is not None and head["row_hash"] not in {row["row_hash"] for row in audited.rows[head["seq"] - 1 :][:1]}:
+        raise AuditError(
+            f"the ledger does not have row {head['seq']} that run {folder.run} has seen: it is an older copy of itself; "
+            f"restore the newest copy, or: {RECONCILE}"
+        )
+
+
+def _check_nothing_is_left(folder: RunFolder) -> None:
+    """Refuse a run that has something to show and no manifest that says what it is."""
+    released = folder.release.is_dir() and any(folder.release.iterdir())
+    if released or any(folder.draws.glob("*.draw")):
+        raise AuditError(f"{folder.manifest_file} is missing: nobody can say whose files stand beside it")
+
+
+def _not_below(place: Path, releases: Iterable[ReleaseRecord]) -> tuple[str, ...]:
+    published = (record.run for record in releases if record.outputs)
+    return tuple(sorted({run for run in published if not (place / run).is_dir()}))
+
+
+def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> None:
+    for what, present, booked in (
+        ("run", manifest.run, record.run),
+        ("dataset", manifest.dataset, record.dataset),
+        ("configuration", manifest.plan_digest, record.plan_digest),
+        ("source", manifest.source_digest, record.source_digest),
+    ):
+        if present != booked:
+            raise AuditError(f"{folder.manifest_file}: its {what} is not the one in the ledger")
+
+
+def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, statements: StatementAudit) -> int:
+    if manifest.state == RunState.FINISHED and manifest.outputs != dict(record.outputs):
+        raise AuditError(f"{folder.manifest_file}: its released files are not those in the ledger")
+    proposed = _check_proposed(folder, manifest, record)
+    on_the_way = manifest.state in {RunState.RUNNING, RunState.AWAITING}
+    ended_before_the_last_step = on_the_way and published_place(folder, record.outputs)
+    for name, digest in () if ended_before_the_last_step else record.outputs.items():
+        if file_digest(folder.path / name) != digest:
+            raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
+        if name == "release/privacy.json":
+            statements.check(read_file(folder.path / name) or b"", record)
+    return len(record.outputs) + proposed
+
+
+def _check_proposed(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> int:
+    """What awaits a decision is what was submitted, here or still where its attempt has put it."""
+    if manifest.state in {RunState.AWAITING, RunState.REJECTED} and not record.proposed:
+        raise AuditError(f"{folder.manifest_file}: it says that the run was submitted, and the ledger does not")
+    if not record.proposed or record.decision is not None:
+        return 0
+    if published_place(folder, record.proposed) is None:
+        raise AuditError(f"{folder.proposed}: a file is missing or was changed since it was submitted for approval")
+    return len(record.proposed)
+
+
+def _check_draws(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, store: DrawStore) -> int:
+    purged = not folder.private.exists() and manifest.state != RunState.RUNNING
+    stranger = unknown_draw(folder, record)
+    if stranger is not None:
+        raise AuditError(f"{stranger} is a draw that the ledger never charged")
+    committed = [draw for draw in record.draws if draw.state == State.COMMITTED]
+    for draw in () if purged else committed:
+        lease = draw.lease or ""
+        damaged = store.damaged(record.release, draw.name, lease, draw.digest or "")
+        if damaged is not None:
+            raise AuditError(f"{damaged} is missing, or is not the draw that was committed")
+    return 0 if purged else len(committed)
+
+
+def _check_stages(folder: RunFolder, manifest: Manifest, key: bytes) -> int:
+    """Checkpoints of deterministic stages, sealed with the run's private key or the public one of its configuration."""
+    public = hashlib.sha256(manifest.configuration.encode()).digest()
+    checked = 0
+    for entry in manifest.stages.values():
+        path = folder.path / entry.file
+        if entry.purged is not None or path.suffix != ".ckpt" or not path.parent.exists():
+            continue
+        stage = path.name.rpartition("-")[0]
+        sealed = read_file(path)
+        seal = key if path.is_relative_to(folder.private) else public
+        opened = None if sealed is None else open_seal(seal, ("stage", stage, entry.address), sealed)
+        digest = _blocks_digest(path, seal, ("stage", stage, entry.address)) if opened is None else opened[1]
+        if digest != entry.digest:
+            raise AuditError(f"{path} is missing, or is not the checkpoint that the manifest names")
+        checked += 1
+    return checked
+
+
+def _blocks_digest(path: Path, key: bytes, address: tuple[str, ...]) -> str | None:
+    """The digest of a checkpoint of blocks, each of which was read; None where it is damaged or none."""
+    try:
+        blocks = open_blocks(path, key, address)
+        for _ in blocks or ():
+            pass
+    except StageError:
+        return None
+    return blocks.digest if blocks else None
+
+
+@contextmanager
+def _still(folder: RunFolder) -> Iterator[bool]:
+    """Whether no process works on the run, and none begins to while we look; nothing is written, not even a lock file."""
+    try:
+        lock = (folder.path / ".lock").open("rb")
+    except FileNotFoundError:
+        yield True
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+def _was_charged(manifest: Manifest) -> bool:
+    return bool(manifest.outputs) or any(entry.charged for entry in manifest.stages.values())
+
+
+def _is_example(folder: RunFolder) -> bool:
+    """Whether the run was begun with public example data, which has a ledger of its own."""
+    return source_of(folder).startswith(EXAMPLE_PREFIX)
+
+
+def _draw_files(folder: RunFolder) -> list[Path]:
+    return sorted(folder.draws.glob("*.draw")) if folder.draws.is_dir() else []
+
+
+def _manifest(folder: RunFolder) -> Manifest | None:
+    try:
+        return folder.read_manifest()
+    except StageError as error:
+        raise AuditError(str(error)) from None

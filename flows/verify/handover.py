@@ -1,0 +1,176 @@
+"""What an auditor gets of a published or rejected release: plan, privacy.json, its rows of the ledger, the anchor, a check."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from marginweave.flows.postprocess.export import check_target, write_folder
+from marginweave.flows.postprocess.lookup import decided_run
+from marginweave.flows.run.bookkeeping import account_statement, release_facts
+from marginweave.flows.run.continuity import check_outputs
+from marginweave.flows.run.request import ledger_file_of, ledger_of
+from marginweave.flows.verify import bundle as handover_check
+from marginweave.flows.verify import bundle_accounting as handover_accounting
+from marginweave.flows.verify import bundle_statement as handover_statement
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.errors import AuditError, InputError, StageError
+from marginweave.schemas.ledger import EventKind, ReleaseRecord
+from marginweave.schemas.released.manifest import Manifest
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.checkpoint.files import PUBLIC_MODE, read_file, staged_file
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import opening_command
+from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.ledger.books import release_of
+from marginweave.tasks.ledger.export import json_lines
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.reserved import plan_of_rows
+from marginweave.tasks.publish.statement import promise
+from marginweave.tasks.publish.templates import render
+from marginweave.tasks.references import RunReference
+
+_FUTURE = "from __future__ import annotations\n"
+_OWN_IMPORTS = re.compile(r"^from marginweave\.[^\n]*\n", re.MULTILINE)
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
+# Rows that say how the ledger and its keys came to be belong to every account.
+_COMMON = frozenset({EventKind.LEDGER_CREATED.value, EventKind.KEY_ROTATED.value})
+
+
+def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
+    """Write the bundle of a published or rejected release to `to`, a new .zip or a new or empty folder; its files' names.
+
+    The whole ledger is audited first, and the released files are compared with it. Of a published run privacy.json alone is
+    read into the bundle; of a rejected one no file: what it would have promised is written from its plan and the ledger.
+    DP: what was published, and public facts of the ledger.
+
+    Raises:
+        InputError: a run that is neither, or a target that is taken or lies among the runs.
+        AuditError: a fault in the ledger.
+        BudgetError: no ledger or key.
+        StageError: a released file was changed.
+    """
+    folder, manifest = decided_run(home, run)
+    check_outputs(folder, manifest)
+    location = ledger_of(folder, home)
+    audited = audit_ledger(location, load_key(location, os.environ, opening_command()))
+    record = release_of([event for event in audited.events if event.release == manifest.release])  # its plan in it
+    if record is None or dict(record.outputs) != manifest.outputs:
+        raise AuditError(f"the ledger does not know the release of run {run} as it is")
+    statement = _published(folder) if record.outputs else _rejected(folder, home, record)
+    contents = _contents(manifest, record, audited, statement)
+    place = check_target(home, to)
+    if to.suffix.lower() == ".zip":
+        _write_archive(place, contents)
+    else:
+        write_folder(place, contents)
+    return tuple(contents)
+
+
+def _published(folder: RunFolder) -> bytes:
+    statement = read_file(folder.release / "privacy.json")
+    if statement is None:
+        raise StageError(f"{folder.release / 'privacy.json'} is missing")
+    return statement
+
+
+def _rejected(folder: RunFolder, home: Path, record: ReleaseRecord) -> bytes:
+    """What privacy.json would have promised, without all that was computed from draws, and who rejected it."""
+    if record.decision is None or record.decision.approved:
+        raise AuditError(f"the ledger does not know that run {folder.run} was rejected")
+    reference = RunReference(
+        folder=folder, source="", ledger_file=ledger_file_of(folder, home), lease=record.lease or ""
+    )
+    account, facts = account_statement(reference), release_facts(reference)
+    told = promise(reference.configuration, reference.plan, account, facts)
+    told["rejected"] = {"by": record.decision.by, "reason": record.decision.reason}
+    return (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger, statement: bytes) -> dict[str, bytes]:
+    chain = "".join(json.dumps({"seq": row["seq"], "row_hash": row["row_hash"]}) + "\n" for row in audited.rows)
+    own = [row for row in audited.rows if _belongs(row, record)]
+    readme = render("handover.md", run=record.run, dataset=record.dataset, rejected=not record.outputs)
+    return {
+        "README.md": readme.encode(),
+        "plan.json": _plan(manifest, record),
+        "privacy.json": statement,
+        "ledger.jsonl": json_lines(own),
+        "chain.jsonl": chain.encode(),
+        "anchor.json": audited.anchor.to_json().encode(),
+        "verify.py": verifier(),
+    }
+
+
+def verifier() -> bytes:
+    """verify.py: the program's own modules of the verifier in one file, which needs nothing but Python's own library."""
+    parts = []
+    for module in (
+        handover_check,
+        handover_accounting,
+        handover_statement,
+    ):  # the first says what it is, and runs at the end
+        source = read_file(Path(str(module.__file__)))
+        if source is None:
+            raise StageError("the program is not installed whole: its verifier is missing")
+        parts.append(_OWN_IMPORTS.sub("", source.decode()))
+    first, *others = parts
+    about, _, rest = first.partition(_FUTURE)
+    return "".join([about, _FUTURE, *(part.partition(_FUTURE)[2] for part in others), rest]).encode()
+
+
+def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
+    """Rows of the release, that it corrects another, and those on its account or the whole ledger; no other release's."""
+    if row["release"] is not None:
+        corrects = bool(record.outputs) and row["kind"] == EventKind.SUPERSEDED and row["release"] == record.supersedes
+        return corrects or bool(row["release"] == record.release)
+    return row["account"] == record.dataset or row["kind"] in _COMMON
+
+
+def _plan(manifest: Manifest, record: ReleaseRecord) -> bytes:
+    """What was written with its digest as the ledger has it, the resolved configuration, and the plan as it was reserved."""
+    plan = record.plan or plan_of_rows(record, plan_budget(Configuration.from_canonical(manifest.configuration)))
+    content = {
+        "written_sha256": manifest.plan_digest,
+        "written": manifest.written,
+        "configuration_sha256": manifest.configuration_digest,
+        "configuration": manifest.configuration,
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "unit": plan.unit,
+        "neighbors": plan.neighbors,
+        "accountant": plan.accountant,
+        "delta_threshold": plan.delta_threshold,
+        "spent_epsilon": plan.spent_epsilon,
+        "draws": [
+            {
+                "name": draw.name,
+                "mechanism": draw.mechanism,
+                "length": draw.length,
+                "parameter": draw.parameter,
+                "terms": dict(draw.terms),
+                **draw.cost.texts,
+            }
+            for draw in plan.draws
+        ],
+    }
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _write_archive(place: Path, contents: Mapping[str, bytes]) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            entry = zipfile.ZipInfo(f"{place.stem}/{name}", _LONG_AGO)
+            entry.external_attr = PUBLIC_MODE << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    data = buffer.getvalue()
+    with staged_file(place, len(data), PUBLIC_MODE) as staged:
+        if not staged.keep(data):
+            raise InputError(f"{place} exists already and is not overwritten")

@@ -1,0 +1,344 @@
+"""What the configuration leaves to us: `aggregate.method: auto`, `aggregate.sigma: auto` and `synthesize.method: auto`.
+
+What is counted is decided by the noise that pairs would have if all were counted. What makes the records is not: as far as
+measured (`tests/benchmarks/accuracy`, results in docs/accuracy.md) the mixture is mostly the nearest to the table, and
+what decides is whether one can be fitted, in time and memory, by what is public of the domain.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.fitting import MOST_SECONDS, fitting_seconds, looking_seconds
+from marginweave.schemas.configuration.k_tuples import AggregateSettings
+from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_TABLE
+from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+
+if TYPE_CHECKING:
+    from marginweave.schemas.configuration.release import Configuration
+
+# Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples;
+# and beyond which they need most of it.
+_SHORT, _SINGLES = 16.0, 40.0
+
+Method = Literal["aggregate-seeded", "gum", "mixture"]
+_MODELS = (SynthesisSettings, GumSynthesis, MixtureSynthesis, PgmSynthesis)
+# Keys that not every method has, and a method that has it.
+_OWN = {
+    key: f"method: {model.model_fields['method'].default}"
+    for model in _MODELS
+    for key in model.model_fields
+    if not all(key in other.model_fields for other in _MODELS)
+}
+
+# Marginals that `auto` stands for where not all triples are measured (`_triples`): pairs that are worth their noise, and, where
+# few are, those that a model gets most wrong.
+_SELECTED: Mapping[str, Any] = {"method": "marginals"}
+_ROUNDS: Mapping[str, Any] = {"method": "marginals", "cliques": {"adaptive": 2}, "one_way_share": 0.7}
+
+_SHARES = ("one_way_share", "selection_share")
+
+NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
+"""The counts that a synthesis needs which works on one kind only."""
+
+# Most seconds (`fitting_seconds`) that triples may take, of which a tenth to two fifths were seen to be taken; most columns.
+_TRIPLES_SECONDS = 250.0
+_TRIPLES_COLUMNS = 40
+
+# What makes records where no mixture can be fitted: both work on what was released, value by value or row by row.
+_INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "gum"}
+
+# A model has a share of each code in each component: 2400 x 8 bytes, and half as much again in every fit that is under way.
+_MOST_CODES = 10_000
+
+# So many sets of columns are looked at in less than a second; far fewer can be measured.
+_MOST_SETS = 200_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomaticMethod:
+    """The method that `auto` stands for, and why, in words."""
+
+    method: Method
+    reason: str
+
+
+def automatic_method(
+    aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]
+) -> AutomaticMethod:
+    """The mixture wherever it can be fitted to the counts, else what goes without dense tables of all values.
+
+    DP: a function of public facts alone, of the settings and the declared domains.
+    """
+    hindrance = _hindrance(aggregate, attributes)
+    if hindrance is None:
+        return AutomaticMethod(method="mixture", reason="mostly the nearest to the table, as far as measured")
+    return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
+
+
+def is_automatic(section: Any) -> bool:
+    """Whether the section `aggregate` leaves all to us: no key but `method: auto`."""
+    return isinstance(section, dict) and section in ({}, {"method": "auto"})
+
+
+def check_automatic(section: Any) -> None:
+    """Refuse keys beside `method: auto`; raises ValueError."""
+    if isinstance(section, dict) and section.get("method") == "auto" and len(section) > 1:
+        other = next(key for key in section if key != "method")
+        raise ValueError(f"has {other}, which method auto has not; name the method, k-tuples or marginals")
+
+
+def resolve_aggregate(configuration: Configuration) -> dict[str, Any]:
+    """The section `aggregate` that `auto` stands for: all triples, selected pairs, or pairs chosen in rounds; else k-tuples.
+
+    Where the noise of pairs r (`pair_noise`) is small, all triples are measured that do not take too long to be fitted.
+    Beyond, the budget goes to some pairs, and to single columns most of it where r is above 40. Measured, mean TVD of three
+    columns of records made by the mixture, of one to five releases each:
+
+    | table | epsilon | r | triples | selected | rounds | k-tuples | independent |
+    | --- | --- | --- | --- | --- | --- | --- | --- |
+    | affairs | 10 | 0.6 | .042 | .052 | .052 | .043 | .209 |
+    | adult_cat | 10 | 1 | .019 | .025 | | .026 | .184 |
+    | adult | 10 | 1 | .042 | .048 | | .056 | .170 |
+    | ma2019_cat | 10 | 1.3 | .029 | .033 | | .035 | .163 |
+    | affairs | 3 | 2 | .056 | .061 | .065 | .058 | .210 |
+    | drug_deaths_cat | 10 | 2.2 | .008 | .011 | | .011 | .050 |
+    | adult_cat | 3 | 3.2 | .023 | .031 | | .029 | .184 |
+    | adult | 3 | 3.2 | .055 | .062 | | .065 | .170 |
+    | ma2019_cat | 3 | 4.4 | .043 | .049 | | .061 | .163 |
+    | affairs | 1 | 6 | .085 | .085 | | .092 | .209 |
+    | drug_deaths_cat | 3 | 7.2 | .014 | .017 | | .031 | .051 |
+    | adult_cat | 1 | 9.5 | .036 | .042 | | | .184 |
+    | adult | 1 | 9.5 | .078 | .077 | | | .171 |
+    | ma2019_cat | 1 | 13 | .068 | .077 | | .103 | .164 |
+    | affairs | 0.3 | 20 | .146 | .126 | | .156 | .210 |
+    | drug_deaths_cat | 1 | 22 | | .027 | | .040 | .052 |
+    | adult_cat | 0.3 | 32 | .062 | .066 | | .092 | .185 |
+    | ma2019_cat | 0.3 | 44 | .140 | .153 | .152 | .169 | .170 |
+    | drug_deaths_cat | 0.3 | 72 | | .054 | .043 | .063 | .060 |
+
+    Triples at r = 32 and 44 are one release each, and those at 44 are no nearer in two columns (.079) than rounds are (.078).
+    K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked. Of the
+    shares of marginals there is as much as bounds and a bought comparison leave.
+
+    DP: a function of public facts alone.
+
+    Args:
+        configuration: all but the sections that are to be resolved, with whatever settings of k-tuples.
+    """
+    attributes, left = configuration.attributes, _left(configuration)
+    if left <= 0 or _cannot_be_measured(configuration):  # what leaves nothing is refused elsewhere
+        return {"method": "k-tuples"}
+    noise = pair_noise(configuration)
+    usual = _SELECTED if noise <= _SINGLES else _ROUNDS
+    for section in (*(_triples(attributes) if noise <= _SHORT else ()), usual):
+        settings = MarginalSettings.model_validate(section)
+        if not (_hindrance(settings, attributes) or _takes_long(settings, attributes)):
+            shares = _SHARES if settings.selects(len(attributes)) else ("one_way_share",)
+            scaled = {key: round(left * getattr(settings, key), 9) for key in shares} if left < 1 else {}
+            return {**section, **scaled}
+    return {"method": "k-tuples"}
+
+
+def automatic_aggregate(configuration: Configuration) -> AggregateSettings | MarginalSettings:
+    """The settings that `aggregate: {method: auto}` stands for, beside the method that makes the records."""
+    needed = NEEDED.get(configuration.synthesize.method)
+    section = resolve_aggregate(configuration) if needed is None else {"method": needed}
+    if section["method"] == "marginals":
+        return MarginalSettings.model_validate(section)
+    return AggregateSettings.model_validate(resolve_sigma(section, configuration))
+
+
+def is_decided_by_noise(configuration: Configuration) -> bool:
+    """Whether `pair_noise` has a part in what `auto` counts: not where only one thing can be counted, nor of one column."""
+    fixed = NEEDED.get(configuration.synthesize.method) == "marginals" or configuration.privacy.accountant == "sds"
+    return not fixed and len(configuration.attributes) > 1
+
+
+def counts_words(aggregate: AggregateSettings | MarginalSettings, attributes: int) -> str:
+    """What the settings count of so many attributes, for a reader."""
+    if isinstance(aggregate, AggregateSettings):
+        return "k-tuples"
+    if not aggregate.has_larger(attributes):
+        return "single columns"
+    if aggregate.adaptive is not None:
+        return "marginals, chosen in rounds"
+    if isinstance(aggregate.cliques, AllCliques):
+        return f"marginals of {aggregate.cliques.all} columns"
+    return "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as declared"
+
+
+def _triples(attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
+    """All triples, or those with few cells where all take too long to be fitted (pairs, of two columns); or nothing.
+
+    Pairs that have more cells than the triples are measured as well, and take their time.
+    """
+    sizes = tuple(_sizes(attributes).values())
+    length = min(3, len(sizes))
+    if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
+        return
+    found, pairs = (sorted(map(math.prod, itertools.combinations(sizes, number))) for number in (length, 2))
+    so_far = list(itertools.accumulate(map(fitting_seconds, found)))
+    if so_far[-1] <= _TRIPLES_SECONDS:
+        yield {"method": "marginals", "cliques": {"all": length}}
+        return
+    for fitted in range(bisect.bisect_right(so_far, _TRIPLES_SECONDS), 0, -1):
+        most = found[fitted] - 1  # as many cells as the first that is too much are too many
+        wide = sum(map(fitting_seconds, pairs[bisect.bisect_right(pairs, most) :]))
+        if found[fitted - 1] <= most and so_far[fitted - 1] + wide <= _TRIPLES_SECONDS:
+            yield {"method": "marginals", "cliques": {"all": length, "max_cells": most}}
+            return
+
+
+def pair_noise(configuration: Configuration) -> float:
+    """About the noise of pairs in records, where all are counted: r = s sqrt(m (m - 1) / 2) / (epsilon sqrt(left)).
+
+    A unit moves the counts of a set of attributes by s in L2: theta, or sqrt(2) theta where records are replaced. `left` is the
+    share of the budget, of mu^2, that is for counts.
+    """
+    stability, pairs = configuration.stability, math.comb(len(configuration.attributes), 2)
+    moved = stability.records * (math.sqrt(2) if stability.neighbors == "replace-one" else 1)
+    left = _left(configuration)
+    return moved * math.sqrt(pairs / left) / configuration.privacy.epsilon if left > 0 else math.inf
+
+
+def _left(configuration: Configuration) -> float:
+    """What private bounds and a bought comparison leave of the budget; to 6 digits, as sums of shares have rounding errors."""
+    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
+    return round(1 - configuration.evaluate.paid_share - bounds, 6)
+
+
+def _cannot_be_measured(configuration: Configuration) -> bool:
+    """Whether marginals are refused, with SDS's accounting, pure epsilon or too large a structural zero, or are of sets."""
+    sizes = [*_sizes(configuration.attributes).values()]
+    try:
+        forbidden = configuration.forbidden
+    except (KeyError, ValueError):  # a column or value that is not there is refused elsewhere
+        forbidden = ()
+    zeros = (math.prod(sizes[place] for place, _ in combination) for combination in forbidden)
+    return (
+        configuration.privacy.accountant == "sds"
+        or not configuration.privacy.delta
+        or any(attribute.of_set for attribute in configuration.attributes)
+        or any(cells > MAX_CELLS for cells in zeros)
+    )
+
+
+def resolve_sigma(given: Mapping[str, Any], configuration: Configuration) -> dict[str, Any]:
+    """The section `aggregate` of k-tuples with the proportions that `sigma: auto` stands for; SDS's formulas keep its own.
+
+    What decides is how large the noise of pairs is, r of `pair_noise`: where pairs drown in
+    it, records come no nearer to the table than single columns do, and these need the budget. Measured, mean TVD of two
+    columns, R = 3, by the mixture, of two to six releases each, beside single columns that have the whole budget:
+
+    | table | epsilon | r | balanced | short | singles | independent |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | affairs | 1 | 6 | .042 | .045 | .075 | .098 |
+    | affairs | 0.3 | 20 | .077 | .072 | .097 | .100 |
+    | adult_cat | 0.3 | 32 | | .046 | .067 | .088 |
+    | ma2019_cat | 0.3 | 44 | | .091 | .087 | .086 |
+    | drug_deaths_cat | 0.3 | 72 | | .037 | .036 | .032 |
+    """
+    if given.get("sigma", "auto") != "auto":
+        return dict(given)
+    if "sds" in (configuration.privacy.accountant, given.get("split")):
+        return {**given, "sigma": "long"}
+    pairs = pair_noise(configuration)
+    if pairs <= _SHORT:
+        return {**given, "sigma": "balanced"}
+    return {**given, "sigma": "short" if pairs <= _SINGLES else "singles"}
+
+
+def resolve_method(
+    given: Mapping[str, Any], aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]
+) -> dict[str, Any]:
+    """The section `synthesize` with the method that `auto` stands for in the place of `auto`.
+
+    Raises:
+        ValueError: a key, or a value, that only some methods have.
+    """
+    for key in given:
+        if key in _OWN:
+            raise ValueError(f"has {key}, which not every method has; name the method, such as {_OWN[key]}")
+    method = automatic_method(aggregate, attributes).method
+    if given.get("records") == "exhaust" and method == "aggregate-seeded":  # the others have it not at all
+        raise ValueError(f"has records: exhaust, which not every method has; name the method, {method}")
+    return {**given, "method": method}
+
+
+def _sizes(attributes: Sequence[Attribute]) -> dict[str, int]:
+    """Codes of each attribute, missing included, as far as they are public."""
+    return {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
+
+
+def _takes_long(settings: MarginalSettings, attributes: Sequence[Attribute]) -> bool:
+    """Whether looking at each pair in each round takes longer than all fits may."""
+    rounds = settings.adaptive
+    if rounds is None:
+        return False
+    sizes = _sizes(attributes)
+    looks = (rounds.rounds * looking_seconds(cells) for cells in _products(sizes, 2, rounds.max_cells))
+    return any(seconds > MOST_SECONDS for seconds in itertools.accumulate(looks))
+
+
+def _hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]) -> str | None:
+    """What is public and forbids a mixture, in the plural."""
+    if any(attribute.is_set for attribute in attributes):
+        return "columns of sets"
+    if any(attribute.private for attribute in attributes):
+        return "private domains, whose sizes are not public,"
+    sizes = _sizes(attributes)
+    if sum(sizes.values()) > _MOST_CODES:
+        return f"{sum(sizes.values())} values, more than {_MOST_CODES},"
+    cliques = aggregate.cliques if isinstance(aggregate, MarginalSettings) else None
+    if isinstance(cliques, AllCliques) and cliques.looked_at(len(sizes)) > _MOST_SETS:
+        return "so many sets of columns"
+    so_far = itertools.accumulate(_seconds(aggregate, sizes))
+    if any(seconds > MOST_SECONDS for seconds in so_far):  # there may be millions more
+        return "so many columns and values"
+    return None
+
+
+def _seconds(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str, int]) -> Iterator[float]:
+    """What each table takes, from short ones to long ones.
+
+    All of the longest k-tuples are looked at, and fitted as many as there is time for (`Telling`). Marginals that are still to
+    be selected may be all.
+    """
+    if isinstance(aggregate, MarginalSettings):
+        yield from map(fitting_seconds, _marginals(aggregate, sizes))
+        return
+    longest = aggregate.reporting_length or min(3, len(sizes))
+    for length in range(1, longest + 1):
+        takes = fitting_seconds if length == 1 or length < longest else looking_seconds
+        yield from map(takes, _products(sizes, length, MAX_TABLE))
+
+
+def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int]) -> Iterator[int]:
+    """Cells of each marginal, single attributes first: of pairs still to be selected all, of rounds the largest."""
+    yield from sizes.values()
+    if isinstance(aggregate.cliques, tuple):
+        # a name that is no attribute is refused elsewhere
+        yield from (math.prod(sizes.get(name, 1) for name in clique) for clique in aggregate.cliques)
+        return
+    if isinstance(aggregate.cliques, AdaptiveCliques):
+        rounds, widest = aggregate.cliques, sorted(sizes.values())
+        candidates = sum(math.comb(len(sizes), length) for length in range(2, rounds.adaptive + 1))
+        most = min(rounds.max_cells, math.prod(widest[-rounds.adaptive :]))
+        yield from itertools.repeat(most, min(rounds.rounds * rounds.batch, candidates))
+        return
+    chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
+    if chosen.all > 1:
+        yield from chosen.cells(tuple(sizes.values()))
+
+
+def _products(sizes: Mapping[str, int], length: int, most: int) -> Iterator[int]:
+    """Cells of each table of so many attributes that has at most `most`."""
+    return (cells for cells in map(math.prod, itertools.combinations(sizes.values(), length)) if cells <= most)

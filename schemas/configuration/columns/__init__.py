@@ -1,0 +1,35 @@
+"""What a configuration says of one column: its kind, its public domain, and what counts as missing or outside."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from marginweave.schemas.configuration.columns.base import OTHER, ColumnBase, MeasuredColumn, Texts
+from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
+from marginweave.schemas.configuration.columns.date import DateColumn
+from marginweave.schemas.configuration.columns.dropped import ConstantColumn, IdentifierColumn
+from marginweave.schemas.configuration.columns.number import MAX_BINS, NumberColumn
+from marginweave.schemas.configuration.columns.sets import SetColumn
+
+__all__ = [
+    "MAX_BINS",
+    "OTHER",
+    "BooleanColumn",
+    "Category",
+    "Column",
+    "ColumnBase",
+    "ConstantColumn",
+    "DateColumn",
+    "IdentifierColumn",
+    "MeasuredColumn",
+    "NumberColumn",
+    "SetColumn",
+    "Texts",
+]
+
+Column = Annotated[
+    Category | BooleanColumn | NumberColumn | DateColumn | SetColumn | ConstantColumn | IdentifierColumn,
+    Field(discriminator="type"),
+]

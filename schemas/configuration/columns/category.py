@@ -1,0 +1,137 @@
+"""Columns of codes, names and yes-or-no answers."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from marginweave.schemas.configuration.columns.base import OTHER, MeasuredColumn, Texts
+from marginweave.schemas.configuration.values import ValueMatcher, first_duplicate
+
+FALSE_VALUES = ("false", "0", "no", "f", "n")
+TRUE_VALUES = ("true", "1", "yes", "t", "y")
+
+
+class ValuedColumn(MeasuredColumn):
+    """A column whose values are declared, or discovered under the budget."""
+
+    values: Texts | None = None
+    domain: Literal["public", "private"] = "public"
+    outside: Literal["null", "other", "error"] = "null"
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The public domain in declared order (trimmed), with `other` last where values outside become it."""
+        return domain_labels(self.values, self.outside)
+
+    @property
+    def explicit(self) -> tuple[str, ...]:
+        """The declared values, and `other` where values outside become it."""
+        return self.labels
+
+    @cached_property
+    def matcher(self) -> ValueMatcher:
+        """Finds the label that one value equals."""
+        return ValueMatcher(self.labels)
+
+
+class Category(ValuedColumn):
+    """A column of codes or names.
+
+    `values` is its public domain; `domain: private` instead has the values discovered under the budget. A value outside
+    the domain follows `outside`: it becomes missing (`null`), the value `other`, or stops the run (`error`).
+    """
+
+    type: Literal["category"]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_domain(self.values, self.domain, self.outside)
+        return self
+
+    def accepts(self, text: str) -> bool:
+        """Whether the text equals a declared value; a private domain accepts every text."""
+        return self.domain == "private" or self.index(text) >= 0
+
+    def index(self, text: str) -> int:
+        """Position of the label that a text equals, or -1."""
+        return self.matcher.index(text)
+
+
+class BooleanColumn(MeasuredColumn):
+    """A column of true and false; it is released as booleans.
+
+    `true_values` and `false_values` spell the two, in any case: true, 1, yes, t, y and false, 0, no, f, n unless declared.
+    The words true and false, as the output has them, are always understood.
+    """
+
+    type: Literal["boolean"]
+    true_values: Texts | None = None
+    false_values: Texts | None = None
+    outside: Literal["null", "error"] = "null"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.true_values == () or self.false_values == ():
+            raise ValueError("needs at least one spelling in true_values and in false_values")
+        pair = first_duplicate(self._spellings)
+        if pair:
+            raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}, which count as one in any case")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """`false` and `true`."""
+        return ("false", "true")
+
+    @property
+    def explicit(self) -> tuple[str, ...]:
+        """The declared spellings, and true and false as the output has them; the default ones give way to `missing`."""
+        return (*(self.false_values or ()), *(self.true_values or ()), *self.labels)
+
+    @cached_property
+    def _spellings(self) -> tuple[str, ...]:
+        return tuple(text.casefold() for text in (*self._false, *(self.true_values or TRUE_VALUES)))
+
+    @property
+    def _false(self) -> tuple[str, ...]:
+        return self.false_values or FALSE_VALUES
+
+    @cached_property
+    def _matcher(self) -> ValueMatcher:
+        return ValueMatcher(self._spellings)
+
+    def accepts(self, text: str) -> bool:
+        """Whether the text spells true or false."""
+        return self.index(text) >= 0
+
+    def index(self, text: str) -> int:
+        """0 for false, 1 for true, -1 for any other text."""
+        spelled = text.casefold()
+        found = self._matcher.index(spelled)
+        if found >= 0:
+            return int(found >= len(self._false))
+        return self.labels.index(spelled) if spelled in self.labels else -1
+
+
+def check_domain(values: tuple[str, ...] | None, domain: str, outside: str) -> None:
+    """Refuse a domain that is neither declared nor private, or declared badly; raises ValueError."""
+    if domain == "private":
+        if values is not None:
+            raise ValueError("has both values and domain: private; a private domain is discovered, not declared")
+        if outside != "null":
+            raise ValueError("has outside, which needs declared values: a private domain has no outside")
+    elif not values:
+        raise ValueError("needs values (its public domain) or domain: private")
+    else:
+        pair = first_duplicate(values)
+        if pair:
+            raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}")
+
+
+def domain_labels(values: tuple[str, ...] | None, outside: str) -> tuple[str, ...]:
+    """Declared values, trimmed, with `other` last where values outside become it."""
+    declared = tuple(text.strip() for text in values or ())
+    return (*declared, OTHER) if outside == OTHER and OTHER not in declared else declared

@@ -1,0 +1,56 @@
+"""Columns whose cells hold several values."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, model_validator
+
+from marginweave.schemas.configuration.columns.category import ValuedColumn, check_domain
+from marginweave.schemas.configuration.numbers import PositiveWhole
+
+MAX_VALUES = 64
+
+
+class SetColumn(ValuedColumn):
+    """A column whose cells hold several values, between `separator`s; their order and repetition do not count.
+
+    `values` or `domain: private` as for a category. A cell keeps at most `max_values`, a public cap: of more, a uniformly
+    chosen subset is kept. Empty parts are no values; a cell without a value is missing. `outside` is about single values:
+    one outside the domain is left out (`null`), becomes `other`, or stops the run (`error`).
+    """
+
+    type: Literal["set"]
+    separator: Annotated[str, BeforeValidator(str)] = ";"
+    max_values: PositiveWhole
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.separator:
+            raise ValueError("has an empty separator")
+        if self.max_values > MAX_VALUES:
+            raise ValueError(f"has max_values ({self.max_values}), which must be at most {MAX_VALUES}")
+        check_domain(self.values, self.domain, self.outside)
+        if any(self.separator in label or not label for label in self.labels):
+            raise ValueError("declares a value that is empty or holds the separator")
+        return self
+
+    @property
+    def width(self) -> int:
+        """The most values that a cell holds after the cap."""
+        return self.max_values if self.domain == "private" else min(self.max_values, len(self.labels))
+
+    def parts(self, text: str) -> list[str]:
+        """The values of a cell, trimmed."""
+        return [part for item in text.split(self.separator) if (part := item.strip())]
+
+    def writes(self, text: str) -> bool:
+        """Whether a cell of several values can be written as `text`."""
+        parts = self.parts(text)
+        return 1 < len(parts) <= self.max_values and (
+            self.domain == "private" or all(self.matcher.index(part) >= 0 for part in parts)
+        )
+
+    def accepts(self, text: str) -> bool:
+        """Whether every value of the cell is a declared one; a private domain accepts every text."""
+        return self.domain == "private" or all(self.matcher.index(part) >= 0 for part in self.parts(text))

@@ -1,0 +1,212 @@
+"""Settings of marginals: which ones are measured, and how the budget is shared among them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from marginweave.schemas.configuration.columns import Texts
+from marginweave.schemas.configuration.numbers import (
+    FROZEN,
+    MAX_CELLS,
+    OpenFraction,
+    PositiveWhole,
+    to_number,
+    to_whole,
+)
+
+# Choices of one release, each a draw in the ledger.
+_MOST_PICKS = 400
+
+
+class AllCliques(BaseModel):
+    """All marginals of `all` attributes that have at most `max_cells` cells, and what is left of those that have more.
+
+    That is their subsets with at most so many cells, as far as no other marginal contains them; pairs however many cells they
+    have, so that no dependence of two attributes is lost, unless only pairs are asked for.
+    """
+
+    model_config = FROZEN
+    all: PositiveWhole
+    max_cells: PositiveWhole | None = None
+
+    def places(self, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Places of the attributes of each marginal, of the most attributes first. DP: arithmetic on public sizes."""
+        contained: set[tuple[int, ...]] = set()
+        longest = min(self.all, len(sizes))
+        for length in range(longest, min(longest, 2) - 1, -1):
+            there = set(contained)
+            for places in itertools.combinations(range(len(sizes)), length):
+                if self.max_cells is None:
+                    yield places
+                elif places not in contained and (
+                    length == 2 < self.all or math.prod(sizes[j] for j in places) <= self.max_cells
+                ):
+                    yield places
+                    there.add(places)
+            if self.max_cells is None:  # whatever is shorter is contained
+                return
+            contained = {part for places in there for part in itertools.combinations(places, length - 1)}
+
+    def looked_at(self, columns: int) -> int:
+        """How many sets of attributes `places` looks at."""
+        longest = min(self.all, columns)
+        shortest = longest if self.max_cells is None else min(longest, 2)
+        return sum(math.comb(columns, length) for length in range(shortest, longest + 1))
+
+    def cells(self, sizes: Sequence[int]) -> Iterator[int]:
+        """Cells of each marginal, in the order of `places`."""
+        return (math.prod(sizes[j] for j in places) for places in self.places(sizes))
+
+
+def _within(low: int, high: int) -> Callable[[int], int]:
+    def check(value: int) -> int:
+        if not low <= value <= high:
+            raise ValueError(f"must be at least {low} and at most {high}")
+        return value
+
+    return check
+
+
+def _fits_a_pair(cells: int) -> int:
+    if cells < 4:
+        raise ValueError("must be at least 4, the cells of two attributes of two values each")
+    return cells
+
+
+class AdaptiveCliques(BaseModel):
+    """Marginals of 2 to `adaptive` attributes, chosen in rounds by what a model of the earlier ones gets wrong (AIM).
+
+    A round chooses `batch` marginals of at most `max_cells` cells, rare values merged, and measures them with one of `rounds`
+    equal shares of the budget of the larger marginals. With `annealing`, where they taught no more than noise, later rounds
+    take four times as many shares each: fewer rounds, of half the noise. `weights` multiply how far the model is off:
+    `workload` by the number of attributes, which is the weight of AIM for all sets of 2 to k of them; `equal` by 1.
+    """
+
+    model_config = FROZEN
+    adaptive: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(2, 4))] = 3
+    max_cells: Annotated[PositiveWhole, AfterValidator(_fits_a_pair)] = 10_000
+    rounds: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(1, 100))] = 16
+    batch: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(1, 20))] = 4
+    annealing: bool = True
+    weights: Literal["workload", "equal"] = "workload"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.rounds * self.batch > _MOST_PICKS:
+            raise ValueError(
+                f"has rounds ({self.rounds}) times batch ({self.batch}) above {_MOST_PICKS}; each is a charge of its own"
+            )
+        return self
+
+
+def _cliques_kind(value: Any) -> str | None:
+    own = AdaptiveCliques.model_fields.keys() - AllCliques.model_fields.keys()
+    if isinstance(value, AdaptiveCliques) or value == "adaptive" or (isinstance(value, dict) and own & value.keys()):
+        return "adaptive"
+    if isinstance(value, AllCliques | dict):
+        return "all"
+    if isinstance(value, list | tuple):
+        return "list"
+    return "selected" if value == "selected" else None
+
+
+def _as_settings(value: Any) -> Any:
+    return {} if value == "adaptive" else value
+
+
+Cliques = Annotated[
+    Annotated[Literal["selected"], Tag("selected")]
+    | Annotated[AdaptiveCliques, BeforeValidator(_as_settings), Tag("adaptive")]
+    | Annotated[AllCliques, Tag("all")]
+    | Annotated[tuple[Texts, ...], Field(min_length=1), Tag("list")],
+    Discriminator(
+        _cliques_kind,
+        custom_error_type="cliques",
+        custom_error_message=(
+            "must be selected, adaptive, {adaptive: k, …}, {all: k, max_cells: …} or a list of lists of two and more attributes"
+        ),
+    ),
+]
+
+
+def _compress(value: Any) -> float | str:
+    if value is None or value == "none":
+        return "none"
+    multiple = to_number(value)
+    if multiple <= 0:
+        raise ValueError("must be positive, or none")
+    return multiple
+
+
+def _merge(value: Any) -> int | str:
+    if value is None or value == "none":
+        return "none"
+    limit = to_whole(value)
+    if not 1 <= limit <= MAX_CELLS:
+        raise ValueError(f"must be at least 1 and at most {MAX_CELLS}, or none")
+    return limit
+
+
+# PrivSyn's constants where they are not ours: an eighth as much for single attributes and for scores as for pairs, and selected
+# pairs are merged up to so many cells.
+_PAPER: dict[str, Any] = {"one_way_share": 0.1, "selection_share": 0.1, "merge_cells": 5000}
+
+
+class MarginalSettings(BaseModel):
+    """Dense noisy marginals (DPSyn). Shares are of the accountant's budget (of mu² by default).
+
+    Every attribute is measured by itself with `one_way_share`. `cliques` are the larger marginals: chosen by noisy InDif
+    scores (`selected`) or in rounds (`adaptive`), which cost `selection_share`, all of k attributes, or a list. They have the
+    rest of the budget, shared equally or by the power of their cells that has the least error (`allocation`; in rounds those
+    of a round). Values whose one-way count is below
+    `compress` standard deviations are measured together. `noise` is that of the counts of all of these marginals: Gaussian,
+    charged in mu^2; Laplace, charged in plain epsilon to the account's allowance; or `auto`, whichever has the smaller variance
+    by public numbers. `merge_cells`: selected pairs that hang together become one marginal of at most so many cells.
+    `values_share` pays for the discovery of private domains, with `delta_threshold_share` of delta. `preset: paper` has the
+    constants of PrivSyn wherever nothing else is said.
+    """
+
+    model_config = FROZEN
+    method: Literal["marginals"] = "marginals"
+    preset: Literal["default", "paper"] = "default"
+    cliques: Cliques = "selected"
+    noise: Literal["gaussian", "laplace", "auto"] = "gaussian"
+    allocation: Literal["cells", "equal"] = "cells"
+    one_way_share: OpenFraction = 0.3
+    selection_share: OpenFraction = 0.05
+    values_share: OpenFraction = 0.05
+    bounds_share: OpenFraction | None = None
+    delta_threshold_share: OpenFraction = 0.1
+    merge_cells: Annotated[int | Literal["none"], BeforeValidator(_merge)] = "none"
+    compress: Annotated[float | Literal["none"], BeforeValidator(_compress)] = 3.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _constants(cls, data: Any) -> Any:
+        return {**_PAPER, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
+
+    @property
+    def adaptive(self) -> AdaptiveCliques | None:
+        """How marginals are chosen in rounds, or None."""
+        return self.cliques if isinstance(self.cliques, AdaptiveCliques) else None
+
+    def selects(self, attributes: int) -> bool:
+        """Whether marginals are chosen by what was drawn; one attribute alone leaves nothing to choose."""
+        return (self.cliques == "selected" or self.adaptive is not None) and attributes > 1
+
+    def longest(self, attributes: int) -> int:
+        """The most attributes of a marginal, whatever is drawn; with `merge_cells` what was chosen may have more."""
+        if isinstance(self.cliques, tuple):
+            return max(map(len, self.cliques))
+        if isinstance(self.cliques, AllCliques):
+            return min(self.cliques.all, attributes)
+        return min(2 if self.adaptive is None else self.adaptive.adaptive, attributes)
+
+    def has_larger(self, attributes: int) -> bool:
+        """Whether anything but single attributes is measured."""
+        return attributes > 1 and not (isinstance(self.cliques, AllCliques) and self.cliques.all == 1)

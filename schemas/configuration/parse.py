@@ -1,0 +1,128 @@
+"""From a YAML file to a configuration, with one readable message where a rule is broken."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.unsupported import refuse_unsupported
+from marginweave.schemas.configuration.yaml_source import read_yaml
+from marginweave.schemas.errors import InputError
+
+_UNIONS = {("aggregate", "thresholds"), ("aggregate", "cliques"), ("privacy", "unit")}
+_TYPES = {
+    "string": "a text",
+    "int": "a whole number",
+    "bool": "true or false",
+    "dict": "a mapping",
+    "model": "a mapping",
+    "tuple": "a list",
+    "list": "a list",
+    "byte_size": "a size, such as 80MB",
+}
+
+
+def load_configuration(path: Path) -> Configuration:
+    """The configuration in the YAML file at `path`.
+
+    Raises:
+        InputError: the file is not there or not YAML, or the first rule that it breaks, by key: `privacy.epsilon (-1.0)
+            must be positive`.
+    """
+    return parse_configuration(read_yaml(path))
+
+
+def parse_configuration(raw: dict[str, Any]) -> Configuration:
+    """The configuration that a mapping describes; raises InputError as `load_configuration` does."""
+    refuse_unsupported(raw)
+    try:
+        return Configuration.from_written(raw)
+    except ValidationError as error:
+        # An unknown key first: it is often the misspelt one that is missed elsewhere.
+        found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
+        messages = [_message(dict(item)) for item in found]
+    unique = list(dict.fromkeys(messages))
+    more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
+    raise InputError(unique[0] + more)
+
+
+def _message(error: dict[str, Any]) -> str:
+    location = _location(error["loc"])
+    key, kind, given = ".".join(location), error["type"], _short(error.get("input"))
+    text = str(error["msg"]).removeprefix("Value error, ")
+    fixed = {
+        "missing": f"{key} is required",
+        "extra_forbidden": f"unknown key {key}{_suggestion(error['loc'])}",
+        "union_tag_not_found": f"{key}.type is required: {_either(_kinds())}",
+        "too_short": f"{key} must not be empty",
+    }
+    if kind in fixed:
+        return fixed[kind]
+    if kind == "union_tag_invalid":
+        return f"{key}.type ({error['ctx']['tag']}) must be {_either(_kinds())}"
+    if text.startswith("must"):
+        return f"{key} ({given}) {text}"
+    if kind == "value_error":
+        return f"{key} {text}".strip()
+    expected = next((name for prefix, name in _TYPES.items() if kind.startswith(prefix)), None)
+    if kind == "literal_error":
+        expected = error["ctx"]["expected"].replace("'", "")
+    return f"{key} ({given}) must be {expected}" if expected else f"{key}: {text}"
+
+
+def _location(loc: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The path in the file: pydantic also names the branch of a union, which the reader never wrote."""
+    parts = [str(part) for part in loc]
+    if len(parts) > 1 and parts[0] in ("aggregate", "synthesize"):
+        del parts[1]
+    if len(parts) > 2 and (parts[0] == "columns" or tuple(parts[:2]) in _UNIONS):
+        del parts[2]
+    if len(parts) > 4 and parts[0] == "columns" and parts[2] == "impute":
+        del parts[3]
+    return tuple(parts)
+
+
+def _suggestion(loc: tuple[int | str, ...]) -> str:
+    """The known key that an unknown one is nearest to, among those that may stand in its place."""
+    models: list[type[BaseModel]] = [Configuration]
+    for part in loc[:-1]:
+        below = [
+            m for model in models if part in model.model_fields for m in _models(model.model_fields[part].annotation)
+        ]
+        tagged = [model for model in models if part in _tags(model)]
+        models = below or tagged or models
+    if not loc:
+        return ""
+    known = {field for model in models for field in model.model_fields} - {str(loc[-1])}  # another branch may have it
+    close = difflib.get_close_matches(str(loc[-1]), sorted(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a field can hold, through unions, mappings and annotations."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models(inner)]
+
+
+def _tags(model: type[BaseModel]) -> tuple[str, ...]:
+    """The words under `type` that choose a kind of column, or those under `method`."""
+    field = model.model_fields.get("type") or model.model_fields.get("method")
+    return get_args(field.annotation) if field else ()
+
+
+def _kinds() -> list[str]:
+    return [tag for model in _models(Configuration.model_fields["columns"].annotation) for tag in _tags(model)]
+
+
+def _either(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,137 @@
+"""What a configuration says of values that are lacking and of the size of the table: imputation and resize."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, field_validator, model_validator
+
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration.numbers import FROZEN, Number, Positive, PositiveWhole, to_number
+
+MAX_PROPORTION = 10
+MAX_RESIZED = 10**8
+_FROM_THE_DATA = ("mean", "median", "mode")
+
+
+class UniformImputation(BaseModel):
+    """A missing value becomes a uniform draw: from the declared values, or between the bounds."""
+
+    model_config = FROZEN
+    distribution: Literal["uniform"]
+
+
+class GaussianImputation(BaseModel):
+    """A missing number becomes a draw of the normal distribution with public `mean` and `deviation`, clamped to the bounds."""
+
+    model_config = FROZEN
+    distribution: Literal["gaussian"]
+    mean: Number
+    deviation: Positive
+
+
+def _weights(value: Any) -> Any:
+    if not isinstance(value, dict) or not value:
+        raise ValueError("must be a mapping from values to weights")
+    weights = {str(text).strip(): to_number(weight) for text, weight in value.items()}
+    if len(weights) < len(value):
+        raise ValueError("names a value twice")
+    if min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
+        raise ValueError("must have weights that are not negative and not all 0")
+    return weights
+
+
+class WeightedImputation(BaseModel):
+    """A missing value becomes one of the named values, with a probability proportional to its public weight."""
+
+    model_config = FROZEN
+    weights: Annotated[dict[str, float], BeforeValidator(_weights)]
+
+
+def _imputation_kind(value: Any) -> str | None:
+    if isinstance(value, BaseModel):
+        return {UniformImputation: "uniform", GaussianImputation: "gaussian", WeightedImputation: "weights"}[
+            type(value)
+        ]
+    if not isinstance(value, dict):
+        return None
+    if "weights" in value:
+        return "weights"
+    return value["distribution"] if value.get("distribution") in ("uniform", "gaussian") else None
+
+
+def _not_from_the_data(value: Any) -> Any:
+    named = value.get("distribution") if isinstance(value, dict) else value
+    if named in _FROM_THE_DATA:
+        raise ValueError(
+            f"must not be the {named} of the column: it is read off the data, every record would move all imputed values, "
+            "and it would be told for free; declare public weights or a public distribution"
+        )
+    return value
+
+
+Imputation = Annotated[
+    Annotated[UniformImputation, Tag("uniform")]
+    | Annotated[GaussianImputation, Tag("gaussian")]
+    | Annotated[WeightedImputation, Tag("weights")],
+    Discriminator(
+        _imputation_kind,
+        custom_error_type="imputation",
+        custom_error_message=(
+            "must be {distribution: uniform}, {distribution: gaussian, mean: …, deviation: …} or {weights: {value: weight, …}}"
+        ),
+    ),
+    BeforeValidator(_not_from_the_data),
+]
+
+
+class ResizeSettings(BaseModel):
+    """A table of a public number of `records`, sampled from `proportion` of the sensitive one and filled up by imputation.
+
+    Harvard notes, Algorithm 3: c = ceil(p) copies of the table are sampled at the rate s = p/c, cut to n records and
+    filled up to n. One row moves at most c records of the result, by replacement. By default every draw is noised for that
+    and charged for what it is. With `amplify: true` the draws together keep the functional (epsilon, delta) of `formula`,
+    and the release is charged (epsilon, delta) to the account's allowance.
+    """
+
+    model_config = FROZEN
+    records: PositiveWhole
+    proportion: Positive = 1.0
+    amplify: bool = False
+    formula: Literal["printed", "tight"] | None = None
+
+    @field_validator("records")
+    @classmethod
+    def _check_records(cls, value: int) -> int:
+        if value > MAX_RESIZED:
+            raise ValueError(f"must be at most {MAX_RESIZED}")
+        return value
+
+    @field_validator("proportion")
+    @classmethod
+    def _check_proportion(cls, value: float) -> float:
+        if not 1e-6 <= value <= MAX_PROPORTION:
+            raise ValueError(f"must be at least 1e-6 and at most {MAX_PROPORTION}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_formula(self) -> ResizeSettings:
+        if self.formula is not None and not self.amplify:
+            raise ValueError("has formula, which needs amplify: true: without amplification nothing is converted")
+        return self
+
+    @property
+    def copies(self) -> int:
+        """c, how many copies of the table are sampled."""
+        return math.ceil(self.proportion)
+
+    @property
+    def rate(self) -> Fraction:
+        """The share s = p/c of the copies that is sampled; in (0, 1]."""
+        return Fraction(repr(self.proportion)) / self.copies
+
+    def stability(self, unit: Stability) -> Stability:
+        """How far a unit moves the resized table: c theta records are replaced; one where `formula` answers for the rest."""
+        return Stability(records=1 if self.amplify else self.copies * unit.records, neighbors="replace-one")

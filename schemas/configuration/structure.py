@@ -1,0 +1,168 @@
+"""What is known of columns together: released as one, computed from another, or never found together."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, SetColumn, Texts
+from marginweave.schemas.configuration.numbers import FROZEN
+from marginweave.schemas.configuration.values import ValueMatcher
+
+MAX_FORBIDDEN = 100_000
+SEPARATOR = " | "
+
+Forbidden: TypeAlias = tuple[tuple[int, str], ...]
+"""One combination that cannot be, as (attribute, label) in increasing order of the attribute."""
+
+
+def _mapping(value: Any) -> Any:
+    if not isinstance(value, dict) or not value:
+        raise ValueError("must be a mapping of values to values")
+    return {str(key): str(item) for key, item in value.items()}
+
+
+def _combination(value: Any) -> Any:
+    if not isinstance(value, dict) or len(value) < 2:
+        raise ValueError("must be a mapping of two or more columns to a value, or to a list of values")
+    if any(isinstance(item, list | tuple) and not item for item in value.values()):
+        raise ValueError("must give each of its columns a value; a list of values must not be empty")
+    return {str(name): item if isinstance(item, list | tuple) else [item] for name, item in value.items()}
+
+
+class GroupedColumns(BaseModel):
+    """Columns that are released as one attribute `name`, whose values are the public `combinations` of theirs.
+
+    A combination names one value a column, in the order of `columns`: a declared value, the label of a bin, or a text that
+    means "no value". Any other follows `outside`: it becomes missing (`null`) or stops the run (`error`).
+    """
+
+    model_config = FROZEN
+    name: Annotated[str, Field(min_length=1)]
+    columns: Annotated[Texts, Field(min_length=2)]
+    combinations: Annotated[tuple[Texts, ...], Field(min_length=1)]
+    outside: Literal["null", "error"] = "null"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the combinations: the values of the columns, in order."""
+        return tuple(SEPARATOR.join(text.strip() for text in texts) for texts in self.combinations)
+
+
+class DeterminedColumn(BaseModel):
+    """A column that is not measured: the output has `mapping[value of by]`, or `default`; nothing where `by` is missing."""
+
+    model_config = FROZEN
+    column: str
+    by: str
+    mapping: Annotated[dict[str, str], BeforeValidator(_mapping)]
+    default: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
+
+
+class Structure(BaseModel):
+    """Public knowledge of columns together.
+
+    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them. They are
+    never candidates and never synthesized.
+    """
+
+    model_config = FROZEN
+    grouped: tuple[GroupedColumns, ...] = ()
+    determined: tuple[DeterminedColumn, ...] = ()
+    forbidden: tuple[Annotated[dict[str, Texts], BeforeValidator(_combination)], ...] = ()
+
+    def group_of(self, column: str) -> GroupedColumns | None:
+        """The group that a column belongs to."""
+        return next((group for group in self.grouped if column in group.columns), None)
+
+    def rule_of(self, column: str) -> DeterminedColumn | None:
+        """The rule by which a column is computed."""
+        return next((rule for rule in self.determined if rule.column == column), None)
+
+
+def code_of(column: Column, text: str) -> int:
+    """Code of the value that `text` names: a declared value, or the label of a bin; -1 for none."""
+    if isinstance(column, Category | BooleanColumn):
+        return column.index(text.strip())
+    if isinstance(column, SetColumn):
+        return column.matcher.index(text)
+    return column.labels.index(text.strip()) if text.strip() in column.labels else -1
+
+
+def member_codes(
+    group: GroupedColumns, columns: Mapping[str, Column], missing: Mapping[str, Sequence[str]]
+) -> tuple[tuple[int, ...], ...]:
+    """Codes of a group's combinations, one a column; the number of its values stands for missing.
+
+    Raises:
+        ValueError: a combination names no value of a column, or is one that stands there in another spelling.
+    """
+    found: dict[tuple[int, ...], Texts] = {}
+    for texts in group.combinations:
+        codes = []
+        for name, text in zip(group.columns, texts, strict=True):
+            absent = ValueMatcher(missing[name]).index(text) >= 0
+            code = len(columns[name].labels) if absent else code_of(columns[name], text)
+            if code < 0:
+                raise ValueError(f"group {group.name!r} names {text!r}, which is no value of column {name!r}")
+            codes.append(code)
+        earlier = found.setdefault(tuple(codes), texts)
+        if earlier is not texts:
+            raise ValueError(
+                f"group {group.name!r} names a combination twice: {SEPARATOR.join(earlier)!r} and {SEPARATOR.join(texts)!r}"
+            )
+    return tuple(found)
+
+
+def forbidden_labels(
+    structure: Structure, columns: Mapping[str, Column], place: Callable[[str, str], int]
+) -> list[Forbidden]:
+    """Every forbidden combination, lists multiplied out; `place` gives the attribute of a column's label.
+
+    Raises:
+        ValueError: a value that the column does not have, or too many combinations.
+    """
+    found: list[Forbidden] = []
+    for entry in structure.forbidden:
+        if math.prod(len(texts) for texts in entry.values()) + len(found) > MAX_FORBIDDEN:
+            raise ValueError(f"structure.forbidden must have at most {MAX_FORBIDDEN} combinations")
+        labels = {name: [_label(name, columns[name], text) for text in texts] for name, texts in entry.items()}
+        choices = [[(place(name, label), label) for label in known] for name, known in labels.items()]
+        found.extend(itertools.product(*sorted(choices)))
+    return found
+
+
+def forbidden_codes(
+    forbidden: Iterable[Forbidden], labels: Sequence[Sequence[str]]
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Forbidden combinations as (attribute, code) over a domain; what was not released there needs no rule.
+
+    DP: post-processing of the released labels.
+    """
+    places = [{label: code for code, label in enumerate(values)} for values in labels]
+    found: list[tuple[tuple[int, int], ...]] = []
+    for combination in forbidden:
+        choices = []
+        for attribute, text in combination:
+            code = places[attribute].get(text)
+            spelled = ValueMatcher([text])
+            choices.append(
+                [(attribute, code)]
+                if code is not None
+                else [(attribute, v) for label, v in places[attribute].items() if spelled.index(label) >= 0]
+            )
+        found.extend(itertools.product(*choices))
+    return tuple(dict.fromkeys(found))
+
+
+def _label(name: str, column: Column, text: str) -> str:
+    if isinstance(column, Category | SetColumn) and column.domain == "private":
+        return text.strip()
+    code = code_of(column, text)
+    if code < 0:
+        raise ValueError(f"structure.forbidden names {text!r}, which is no value of column {name!r}")
+    return column.labels[code]

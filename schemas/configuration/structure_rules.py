@@ -1,0 +1,119 @@
+"""The rules that a structure has to keep with the columns it names; every one is a ValueError that names the key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    DateColumn,
+    MeasuredColumn,
+    NumberColumn,
+)
+from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure, code_of
+from marginweave.schemas.configuration.values import declared_number, first_duplicate
+
+
+def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None:
+    """Refuse a structure that does not fit the declared columns."""
+    determined = _once((rule.column for rule in structure.determined), "determined")
+    grouped = _once((name for group in structure.grouped for name in group.columns), "grouped")
+    _once((group.name for group in structure.grouped), "grouped")
+    for name in (*determined, *grouped, *(rule.by for rule in structure.determined), *_forbidden(structure)):
+        if name not in columns:
+            raise ValueError(f"structure names {name!r}, which is not among columns")
+    for group in structure.grouped:
+        _check_group(group, columns, determined)
+    for rule in structure.determined:
+        _check_determined(rule, columns, determined, grouped)
+    for name in _forbidden(structure):
+        if not columns[name].measured or name in determined or name in grouped or _is_private_number(columns[name]):
+            raise ValueError(
+                f"structure.forbidden names {name!r}, which is not counted by itself: a group lists its own combinations, "
+                "and columns that are dropped, determined or have private bounds cannot be forbidden anything"
+            )
+
+
+def _once(names: Iterable[str], key: str) -> tuple[str, ...]:
+    given = tuple(names)
+    for name in given:
+        if given.count(name) > 1:
+            raise ValueError(f"structure.{key} names {name!r} twice")
+    return given
+
+
+def _forbidden(structure: Structure) -> list[str]:
+    return [name for combination in structure.forbidden for name in combination]
+
+
+def _is_private_number(column: Column) -> bool:
+    return isinstance(column, NumberColumn) and column.bounds == "private"
+
+
+def _is_public(column: Column) -> bool:
+    """Whether a column has one value a cell, from a domain that the configuration declares."""
+    if isinstance(column, Category):
+        return column.domain == "public"
+    return isinstance(column, BooleanColumn | NumberColumn | DateColumn) and not _is_private_number(column)
+
+
+def _check_group(group: GroupedColumns, columns: Mapping[str, Column], determined: tuple[str, ...]) -> None:
+    if group.name in columns:
+        raise ValueError(f"structure.grouped has the name {group.name!r}, which is a column's; give the group its own")
+    for name in group.columns:
+        if name in determined or not _is_public(columns[name]):
+            raise ValueError(
+                f"group {group.name!r} has column {name!r}; only measured columns with one public value a cell can be grouped"
+            )
+    if any(len(texts) != len(group.columns) for texts in group.combinations):
+        raise ValueError(f"group {group.name!r} needs one value a column in every combination")
+    if len(set(group.labels)) < len(group.labels):
+        raise ValueError(f"group {group.name!r} names a combination twice")
+
+
+def _check_determined(
+    rule: DeterminedColumn, columns: Mapping[str, Column], determined: tuple[str, ...], grouped: tuple[str, ...]
+) -> None:
+    column, by = columns[rule.column], columns[rule.by]
+    if rule.column in grouped or not _is_public(column):
+        raise ValueError(
+            f"structure.determined has {rule.column!r}, which must be a column with public values of its own"
+        )
+    whole = isinstance(by, NumberColumn) and by.decimals == 0
+    if rule.by in determined or not (isinstance(by, Category | BooleanColumn) or whole):
+        raise ValueError(
+            f"structure.determined computes {rule.column!r} by {rule.by!r}, which must be a measured category, boolean or "
+            "number of 0 decimals"
+        )
+    for text in (*rule.mapping.values(), *(() if rule.default is None else (rule.default,))):
+        if not (isinstance(column, MeasuredColumn) and column.accepts(text.strip())):
+            raise ValueError(
+                f"structure.determined gives {rule.column!r} the value {text!r}, which it does not declare"
+            )
+    for text in rule.mapping:
+        known = declared_number(text.strip()) is not None if whole else _is_private(by) or code_of(by, text) >= 0
+        if not known:
+            raise ValueError(f"structure.determined maps {text!r}, which is no value of {rule.by!r}")
+    twice = _same_value(tuple(rule.mapping), by)
+    if twice:
+        raise ValueError(
+            f"structure.determined maps {twice[0]!r} and {twice[1]!r}, which are one value of {rule.by!r}; keep one"
+        )
+
+
+def _same_value(texts: Iterable[str], by: Column) -> tuple[str, str] | None:
+    """The first two texts that name one value of `by`, or None."""
+    if _is_private(by) or isinstance(by, NumberColumn):
+        return first_duplicate(texts)
+    found: dict[int, str] = {}
+    for text in texts:
+        earlier = found.setdefault(code_of(by, text), text)
+        if earlier is not text:
+            return earlier, text
+    return None
+
+
+def _is_private(column: Column) -> bool:
+    return isinstance(column, Category) and column.domain == "private"

@@ -1,0 +1,219 @@
+"""Settings of the synthesis: how records are made from released counts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ByteSize, field_validator, model_validator
+
+from marginweave.schemas.configuration.numbers import (
+    FROZEN,
+    Number,
+    Positive,
+    PositiveWhole,
+    Whole,
+    to_number,
+    to_whole,
+)
+
+MAX_RECORDS = 10**8
+MAX_ROUNDS = 10_000
+MAX_MODEL = 4 * 10**9
+
+
+_WHOLE = "must be count or a whole number"
+
+
+def _records(value: Any, rule: str = "must be count, exhaust or a whole number") -> int | str:
+    if isinstance(value, str) and value in {"count", "exhaust"}:
+        return value
+    try:
+        records = to_whole(value)
+    except ValueError:
+        raise ValueError(rule) from None
+    if not 0 <= records <= MAX_RECORDS:
+        raise ValueError(f"must lie in [0, {MAX_RECORDS}]")
+    return records
+
+
+def _seed(value: Any) -> int:
+    seed = to_whole(value)
+    if not 0 <= seed < 2**63:
+        raise ValueError("must lie in [0, 2^63)")
+    return seed
+
+
+Seed = Annotated[int, BeforeValidator(_seed)]
+
+
+class SynthesisSettings(BaseModel):
+    """How records are made from the counts; post-processing, so nothing here costs privacy.
+
+    `records`: `count` makes as many as the protected record count, `exhaust` goes on until the counts are used up (as SDS
+    prints it), a number makes that many; of more than `max_records` so many are kept at random. `sample_missing`
+    lets a missing value be drawn like any other, in columns that can be missing. `relax` lets a record that no value fits any
+    more go on with shorter combinations instead of staying incomplete.
+    """
+
+    model_config = FROZEN
+    method: Literal["aggregate-seeded"] = "aggregate-seeded"
+    records: Annotated[int | Literal["count", "exhaust"], BeforeValidator(_records)] = "count"
+    max_records: PositiveWhole | None = None
+    use_synthetic_counts: bool = True
+    sample_missing: bool = True
+    relax: bool = True
+    weight_percentile: Number = 95
+    scale: Positive = 1.0
+    seed: Seed = 0
+
+    @field_validator("weight_percentile")
+    @classmethod
+    def _percentile(cls, value: float) -> float:
+        if not 0 < value <= 100:
+            raise ValueError("must lie in (0, 100]")
+        return value
+
+    @field_validator("scale")
+    @classmethod
+    def _scale(cls, value: float) -> float:
+        if value > 100:
+            raise ValueError("must lie in (0, 100]")
+        return value
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing."""
+        return self.relax
+
+
+def _whole_records(value: Any) -> int | str:
+    if value == "exhaust":
+        raise ValueError(_WHOLE)
+    return _records(value, _WHOLE)
+
+
+def _shares(value: Any) -> tuple[float, ...]:
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError("must be a list of shares")
+    shares = tuple(to_number(share) for share in value)
+    if not all(0 <= share <= 1 for share in shares):
+        raise ValueError("must have shares from 0 to 1")
+    return shares
+
+
+# PrivSyn, section 5.2, appendices I and J: each attribute by itself, about a hundred rounds, every count followed.
+_PAPER: dict[str, Any] = {"start": "one-way", "rounds": 100, "tolerance": 0.0}
+
+
+class GumSynthesis(BaseModel):
+    """Records from marginals, or from k-tuples, by the gradually updating method; post-processing.
+
+    `records` and `max_records` as in `SynthesisSettings`. `start`: first rows from a spanning tree of pairs, or each
+    attribute by itself. `rounds`: the most passes over all marginals. `schedule`: how the update rate falls. `tolerance`: a
+    cell within so many standard deviations of its noise is left alone. `duplicate`: the share of copies of whole records, by
+    round. `preset: paper` has the constants of PrivSyn wherever nothing else is said.
+    """
+
+    model_config = FROZEN
+    method: Literal["gum"] = "gum"
+    preset: Literal["default", "paper"] = "default"
+    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
+    max_records: PositiveWhole | None = None
+    start: Literal["tree", "one-way"] = "tree"
+    rounds: Whole = 30
+    schedule: Literal["step", "exponential", "linear", "root"] = "step"
+    tolerance: Number = 1.0
+    duplicate: Annotated[tuple[float, ...], BeforeValidator(_shares)] = (0.5, 1.0)
+    seed: Seed = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _constants(cls, data: Any) -> Any:
+        return {**_PAPER, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
+
+    @field_validator("rounds")
+    @classmethod
+    def _rounds(cls, value: int) -> int:
+        if not 0 <= value <= MAX_ROUNDS:
+            raise ValueError(f"must lie in [0, {MAX_ROUNDS}]")
+        return value
+
+    @field_validator("tolerance")
+    @classmethod
+    def _tolerance(cls, value: float) -> float:
+        if value < 0:
+            raise ValueError("must not be negative")
+        return value
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing: GUM fills every attribute."""
+        return True
+
+
+class MixtureSynthesis(BaseModel):
+    """Records from marginals, or from k-tuples, by a mixture of products of independent columns; post-processing.
+
+    `records` and `max_records` as in `SynthesisSettings`. `components`: how many products one fit mixes; `fits`: how
+    many fits are averaged; `iterations`: most steps of a fit, which ends before where the counts are as near as their noise.
+    """
+
+    model_config = FROZEN
+    method: Literal["mixture"] = "mixture"
+    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
+    max_records: PositiveWhole | None = None
+    components: PositiveWhole = 300
+    fits: PositiveWhole = 8
+    iterations: PositiveWhole = 1000
+    seed: Seed = 0
+
+    @field_validator("components", "fits", "iterations")
+    @classmethod
+    def _bounded(cls, value: int) -> int:
+        if value > MAX_ROUNDS:
+            raise ValueError(f"must lie in [1, {MAX_ROUNDS}]")
+        return value
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing: every attribute gets a value."""
+        return True
+
+
+class PgmSynthesis(BaseModel):
+    """Records from marginals, or from k-tuples, by a graphical model (Private-PGM; `mbi`, an extra); post-processing.
+
+    `records` and `max_records` as in `SynthesisSettings`. `iterations`: most steps of the fit; `model_size`: the most that the
+    tables of the junction tree may take.
+    """
+
+    model_config = FROZEN
+    method: Literal["pgm"] = "pgm"
+    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
+    max_records: PositiveWhole | None = None
+    iterations: PositiveWhole = 1000
+    model_size: ByteSize = ByteSize(80_000_000)
+    seed: Seed = 0
+
+    @field_validator("iterations")
+    @classmethod
+    def _bounded(cls, value: int) -> int:
+        if value > MAX_ROUNDS:
+            raise ValueError(f"must lie in [1, {MAX_ROUNDS}]")
+        return value
+
+    @field_validator("model_size")
+    @classmethod
+    def _size(cls, value: ByteSize) -> ByteSize:
+        if not 0 < value <= MAX_MODEL:
+            raise ValueError(f"must lie in (0, {MAX_MODEL // 10**9}GB]")
+        return value
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing: every attribute gets a value."""
+        return True
+
+
+DenseSynthesis = GumSynthesis | MixtureSynthesis | PgmSynthesis
+AnySynthesis = SynthesisSettings | DenseSynthesis

@@ -1,0 +1,1 @@
+"""Values that a release consists of: counts, measurements, the manifest of its run."""

@@ -1,0 +1,165 @@
+"""The manifest of a run: what was configured, which stages are done, what was charged, what was released.
+
+It holds public knowledge and keyed digests only: no value, size, count or duration of anything private.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
+
+from marginweave.schemas.configuration.execution import Execution
+from marginweave.schemas.configuration.numbers import FROZEN
+from marginweave.schemas.configuration.release import Configuration, check_name
+from marginweave.schemas.configuration.written import digest_of
+from marginweave.schemas.program import Program
+
+_PURGED = ("private/", "derived/")
+
+
+class RunState(StrEnum):
+    """How far a run is."""
+
+    RUNNING = "running"
+    AWAITING = "awaiting approval"
+    REJECTED = "rejected"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+def _relative(text: str) -> str:
+    if text.startswith("/") or "\\" in text or any(part in {"", ".", ".."} for part in text.split("/")):
+        raise ValueError("must be a relative path inside the run")
+    return text
+
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+RelativePath = Annotated[str, AfterValidator(_relative)]
+Name = Annotated[str, AfterValidator(check_name)]
+
+
+class StageEntry(BaseModel):
+    """A finished stage: its file in the run and the address it is sealed at, the keyed digest, the draws it charged."""
+
+    model_config = FROZEN
+    file: RelativePath
+    digest: Digest
+    address: str = ""
+    charged: tuple[str, ...] = ()
+    finished: AwareDatetime
+    purged: AwareDatetime | None = None
+
+
+class Correction(BaseModel):
+    """The run whose release another one corrects, and that release."""
+
+    model_config = FROZEN
+    run: Name
+    release: Annotated[str, Field(min_length=1)]
+
+
+class Manifest(BaseModel):
+    """One run. `stages` are in order of completion; `outputs` are released files with their SHA-256.
+
+    `written` is what the user wrote (`schemas/configuration/written.py`), whose digest the ledger knows; `configuration` is the canonical
+    JSON of the configuration as the version that began the run resolved it, and the run keeps that resolution. `source` is the
+    source as it is named there; `source_digest` is keyed, and another one for each release (`SourceDigest.mark`). `execution`
+    is how the last attempt computes. `programs` are the identities of the programs that worked on it, the one that began it
+    first; of 0.1.0 none is known.
+    """
+
+    model_config = FROZEN
+    version: Literal[2] = 2
+    run: Name
+    dataset: Name
+    release: Annotated[str, Field(min_length=1)]
+    written: str
+    configuration: str
+    configuration_digest: Digest
+    execution: Execution = Execution()
+    source: str
+    source_digest: Digest
+    programs: tuple[Program, ...] = ()
+    created: AwareDatetime
+    state: RunState = RunState.RUNNING
+    supersedes: Correction | None = None
+    stages: dict[str, StageEntry] = {}
+    outputs: dict[RelativePath, Digest] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_format_1(cls, content: Any) -> Any:
+        """A manifest of 0.1.0: the ledger knows its configuration by the digest of the resolved form.
+
+        The canonical configurations in manifests, statements and handovers of 0.1.0 need no change:
+        `Configuration.from_canonical` reads every key that they may hold, `privacy.redraws` too.
+        """
+        if isinstance(content, dict) and content.get("version") == 1:
+            kept = {name: value for name, value in content.items() if name != "code_version"}
+            return {**kept, "version": 2, "written": content.get("configuration")}
+        return content
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if digest_of(self.configuration) != self.configuration_digest:
+            raise ValueError("configuration_digest must be the SHA-256 of configuration")
+        return self
+
+    @property
+    def plan_digest(self) -> str:
+        """What the ledger knows the configuration by: SHA-256 of `written`, hex."""
+        return digest_of(self.written)
+
+    def is_of(self, configuration: Configuration) -> bool:
+        """Whether the run was begun with `configuration`; one of 0.1.0 is compared as 0.1.0 did, resolved."""
+        return self.plan_digest in {configuration.written_digest, configuration.digest}
+
+    def with_release(self, release: str, source_digest: str) -> Manifest:
+        """The manifest of a run whose release is reserved anew, as nothing was drawn for the old one."""
+        return self.model_copy(update={"release": release, "source_digest": source_digest})
+
+    def with_stage(self, name: str, entry: StageEntry) -> Manifest:
+        """The manifest with a stage added at the end, or replaced where it stands."""
+        return self.model_copy(update={"stages": {**self.stages, name: entry}})
+
+    def with_execution(self, execution: Execution) -> Manifest:
+        """The manifest of a run that goes on with other machines, memory or partitions."""
+        return self.model_copy(update={"execution": execution})
+
+    def with_program(self, program: Program) -> Manifest:
+        """The manifest of a run that goes on with this program."""
+        return self if program in self.programs else self.model_copy(update={"programs": (*self.programs, program)})
+
+    def with_state(self, state: RunState) -> Manifest:
+        """The manifest in another state."""
+        return self.model_copy(update={"state": state})
+
+    def with_outputs(self, outputs: dict[str, str]) -> Manifest:
+        """The manifest with these released files and no others."""
+        return Manifest.model_validate({**dict(self), "outputs": outputs})
+
+    def purged(self, time: datetime) -> Manifest:
+        """The manifest after `private/` and `derived/` were removed at `time`; what was purged before keeps its time."""
+        stages = {
+            name: entry.model_copy(update={"purged": time})
+            if entry.file.startswith(_PURGED) and entry.purged is None
+            else entry
+            for name, entry in self.stages.items()
+        }
+        return self.model_copy(update={"stages": stages})
+
+    def to_json(self) -> str:
+        """The manifest as indented JSON; `from_json` reads it back."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Manifest:
+        """The manifest that `to_json` wrote, in this version or in 0.1.0.
+
+        Raises:
+            ValueError: `text` is no manifest of a known format.
+        """
+        return cls.model_validate_json(text)

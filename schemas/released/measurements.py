@@ -1,0 +1,110 @@
+"""Noisy marginals between stages, and the cells that no record can be in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.budget import CountNoise
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Domain
+
+Clique = tuple[int, ...]
+Counts = NDArray[np.int64] | NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement:
+    """A dense noisy marginal: signed, unthresholded counts over the attributes of a clique.
+
+    `counts` has one axis for each of `attributes` (which increase); an attribute that can be missing has the missing value as
+    its last code. `deviation` is the standard deviation of the noise of one cell, in records, `noise` its kind. `complete` is
+    False where the contribution of a record was bounded across marginals, so that the cells together fall short of the record
+    count. Raises InputError where these do not fit together.
+    """
+
+    attributes: Clique
+    counts: Counts
+    deviation: float
+    complete: bool = True
+    noise: CountNoise = "rounded-gaussian"
+
+    def __post_init__(self) -> None:
+        check_attributes(self.attributes, self.counts.shape)
+        if not 0 < self.deviation < math.inf:
+            raise InputError(f"deviation ({self.deviation}) must be positive")
+
+    @property
+    def total(self) -> float:
+        """Sum of all cells."""
+        return float(self.counts.sum())
+
+    def scale(self, total: float) -> float:
+        """What cells and deviation are multiplied by, so that an incomplete marginal is one of `total` records; else 1."""
+        return total / self.total if not self.complete and self.total > 0 else 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CensoredMeasurement(Measurement):
+    """A noisy marginal of which only counts that reached a threshold are known.
+
+    Of the shape of `counts`: `released` cells have their count, `hidden` ones one below `cut`, the others were never counted.
+    """
+
+    released: NDArray[np.bool_]
+    hidden: NDArray[np.bool_]
+    cut: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mask:
+    """Which combinations of a few attributes a record may have: structural zeros are False. Public.
+
+    `allowed` has one axis for each of `attributes` (which increase). Raises InputError where these do not fit together or
+    nothing is allowed.
+    """
+
+    attributes: Clique
+    allowed: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        check_attributes(self.attributes, self.allowed.shape)
+        if not self.attributes or not self.allowed.any():
+            raise InputError(f"mask of attributes {self.attributes} must allow something")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Marginals:
+    """A whole set of released marginals, as they were drawn.
+
+    `one_way` has one marginal an attribute, in order, over the codes of `domain` (and the missing value, last, where there
+    is one). `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
+    them over these codes, after `make_consistent`; empty before.
+    """
+
+    domain: Domain
+    one_way: tuple[Measurement, ...]
+    larger: tuple[Measurement, ...]
+    consistent: tuple[Measurement, ...] = ()
+
+
+def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:
+    """Raise InputError unless `attributes` increase and are as many as the axes of `shape`."""
+    if list(attributes) != sorted(set(attributes)) or min(attributes, default=0) < 0:
+        raise InputError(f"attributes {attributes} must be increasing column numbers")
+    if len(shape) != len(attributes):
+        raise InputError(f"counts of shape {shape} must have one axis for each of the attributes {attributes}")
+
+
+def allowed_cells(attributes: Clique, shape: Sequence[int], masks: Sequence[Mask]) -> NDArray[np.bool_]:
+    """The cells of a marginal that no mask inside its attributes forbids. DP: arithmetic on public masks."""
+    allowed = np.ones(shape, np.bool_)
+    for mask in masks:
+        if set(mask.attributes) <= set(attributes):
+            kept = zip(attributes, shape, strict=True)
+            allowed &= mask.allowed.reshape([size if a in mask.attributes else 1 for a, size in kept])
+    return allowed

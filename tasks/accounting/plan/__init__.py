@@ -1,0 +1,1 @@
+"""The plan of a release: its draws, and how the budget is split over them."""

@@ -1,0 +1,142 @@
+"""Planned draws with their prices, and the range of budgets that the conversions hold for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+
+from marginweave.schemas.budget import Cost, Plain, PlannedDraw, amount
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.accountants import selection_mu
+
+# The draw that buys a comparison with the sensitive table.
+EVALUATION = "evaluation"
+# Draws of marginals that are chosen in rounds.
+_PICK, _SHARE = "select-", "measure-"
+# What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
+_LEAST_EPSILON = 1e-3
+_MOST_EPSILON = 1e6
+_LEAST_DELTA = 1e-20
+# Noise of 128 bits adds (1 + e^epsilon) 1e-22 to delta at most, which is not charged: 1 % of the least delta that is allowed.
+_UNCHARGED = 1e-22
+_LEAST_OF_UNCHARGED = 100
+
+
+def gaussian_draw(name: str, length: int, multiplier: float, delta: float) -> PlannedDraw:
+    """Rounded Gaussian noise: 1/multiplier^2 in mu^2, half of it in rho, and an additive `delta` for a threshold."""
+    squared = 1 / Fraction(multiplier) ** 2
+    cost = Cost(mu2=amount(float(squared)), rho=amount(float(squared / 2)), delta=amount(delta))
+    return PlannedDraw(name=name, mechanism="rounded-gaussian", length=length, parameter=multiplier, cost=cost)
+
+
+def laplace_draw(name: str, epsilon: float) -> PlannedDraw:
+    """Discrete Laplace noise on marginals: (epsilon, 0) in plain, the decimal as it prints, which is also what is drawn."""
+    cost = Cost(plain=Plain(epsilon=Decimal(repr(epsilon))))
+    return PlannedDraw(name=name, mechanism="discrete-laplace", length=0, parameter=epsilon, cost=cost)
+
+
+def selection_draw(name: str, length: int, epsilon: float) -> PlannedDraw:
+    """An exponential mechanism: selection_mu(epsilon)^2 in mu^2, epsilon^2/8 in rho."""
+    cost = Cost(mu2=amount(selection_mu(epsilon) ** 2), rho=amount(epsilon**2 / 8))
+    return PlannedDraw(name=name, mechanism="exponential", length=length, parameter=epsilon, cost=cost)
+
+
+def bounds_names(configuration: Configuration, column: str) -> tuple[str, str]:
+    """Names of the two draws of a column with private bounds: by its position, which is public and fit for a file name."""
+    position = list(configuration.columns).index(column) + 1
+    return f"bounds-{position}-low", f"bounds-{position}-high"
+
+
+def bounds_draws(configuration: Configuration, epsilon: float) -> list[PlannedDraw]:
+    """The two selections of each column with private bounds, `epsilon` each."""
+    return [
+        selection_draw(name, 0, epsilon)
+        for column in configuration.private_bounds
+        for name in bounds_names(configuration, column)
+    ]
+
+
+def pick_name(round_: int, pick: int) -> str:
+    """Name of the draw that chooses marginal `pick` of a round, both from 1."""
+    return f"{_PICK}{round_}-{pick}"
+
+
+def share_name(share: int) -> str:
+    """Name of the draw that measures with one of the equal shares of all rounds, from 1."""
+    return f"{_SHARE}{share}"
+
+
+def is_pick(name: str) -> bool:
+    """Whether a draw chooses a marginal in rounds."""
+    return name.startswith(_PICK)
+
+
+def is_share(name: str) -> bool:
+    """Whether a draw measures with a share of all rounds."""
+    return name.startswith(_SHARE)
+
+
+def round_draws(rounds: int, batch: int, epsilon: float, multiplier: float) -> list[PlannedDraw]:
+    """What rounds of selection and measurement have: `batch` selections a round, each with `epsilon`, and one share of noise.
+
+    Prices are fixed, whatever the rounds find: a round that takes more shares measures its marginals once with each.
+    """
+    draws = []
+    for number in range(1, rounds + 1):
+        draws += [selection_draw(pick_name(number, pick), 0, epsilon) for pick in range(1, batch + 1)]
+        draws.append(gaussian_draw(share_name(number), 0, multiplier, 0.0))
+    return draws
+
+
+def nothing_left(shares: Mapping[str, float], rest: str, configuration: Configuration) -> InputError:
+    """The refusal of `shares`, by key of the configuration, that leave nothing for the `rest`.
+
+    Where bounds and a bought comparison leave nothing by themselves, no other key could be right.
+    """
+    paid, bounds = configuration.evaluate.paid_share, "aggregate.bounds_share"
+    if paid + shares[bounds] >= 1:
+        shares = {bounds: shares[bounds]}
+    told = [f"{key} ({share:g})" for key, share in shares.items() if share]
+    if paid:
+        told.append(f"evaluate.paid.share ({paid:g})")
+    return InputError(f"{', '.join(told[:-1])} and {told[-1]} must leave something for the {rest}: together below 1")
+
+
+def check_epsilon(name: str, epsilon: float) -> None:
+    """Raise InputError for an epsilon that the conversions do not hold for."""
+    if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+        raise InputError(f"{name} ({epsilon:g}) must be at least {_LEAST_EPSILON:g} and at most {_MOST_EPSILON:g}")
+
+
+def check_delta(name: str, delta: float) -> None:
+    """Raise InputError for a delta that the conversions do not hold for; 0 is for draws that need none."""
+    if 0 < delta < _LEAST_DELTA:
+        raise InputError(f"{name} ({delta:g}) must be at least {_LEAST_DELTA:g}")
+
+
+def uncharged_delta(epsilon: float) -> float:
+    """The most that tables of 128 bits instead of real distributions add to the delta of a release: (1 + e^epsilon) 1e-22.
+
+    For P, Q that are (epsilon, delta)-close and drawn with errors of 1e-22 in total variation (`noise_table`): the error of P,
+    and e^epsilon times that of Q. DP: arithmetic on public numbers.
+    """
+    return _UNCHARGED * (1 + math.exp(min(epsilon, 700.0)))
+
+
+def check_uncharged(epsilon: float, delta: float) -> None:
+    """Raise InputError for a stated delta that `uncharged_delta` is more than 1 % of.
+
+    For draws from our tables; Laplace noise alone is pure, and OpenDP draws it exactly.
+    """
+    if delta < _LEAST_OF_UNCHARGED * uncharged_delta(epsilon):
+        ratio = delta / (_LEAST_OF_UNCHARGED * _UNCHARGED)
+        most = (
+            f"; with this delta epsilon is at most {math.floor(100 * math.log(ratio - 1)) / 100:g}" if ratio > 2 else ""
+        )
+        raise InputError(
+            f"privacy.delta ({delta:g}) must be at least {_LEAST_OF_UNCHARGED * _UNCHARGED:g} (1 + e^epsilon), with epsilon "
+            f"{epsilon:g}: noise is drawn to 128 bits{most}"
+        )

@@ -1,0 +1,222 @@
+"""Splits the budget of a release of marginals over its draws, with Gaussian or Laplace noise on their counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
+from fractions import Fraction
+
+from marginweave.schemas.budget import PlannedDraw
+from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting.accountants import SLACK, Accountant
+from marginweave.tasks.accounting.plan.draws import (
+    EVALUATION,
+    bounds_draws,
+    check_epsilon,
+    gaussian_draw,
+    laplace_draw,
+    nothing_left,
+    round_draws,
+)
+from marginweave.tasks.accounting.selection_composition import mixed_budget
+from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, gaussian_variance, laplace_variance
+
+# The draws of whole marginals, on which Laplace noise is possible.
+_COUNTS = ("one-way", "marginals")
+_SHORT = Context(prec=9, rounding=ROUND_FLOOR)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginalBudget:
+    """What the draws have together: `delta` is what `delta_threshold`, for the discovery of private values, leaves."""
+
+    pricing: Accountant
+    epsilon: float
+    delta: float
+    delta_threshold: float
+
+
+def marginal_draws(configuration: Configuration, budget: MarginalBudget) -> list[PlannedDraw]:
+    """The draws of marginals in order, with the noise that `aggregate.noise` says. `evaluation`, where it is bought, is last.
+
+    The last one of marginals has what the shares leave.
+
+    `gaussian`: shares are of the accountant's budget, of mu^2 or of rho.
+
+    `laplace`: epsilon is divided by `epsilon_shares`. `one-way` and `marginals` get discrete Laplace noise and are
+    (epsilon_i, 0)-DP. The others (private bounds and values, scores of pairs, the evaluation) stay as they are, as Laplace
+    noise is worst where one record is in many counts; with epsilon_0, the sum of their shares, they are (epsilon_0, delta)-DP
+    together.
+    Whatever the order of the draws, all are (epsilon_0 + sum_i epsilon_i, delta)-DP: trade-off functions compose adaptively,
+    in any order (Dong, Roth and Su 2022, theorem 3.2), and both parts bound their own. Which marginals share the joint
+    epsilon of a draw may therefore be known as late as the draw.
+
+    Marginals that are chosen in rounds have draws `select-R-J` and `measure-R` in turn, of equal prices (`round_draws`), in the
+    place of `selection` and `marginals`.
+
+    `auto`: whichever has the smaller variance (`_laplace_is_better`), Laplace where delta is 0, and Gaussian where private
+    values or bounds or scores are drawn, as the number of marginals or their cells are not public then.
+    DP: a function of the configuration alone. Raises InputError for shares that leave nothing.
+    """
+    settings = configuration.marginals
+    assert settings is not None
+    shares = marginal_shares(configuration)
+    if settings.noise == "gaussian":
+        return _gaussian(configuration, shares, budget)
+    if settings.noise == "laplace" or not budget.delta:
+        return _laplace(configuration, shares, budget)
+    gaussian = _gaussian(configuration, shares, budget)
+    cells = public_cells(configuration)
+    if cells is None:
+        return gaussian
+    laplace = _laplace(configuration, shares, budget)
+    last = max(i for i, draw in enumerate(gaussian) if draw.name in _COUNTS)
+    return laplace if _laplace_is_better(configuration, cells, laplace[last], gaussian[last]) else gaussian
+
+
+def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
+    """Cells of each marginal of the last draw, where all of them are public; None where something else is drawn before them.
+
+    DP: arithmetic on public sizes.
+    """
+    settings = configuration.marginals
+    assert settings is not None
+    if not marginal_shares(configuration).keys() <= {*_COUNTS, EVALUATION}:
+        return None
+    sizes = {a.name: len(a.labels) + a.optional for a in configuration.attributes}
+    if isinstance(settings.cliques, tuple):
+        return tuple(math.prod(sizes[name] for name in clique) for clique in settings.cliques)
+    chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
+    return tuple(chosen.cells(tuple(sizes.values())))
+
+
+def _laplace_is_better(
+    configuration: Configuration, cells: Sequence[int], laplace: PlannedDraw, gaussian: PlannedDraw
+) -> bool:
+    """DPSyn's rule: Laplace where 2 (m S_1 / epsilon)^2 < m S_2^2 / mu^2, the variances of m marginals that share equally.
+
+    `cells` are those of the m marginals of the last draw. Where there are more than Laplace noise is drawn for, or none, it
+    is not better.
+    """
+    if not 0 < sum(cells) <= MAX_LAPLACE_CELLS:
+        return False
+    number, unit = len(cells), configuration.stability
+    return laplace_variance(number, laplace.parameter, unit) < gaussian_variance(number, gaussian.parameter, unit)
+
+
+def marginal_shares(configuration: Configuration) -> dict[str, float]:
+    """The share of each draw, in order; `bounds` are all private bounds together. Raises InputError as `marginal_draws`."""
+    settings = configuration.marginals
+    assert settings is not None
+    attributes = len(configuration.attributes)
+    larger = settings.has_larger(attributes)
+    shares: dict[str, float] = {"values": settings.values_share} if configuration.private_columns else {}
+    if larger:
+        shares["one-way"] = settings.one_way_share
+        if settings.selects(attributes):
+            shares["selection"] = settings.selection_share
+    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
+    paid = configuration.evaluate.paid_share
+    left = 1 - sum(shares.values()) - bounds - paid
+    if left <= 0:
+        named = {f"aggregate.{name.replace('-', '_')}_share": share for name, share in shares.items()}
+        raise nothing_left({**named, "aggregate.bounds_share": bounds}, "marginals", configuration)
+    first = {"bounds": bounds} if bounds else {}
+    last = {EVALUATION: paid} if paid else {}
+    return {**first, **shares, "marginals" if larger else "one-way": left, **last}
+
+
+def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:
+    """How marginals are chosen in rounds; None where they are not, or where one attribute leaves nothing to choose."""
+    settings = configuration.marginals
+    assert settings is not None
+    return settings.adaptive if settings.selects(len(configuration.attributes)) else None
+
+
+def epsilon_shares(shares: Mapping[str, float]) -> dict[str, float]:
+    """Shares of epsilon that keep the proportions of the noise that `marginal_shares`, of mu^2, have: their square roots.
+
+    Gaussian noise grows with 1/sqrt(share), Laplace noise with 1/share. What has no Laplace noise is one part, the square
+    root of its shares together, and is divided as they are. DP: arithmetic on public numbers.
+    """
+    others = sum(share for name, share in shares.items() if name not in _COUNTS)
+    whole = math.sqrt(others) + sum(math.sqrt(share) for name, share in shares.items() if name in _COUNTS)
+    return {
+        name: (math.sqrt(share) if name in _COUNTS else math.sqrt(others) * share / others) / whole
+        for name, share in shares.items()
+    }
+
+
+def _gaussian(configuration: Configuration, shares: Mapping[str, float], budget: MarginalBudget) -> list[PlannedDraw]:
+    whole = _whole(configuration, shares, budget) * SLACK
+    return _draws(configuration, {name: share * whole for name, share in shares.items()}, {}, budget)
+
+
+def _whole(configuration: Configuration, shares: Mapping[str, float], budget: MarginalBudget) -> float:
+    """What (epsilon, delta) buys. With `gdp`, rounds of selections compose by their exact curves (`mixed`)."""
+    whole = budget.pricing.budget(budget.epsilon, budget.delta)
+    adaptive = rounds_of(configuration)
+    if adaptive is None or budget.pricing.name != "gdp":
+        return whole
+    number, share = adaptive.rounds * adaptive.batch, shares["selection"]
+    bounds, bounds_share = 2 * len(configuration.private_bounds), shares.get("bounds", 0.0)
+
+    def parts(whole: float) -> tuple[float, list[float]]:
+        chosen = [budget.pricing.selection_epsilon(share * whole / number)] * number
+        bought = [budget.pricing.selection_epsilon(bounds_share * whole / bounds)] * bounds if bounds else []
+        return (1 - share - bounds_share) * whole, chosen + bought
+
+    return mixed_budget(whole, parts, budget.epsilon, budget.delta)
+
+
+def _laplace(configuration: Configuration, shares: Mapping[str, float], budget: MarginalBudget) -> list[PlannedDraw]:
+    shares, left, epsilons = epsilon_shares(shares), Fraction(repr(budget.epsilon)), {}
+    others = {name: share for name, share in shares.items() if name not in _COUNTS}
+    converted: dict[str, float] = {}
+    if others:
+        epsilon = _nine_digits(sum(others.values()) * budget.epsilon)
+        check_epsilon("epsilon of the draws without Laplace noise", epsilon)
+        whole = budget.pricing.budget(epsilon, budget.delta) * SLACK
+        converted = {name: share / sum(others.values()) * whole for name, share in others.items()}
+        left -= Fraction(repr(epsilon))
+    if "marginals" in shares:
+        epsilons["one-way"] = _nine_digits(shares["one-way"] * budget.epsilon)
+        left -= Fraction(repr(epsilons["one-way"]))
+    epsilons["marginals" if "marginals" in shares else "one-way"] = _float_below(left)
+    return _draws(configuration, {**dict.fromkeys(shares, 0.0), **converted}, epsilons, budget)
+
+
+def _draws(
+    configuration: Configuration, costs: Mapping[str, float], epsilons: Mapping[str, float], budget: MarginalBudget
+) -> list[PlannedDraw]:
+    """One draw a name, in order: Laplace noise where there is an epsilon, else what its cost buys."""
+    draws, pricing, adaptive = [], budget.pricing, rounds_of(configuration)
+    for name, cost in costs.items():
+        if name == "bounds":
+            each = pricing.selection_epsilon(cost / (2 * len(configuration.private_bounds)))
+            draws += bounds_draws(configuration, each)
+        elif name in epsilons:
+            draws.append(laplace_draw(name, epsilons[name]))
+        elif adaptive is not None and name in ("selection", "marginals"):
+            if name == "marginals":  # rounds: selections and measurements by turns
+                each = pricing.selection_epsilon(costs["selection"] / (adaptive.rounds * adaptive.batch))
+                multiplier = pricing.gaussian_multiplier(cost / adaptive.rounds)
+                draws += round_draws(adaptive.rounds, adaptive.batch, each, multiplier)
+        else:
+            delta = budget.delta_threshold if name == "values" else 0.0
+            draws.append(gaussian_draw(name, 0, pricing.gaussian_multiplier(cost), delta))
+    return draws
+
+
+def _nine_digits(epsilon: float) -> float:
+    """`epsilon` rounded down to nine digits: what is charged adds up to a number that can be read."""
+    return float(_SHORT.create_decimal_from_float(epsilon))
+
+
+def _float_below(value: Fraction) -> float:
+    """The nearest double, or the one below, so that the decimal it prints as is at most `value`."""
+    nearest = float(value)
+    return nearest if Fraction(repr(nearest)) <= value else math.nextafter(nearest, 0)

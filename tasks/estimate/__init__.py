@@ -1,0 +1,1 @@
+"""Estimates of a distribution from noisy counts alone: post-processing."""

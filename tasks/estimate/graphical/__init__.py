@@ -1,0 +1,1 @@
+"""A graphical model fitted to noisy marginals."""

@@ -1,0 +1,107 @@
+"""A junction tree as tables of shares, and records dealt from it: each table given the attributes that it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.measurements import Clique
+from marginweave.tasks.synthesize.mixture.deal import round_shares
+
+Array = NDArray[np.float64]
+Records = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Branch:
+    """What a table adds: the joint shares of the attributes `new` for each combination of the attributes `given`.
+
+    `shares` has shape (combinations of given, combinations of new), in C order; a row of zeros is never reached.
+    """
+
+    given: Clique
+    new: Clique
+    shares: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tree:
+    """Branches in an order in which every attribute that is given was new before; `sizes` are those of all attributes."""
+
+    branches: tuple[Branch, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tables: Sequence[tuple[Clique, Array]], sizes: Sequence[int]) -> Tree:
+        """The tree of marginals, an axis for each attribute, in a preorder of their junction tree.
+
+        What a later table knows as impossible is so in all before it: fits end in zeros that only some tables have.
+
+        Raises:
+            InputError: nothing is possible.
+        """
+        values = [np.array(table, np.float64) for _, table in tables]
+        branches: list[Branch] = []
+        splits = _splits([clique for clique, _ in tables])
+        for i in reversed(range(len(tables))):
+            clique, (given, new, parent) = tables[i][0], splits[i]
+            if not values[i].sum() > 0:  # nor NaN
+                raise InputError("masks must allow at least one record")
+            order = [clique.index(a) for a in (*given, *new)]
+            rows = [sizes[a] for a in given]
+            shares = np.transpose(values[i], order).reshape(int(np.prod(rows)), -1)
+            sums = shares.sum(axis=1, keepdims=True)
+            if given:
+                _forbid(values[parent], tables[parent][0], given, sums.reshape(rows) > 0)
+            branches.append(Branch(given=given, new=new, shares=shares / np.where(sums > 0, sums, 1.0)))
+        return cls(branches=tuple(reversed(branches)), sizes=tuple(sizes))
+
+    def deal(self, records: int, generator: np.random.Generator) -> Records:
+        """Records, shape (records, attributes), in random order.
+
+        Branch by branch, the records of each given combination get the cells of its row by their shares up to rounding
+        (`round_shares`), which is which by chance. DP: post-processing.
+        """
+        made = np.zeros((records, len(self.sizes)), np.int32, order="F")
+        for branch in self.branches if records else ():
+            keys = _numbers(made, branch.given, self.sizes)
+            present, owners, numbers = np.unique(keys, return_inverse=True, return_counts=True)
+            counts = round_shares(branch.shares[present], numbers, generator)
+            rows, cells = np.nonzero(counts)
+            cells = np.repeat(cells, counts[rows, cells])
+            shuffled = generator.permutation(records)
+            places = shuffled[np.argsort(owners[shuffled], kind="stable")]
+            for a, codes in zip(branch.new, np.unravel_index(cells, [self.sizes[a] for a in branch.new]), strict=True):
+                made[places, a] = codes
+        return made[generator.permutation(records)]
+
+
+def _splits(cliques: Sequence[Clique]) -> list[tuple[Clique, Clique, int]]:
+    """For each table the attributes that are known before it, the new ones, and an earlier table that has all the former."""
+    found: list[tuple[Clique, Clique, int]] = []
+    seen: set[int] = set()
+    for i, clique in enumerate(cliques):
+        given, new = tuple(a for a in clique if a in seen), tuple(a for a in clique if a not in seen)
+        found.append((given, new, next((j for j in range(i) if {*given} <= {*cliques[j]}), 0)))
+        seen.update(clique)
+    return found
+
+
+def _forbid(table: Array, clique: Clique, given: Clique, possible: NDArray[np.bool_]) -> None:
+    """Empty the cells of a table, in place, whose values of `given` are impossible."""
+    order = sorted(range(len(given)), key=lambda i: clique.index(given[i]))
+    table *= np.transpose(possible, order).reshape(
+        [n if a in given else 1 for a, n in zip(clique, table.shape, strict=True)]
+    )
+
+
+def _numbers(records: Records, attributes: Collection[int], sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Which combination of `attributes` each record has; 0 where there are none."""
+    numbers = np.zeros(len(records), np.int64)
+    for a in attributes:
+        numbers = numbers * sizes[a] + records[:, a]
+    return numbers

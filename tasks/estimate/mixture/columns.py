@@ -1,0 +1,76 @@
+"""What single attributes look like: by noisy counts of them, and in a mixture that is held to these."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.released.measurements import CensoredMeasurement, Measurement
+from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.simplex import project_simplex
+
+Array = NDArray[np.float64]
+
+_TURNS = 3
+"""A turn leaves a tenth of the distance, or less: shares are made to add up to 1 in every component again."""
+
+
+def nearest_column(measurement: Measurement, likely: Array, total: float) -> Array:
+    """Counts of one attribute that are not negative and add up to `total`, as near as can be to those that are known.
+
+    Of a suppressed code as many as are `likely`, but fewer than its threshold; codes that were never counted share what is
+    left, in proportion. Shapes (codes,). DP: post-processing.
+    """
+    counts: Array = np.asarray(measurement.counts * measurement.scale(total), np.float64)
+    if isinstance(measurement, CensoredMeasurement):  # always complete
+        counts[measurement.hidden] = np.clip(likely[measurement.hidden], 0.0, max(measurement.cut, 0.0))
+        never = ~(measurement.released | measurement.hidden)
+        if never.any():
+            rest, shares = max(total - counts[~never].sum(), 0.0), likely[never]
+            counts[never] = rest * shares / shares.sum() if shares.sum() > 0 else rest / len(shares)
+    return project_simplex(counts, total)
+
+
+def hold_columns(model: Mixture, measurements: Sequence[Measurement]) -> Mixture:
+    """The model with every attribute as its own counts have it, as far as these are more exact than the larger tables.
+
+    A fit ends where all its counts are as near as their noise allows, and the most exact ones, those of single attributes,
+    are left farther behind than they need be. The target is the mean of the model's counts m and of y, the nearest to those
+    measured: (v y + w m) / (v + w), v = 1 / deviation^2 and w the sum over all larger tables with the attribute of
+    1 / (deviation^2 cells / codes), the precision of their sums. Shares of a code are multiplied by target over m in all
+    components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
+    """
+    shares = [part.copy() for part in model.shares]
+    trust = _trust(measurements)
+    for _ in range(_TURNS):
+        for measurement in (m for m in measurements if len(m.attributes) == 1):
+            attribute, size = measurement.attributes[0], len(measurement.counts)
+            b = next(i for i, block in enumerate(model.blocks) if attribute in block.attributes)
+            codes = model.blocks[b].cells[:, model.blocks[b].attributes.index(attribute)]
+            counts: Array = model.total * np.bincount(codes, model.weights @ shares[b], size).astype(np.float64)
+            target = counts + trust[attribute] * (nearest_column(measurement, counts, model.total) - counts)
+            shares[b] = _scaled(shares[b], np.divide(target, counts, out=np.zeros(size), where=counts > 0)[codes])
+    return replace(model, shares=tuple(shares))
+
+
+def _scaled(shares: Array, factors: Array) -> Array:
+    """Shares times factors, adding up to 1 in every component; a component of which nothing is left stays as it is."""
+    scaled = shares * factors
+    sums = scaled.sum(axis=1, keepdims=True)
+    normal: Array = np.divide(scaled, sums, out=shares.copy(), where=sums > 0)
+    return normal
+
+
+def _trust(measurements: Sequence[Measurement]) -> dict[int, float]:
+    """Of all that is known of the counts of an attribute, the part that a table of it alone tells."""
+    alone, all_of_them = defaultdict[int, float](float), defaultdict[int, float](float)
+    for m in measurements:
+        for attribute, size in zip(m.attributes, m.counts.shape, strict=True):
+            precision = size / m.counts.size / m.deviation**2
+            all_of_them[attribute] += precision
+            alone[attribute] += precision if len(m.attributes) == 1 else 0.0
+    return {attribute: alone[attribute] / known for attribute, known in all_of_them.items()}

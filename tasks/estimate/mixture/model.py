@@ -1,0 +1,164 @@
+"""A mixture of products: what every attribute, and every set of attributes, looks like in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.measurements import Mask, allowed_cells
+from marginweave.tasks.estimate.mixture.blocks import Block, join_attributes
+from marginweave.tasks.estimate.mixture.points import mixed_points
+
+Array = NDArray[np.float64]
+Float = TypeVar("Float", bound=np.floating)
+
+_FOLDED = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mixture:
+    """p(x) = sum_k weights[k] prod_b shares[b][k, x_b]: `components` products over `blocks` of attributes.
+
+    Single attributes are blocks, and those that structural zeros tie together. `shares[b]` has shape (components, cells of
+    block b), each row adding up to 1. `masks` are structural zeros across blocks: of these p is a little off, and what is
+    made of the model has to leave them out; those `inside` blocks hold, those of single `codes` hold after `conditioned`.
+    `total` is the number of records.
+    """
+
+    weights: Array
+    shares: tuple[Array, ...]
+    blocks: tuple[Block, ...]
+    sizes: tuple[int, ...]
+    total: float
+    masks: tuple[Mask, ...] = ()
+    inside: tuple[Mask, ...] = ()
+    codes: tuple[Mask, ...] = ()
+
+    @classmethod
+    def of(
+        cls, weights: Array, shares: Sequence[Array], sizes: Sequence[int], total: float, masks: Sequence[Mask]
+    ) -> Mixture:
+        """The model of these shares, one array for each block of `join_attributes`, under all `masks` there are."""
+        together = [mask for mask in masks if len(mask.attributes) > 1]
+        blocks, across = join_attributes(sizes, together)
+        return cls(
+            weights=weights,
+            shares=tuple(shares),
+            blocks=blocks,
+            sizes=tuple(sizes),
+            total=float(total),
+            masks=across,
+            inside=tuple(mask for mask in together if not any(mask is other for other in across)),
+            codes=tuple(mask for mask in masks if len(mask.attributes) == 1),
+        )
+
+    @property
+    def components(self) -> int:
+        """How many products are mixed."""
+        return len(self.weights)
+
+    def marginal(self, attributes: Sequence[int]) -> Array:
+        """Expected counts over any distinct attributes, in their order: shape as `sizes` say, sum `total`.
+
+        Cells that structural zeros of several attributes forbid are 0. DP: post-processing.
+
+        Raises:
+            InputError: an attribute twice, or one that is not there.
+        """
+        if len(set(attributes)) < len(attributes) or not set(attributes) <= set(range(len(self.sizes))):
+            raise InputError(f"attributes {tuple(attributes)} must be distinct column numbers")
+        parts = self._parts(attributes)
+        order = [a for mine, _ in parts for a in mine]
+        table = _mixed(self.weights, [factor for _, factor in parts]).reshape([self.sizes[a] for a in order])
+        found = self._allowed(np.transpose(table, [order.index(a) for a in attributes]), attributes)
+        return np.ascontiguousarray(found * (self.total / found.sum()))
+
+    def probabilities(self, attributes: Sequence[int], codes: Sequence[NDArray[np.int64]]) -> Array:
+        """Probability p of each of some combinations, shape (n,), without the table of all; fastest where they are in order.
+
+        `codes` are those of each attribute, shape (n,). `masks` across blocks change nothing here: they are not in p. DP:
+        post-processing.
+        """
+        of = dict(zip(attributes, codes, strict=True))
+        factors, places, begin = [], [], 0
+        for mine, factor in self._parts(attributes):
+            cells = np.ravel_multi_index([of[a] for a in mine], [self.sizes[a] for a in mine])
+            there, place = np.unique(cells, return_inverse=True)
+            factors.append(factor.T[there])
+            places.append(place + begin)
+            begin += len(there)
+        return mixed_points(self.weights, np.concatenate(factors), np.stack(places, axis=1))
+
+    def conditioned(self) -> Mixture:
+        """The model given that no record has a code that a mask of one attribute forbids.
+
+        In each component its records go to the other codes, in proportion. DP: post-processing.
+
+        Raises:
+            InputError: such a mask leaves nothing that the others allow.
+        """
+        weights, shares = self.weights, list(self.shares)
+        for mask in self.codes:
+            b = next(i for i, block in enumerate(self.blocks) if mask.attributes[0] in block.attributes)
+            place = self.blocks[b].attributes.index(mask.attributes[0])
+            kept = shares[b] * mask.allowed[self.blocks[b].cells[:, place]]
+            if not kept.any():
+                raise InputError(f"mask of attribute {mask.attributes[0]} must leave something that the others allow")
+            sums = kept.sum(axis=1, keepdims=True)
+            weights = weights * sums[:, 0]
+            shares[b] = np.divide(kept, sums, out=kept.copy(), where=sums > 0)
+        return replace(self, weights=weights / weights.sum(), shares=tuple(shares), codes=())
+
+    def _parts(self, attributes: Sequence[int]) -> list[tuple[list[int], Array]]:
+        """The attributes of each block that are among these, and what it says of them, shape (components, cells)."""
+        parts = []
+        for block, shares in zip(self.blocks, self.shares, strict=True):
+            if mine := [a for a in block.attributes if a in attributes]:
+                width = math.prod(self.sizes[a] for a in mine)
+                parts.append((mine, project(shares, block.places(mine, self.sizes), width)))
+        return parts
+
+    def _allowed(self, table: Array, attributes: Sequence[int]) -> Array:
+        kept = np.transpose(
+            allowed_cells(tuple(sorted(attributes)), [self.sizes[a] for a in sorted(attributes)], self.masks),
+            [sorted(attributes).index(a) for a in attributes],
+        )
+        return np.where(kept, table, 0.0)
+
+
+def project(shares: Array, places: NDArray[np.int64], width: int) -> Array:
+    """Sums of the shares that fall into the same place, shape (components, width)."""
+    if len(places) == width and (places == np.arange(width)).all():
+        return shares
+    summed: Array = np.zeros((width, len(shares)), shares.dtype)
+    np.add.at(summed, places, shares.T)
+    return np.ascontiguousarray(summed.T)
+
+
+def _mixed(weights: Array, factors: Sequence[Array]) -> Array:
+    """sum_k w_k f_1[k] x f_2[k] x …, flat; in parts of the components, so that memory is bounded."""
+    if not factors:
+        return np.ones(1)
+    *first, last = factors
+    if not first:
+        return weights @ last
+    cells = math.prod(factor.shape[1] for factor in first)
+    step = max(1, _FOLDED // cells)
+    found = np.zeros((cells, last.shape[1]))
+    for k in range(0, len(weights), step):
+        found += fold([weights[k : k + step, None], *(factor[k : k + step] for factor in first)]).T @ last[k : k + step]
+    return found.ravel()
+
+
+def fold(factors: Sequence[NDArray[Float]]) -> NDArray[Float]:
+    """Products of the columns of all factors, component by component: shape (components, product of the widths)."""
+    folded = factors[0]
+    for factor in factors[1:]:
+        folded = (folded[:, :, None] * factor[:, None, :]).reshape(len(folded), -1)
+    return folded

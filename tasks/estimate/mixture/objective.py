@@ -1,0 +1,153 @@
+"""How far a mixture is from noisy counts, and in which direction it gets closer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.released.measurements import Mask, Measurement
+from marginweave.tasks.estimate.mixture.cells import Cells
+from marginweave.tasks.estimate.mixture.targets import F32, Floats, Layout, Target, target_of
+
+Array = NDArray[np.float64]
+
+_DENSE = 1 << 13
+"""Up to how many values of all attributes together pairs are looked at in one matrix of all with all: 256 MB each."""
+_RARE = 0.2
+"""Least share of the cells of such a matrix that are measured; where fewer are, each pair by itself is faster."""
+_WORK = 3 * 10**7
+"""Up to how many products a step looks at all targets of several features; beyond, at parts of them in turn."""
+_FORBIDDEN = 30.0
+"""A record in a cell of a mask across blocks counts like so many deviations of the least noisy count."""
+
+
+class Objective:
+    """1/2 sum w (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model.
+
+    `expected` is what chi^2 is where the model is the truth, by how many features the targets have. Of cells whose counts are
+    known to be below a cut it is the likelihood of that instead.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        measurements: Sequence[Measurement],
+        masks: Sequence[Mask],
+        total: float,
+        components: int,
+    ) -> None:
+        self.layout, self.total = layout, F32(total)
+        targets = [target_of(m, total, layout) for m in measurements]
+        self.expected = np.zeros(1 + max(2, *(len(target.features) for target in targets)))
+        for target in targets:
+            self.expected[len(target.features)] += target.expected
+        precision = max(m.deviation**-2 for m in measurements)
+        for mask in masks:
+            forbidden = ~mask.allowed * (_FORBIDDEN**2 * precision)
+            targets.append(layout.target(mask.attributes, np.zeros(mask.allowed.shape), forbidden))
+        plain = [t for t in targets if t.hidden is None]
+        pairs = [t for t in plain if len(t.features) == 2]
+        dense = layout.width <= _DENSE and sum(2 * t.counts.size for t in pairs) >= _RARE * layout.width**2
+        side = [t for t in plain if len(t.features) == 1 or (dense and len(t.features) == 2)]
+        self._one = _Single(layout, [t for t in side if len(t.features) == 1])
+        self._two = _Pairs(layout, pairs) if dense and pairs else None
+        parts = _in_parts([t for t in targets if not any(t is other for other in side)], components)
+        self._parts = [list(_cells(layout, part)) for part in parts]
+        self._told = np.tile(np.where(self.expected > 0, math.inf, 0.0), (len(self._parts), 1))  # not seen yet
+        self._turn = 0
+
+    def gradient(self, columns: Floats, weights: Floats) -> tuple[Array, Floats, Floats]:
+        """Twice the objective (chi^2), and its derivatives by the shares `columns`, (components, width), and the weights.
+
+        chi^2 comes by how many features the targets have.
+        """
+        n, chi = self.total, np.zeros_like(self.expected)
+        chi[1], slope = self._one.residuals(n * (weights @ columns))
+        by_columns = np.repeat(slope[None, :], len(columns), axis=0)
+        by_weights = columns @ slope
+        if self._two is not None:
+            predicted: Floats = np.multiply((columns * weights[:, None]).T @ columns, n)
+            chi[2], residuals = self._two.residuals(predicted)
+            back = columns @ residuals
+            by_columns += back
+            # every pair stands in the matrix twice
+            by_weights += F32(0.5) * (columns * back).sum(axis=1)
+        chi += self._more(columns, weights, by_columns, by_weights)
+        by_columns *= n * weights[:, None]
+        by_weights *= n
+        return chi, by_columns, by_weights
+
+    def _more(self, columns: Floats, weights: Floats, by_columns: Floats, by_weights: Floats) -> Array:
+        """Add what the next part of the other targets says, for all of them; their chi^2 as it was last seen."""
+        if not self._parts:
+            return np.zeros_like(self.expected)
+        turn, self._turn = self._turn, (self._turn + 1) % len(self._parts)
+        scale = F32(len(self._parts))
+        told = np.zeros_like(self.expected)
+        across = np.ascontiguousarray(columns.T)
+        by_across = np.zeros_like(across)
+        for cells in self._parts[turn]:
+            told[cells.features] += cells.add(scale, self.total * weights, across, by_across, by_weights)
+        by_columns += by_across.T
+        self._told[turn] = told
+        seen: Array = self._told.sum(axis=0)
+        return seen
+
+
+def _cells(layout: Layout, targets: Sequence[Target]) -> Iterator[Cells]:
+    """Targets of as many features together."""
+    for features in sorted({len(target.features) for target in targets}):
+        yield Cells(layout, [target for target in targets if len(target.features) == features])
+
+
+def _in_parts(targets: Sequence[Target], components: int) -> list[list[Target]]:
+    """The targets in parts of about the same work, every so many in turn; a single part where that is little."""
+    work = sum(target.counts.size for target in targets) * components
+    parts = min(len(targets), -(-work // _WORK))
+    largest_first = sorted(targets, key=lambda target: -target.counts.size)
+    return [largest_first[part::parts] for part in range(parts)]
+
+
+class _Single:
+    """All targets of one feature, side by side: several of one feature are merged by their weights."""
+
+    def __init__(self, layout: Layout, targets: Sequence[Target]) -> None:
+        self.weight, self.counts, self.rest = _merged((layout.width,), layout, targets)
+
+    def residuals(self, predicted: Floats) -> tuple[float, Floats]:
+        """chi^2 and w (predicted - y)."""
+        residuals = predicted - self.counts
+        slope = residuals * self.weight
+        return float(residuals @ slope) + self.rest, slope
+
+
+class _Pairs:
+    """All targets of two features, in a symmetric matrix of all columns with all columns."""
+
+    def __init__(self, layout: Layout, targets: Sequence[Target]) -> None:
+        weight, counts, self.rest = _merged((layout.width, layout.width), layout, targets)
+        self.weight, self.counts = weight + weight.T, counts + counts.T
+
+    def residuals(self, predicted: Floats) -> tuple[float, Floats]:
+        """chi^2 and w (predicted - y), which takes the memory of `predicted`."""
+        predicted -= self.counts
+        slope = predicted * self.weight
+        chi = 0.5 * float(np.vdot(predicted, slope))
+        return chi + self.rest, slope
+
+
+def _merged(shape: tuple[int, ...], layout: Layout, targets: Sequence[Target]) -> tuple[Floats, Floats, float]:
+    """Weights and weighted means of what several targets say of a cell, and the chi^2 among them."""
+    weight, counts, squares = np.zeros(shape), np.zeros(shape), 0.0
+    for target in targets:
+        place = tuple(layout.features[f].columns for f in target.features)
+        weight[place] += target.weight
+        counts[place] += target.weight * target.counts
+        squares += float((target.weight * target.counts.astype(np.float64) ** 2).sum())
+    known = weight > 0
+    mean = np.divide(counts, weight, out=np.zeros(shape), where=known)
+    rest = squares - float((weight * mean**2).sum())
+    return weight.astype(F32), mean.astype(F32), max(rest, 0.0)

@@ -1,0 +1,150 @@
+"""The whole ledger, read by an auditor: chain, seals, rules and caps at every row. Needs no key to check the chain."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from marginweave.schemas.errors import AuditError, BudgetError
+from marginweave.schemas.ledger import Account, Event, ReleaseRecord
+from marginweave.tasks.ledger.anchor import Anchor
+from marginweave.tasks.ledger.chain import GENESIS, check_key, row_hash
+from marginweave.tasks.ledger.engines import DamagedLedger, connected, engine_for
+from marginweave.tasks.ledger.guards import guards_fault
+from marginweave.tasks.ledger.keyring import Keyring
+from marginweave.tasks.ledger.location import LedgerLocation, opening_command
+from marginweave.tasks.ledger.replay import Replay, Standing
+from marginweave.tasks.ledger.schema import check_schema
+from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, event_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedLedger:
+    """What an audited ledger says. `unchecked` counts the rows whose seal no key of the ring could check.
+
+    `course` is what each account was and had spent, from which row on.
+    """
+
+    rows: tuple[Mapping[str, Any], ...]
+    events: tuple[Event, ...]
+    accounts: Mapping[str, Account]
+    releases: Mapping[str, ReleaseRecord]
+    course: Mapping[str, Sequence[Standing]]
+    unchecked: int
+
+    @property
+    def anchor(self) -> Anchor:
+        """The newest row."""
+        return Anchor(seq=self.rows[-1]["seq"], hash=self.rows[-1]["row_hash"])
+
+
+def audit_ledger(location: LedgerLocation, keys: Keyring, anchor: Anchor | None = None) -> AuditedLedger:
+    """Check every row of the ledger, its place, its seal where `keys` has the key, what it says, and every cap.
+
+    Raises:
+        AuditError: the first fault, naming its row.
+        BudgetError: there is no ledger, or one of another version.
+    """
+    accounts, rows = _read(location)
+    if not rows:
+        raise AuditError("the ledger is empty: it has lost its rows")
+    unchecked = _check_rows(rows, keys)
+    replay = Replay()
+    events = tuple(map(_event, rows))
+    for row, event in zip(rows, events, strict=True):
+        replay.step(row["seq"], event)
+    replay.finish()
+    if accounts != replay.opened:
+        raise AuditError("the table of accounts is not what the rows of the ledger opened")
+    if anchor is not None:
+        _check_anchor(rows, anchor)
+    return AuditedLedger(
+        rows=tuple(rows),
+        events=events,
+        accounts=replay.accounts,
+        releases=replay.releases,
+        course=replay.course,
+        unchecked=unchecked,
+    )
+
+
+def _read(location: LedgerLocation) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    if isinstance(location, Path) and not location.is_file():
+        raise BudgetError(f"there is no ledger at {location}; open an account: {opening_command()}")
+    engine = engine_for(location)
+    try:
+        with connected(engine, location, writing=False) as connection:
+            check_schema(connection, location, opening_command())
+    except DamagedLedger as error:
+        raise AuditError(str(error)) from None
+    try:
+        with connected(engine, location, writing=False) as connection:
+            _check_database(connection)
+            accounts = {str(row.dataset): row.opened for row in connection.execute(select(ACCOUNTS))}
+            rows = connection.execute(select(EVENTS).order_by(EVENTS.c.seq)).mappings()
+            return accounts, [dict(row) for row in rows]
+    except BudgetError as error:
+        raise AuditError(str(error)) from None
+
+
+def _check_database(connection: Connection) -> None:
+    """Damage that no row shows: indices that disagree with their table, and guards that were taken away."""
+    if connection.dialect.name == "sqlite":
+        driver = connection.connection.driver_connection
+        if isinstance(driver, sqlite3.Connection):  # bytes that are no text must not hide their row
+            driver.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
+        found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+        if found != "ok":
+            raise AuditError("the ledger's file is damaged: its tables and indices do not fit together")
+    fault = guards_fault(connection)
+    if fault is not None:
+        raise AuditError(fault)
+
+
+def _check_rows(rows: Sequence[Mapping[str, Any]], keys: Keyring) -> int:
+    previous, sealed_by, unchecked = GENESIS, "", 0
+    for number, row in enumerate(rows, start=1):
+        texts = [value for name, value in row.items() if name != "seq" and value is not None]
+        if not all(map(_is_text, texts)) or row["row_hash"] != row_hash(row):
+            raise AuditError(f"row {row['seq']} of the ledger was changed after it was written")
+        if row["seq"] != number or row["prev_hash"] != previous:
+            raise AuditError(f"the ledger is broken before row {row['seq']}: a row is missing or out of place")
+        sealed = keys.seals(row["mac"], row["row_hash"])
+        if sealed is False:
+            raise AuditError(f"row {number} of the ledger does not bear its seal: a changed row, or another key's")
+        unchecked += sealed is None
+        try:
+            sealed_by = check_key(row, sealed_by, keys)
+        except BudgetError as error:
+            raise AuditError(str(error)) from None
+        previous = row["row_hash"]
+    return unchecked
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:  # bytes that are no text, as `_check_database` lets them through
+        return False
+
+
+def _event(row: Mapping[str, Any]) -> Event:
+    try:
+        return event_of(row)
+    except (ValueError, TypeError, ArithmeticError):
+        raise AuditError(f"row {row['seq']} of the ledger says what no ledger writes") from None
+
+
+def _check_anchor(rows: Sequence[Mapping[str, Any]], anchor: Anchor) -> None:
+    if anchor.seq > len(rows):
+        raise AuditError(
+            f"the ledger ends at row {len(rows)}, before the anchored row {anchor.seq}: rows were removed, or a "
+            "backup was restored"
+        )
+    if rows[anchor.seq - 1]["row_hash"] != anchor.hash:
+        raise AuditError(f"row {anchor.seq} of the ledger is not the one that was anchored: it has another history")

@@ -1,0 +1,153 @@
+"""The ledger for readers outside: all events as JSON Lines and CSV, and one record a release for the public registry.
+
+The shape of a record follows the schema of the Differential Privacy Deployments Registry (OpenDP and others; repository
+opendp/deployments-registry-data, schemas/deployments-schema.yaml as of commit 057e5d8). What only the curator knows stays an
+empty text, and the record a draft.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from marginweave.schemas.ledger import DrawRecord, ReleaseRecord, State
+from marginweave.tasks.ledger.tables import EVENTS
+
+_OLD_DIGEST = "source_digest"
+_COLUMNS = tuple(column.name for column in EVENTS.columns)
+_MECHANISMS = {
+    "rounded-gaussian": "rounded Gaussian noise on counts, standard deviation {parameter:.6g} times the sensitivity",
+    "discrete-laplace": "discrete Laplace noise on the counts of marginals, epsilon {parameter:.6g} for all of them together",
+    "exponential": "exponential mechanism over a public range, epsilon {parameter:.6g}",
+    "threshold": "threshold on noisy counts",
+}
+_NEIGHBORS = {
+    "add-remove": "Two tables are neighbors if one is the other without one record.",
+    "replace-one": "Two tables are neighbors if they have the same number of records and differ in one of them.",
+}
+COMPOSITION = (
+    "Adaptive, with budgets that were not chosen from earlier noisy results: Gaussian differential privacy, mu^2 of all "
+    "draws add; deltas of thresholds add. Zero-concentrated differential privacy (rho adds) is kept beside it. What is "
+    "known in plain (epsilon, delta) only is added to either. Every draw is booked in an append-only ledger before it is "
+    "drawn."
+)
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """One JSON object a row, the body as an object; the columns and hashes of the ledger, from which the chain is checked.
+
+    A row of 0.1.0 that reserved a release (or was refused) leaves without its digest of the source, which told whether two
+    releases were made from the same bytes: it says so by `redacted`, and of such a row the place in the chain alone is checked.
+    """
+    lines = (json.dumps({**_plain(row), "body": _told(row)}, ensure_ascii=False) for row in rows)
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """The same as CSV with a header, the body as JSON in one cell."""
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, fieldnames=_COLUMNS, lineterminator="\r\n")
+    writer.writeheader()
+    writer.writerows(
+        {**_plain(row), "body": _text(_told(row)) if _has_old_digest(row) else row["body"]} for row in rows
+    )
+    return buffer.getvalue().encode()
+
+
+def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: str) -> dict[str, Any]:
+    """One published release in the shape of the registry. DP: nothing but what was public before the data was seen.
+
+    Epsilon and delta are the planned ones, by which the release was admitted. The number of records is left out: the ledger
+    does not know it.
+
+    Raises:
+        ValueError: the release is not published.
+    """
+    if record.published is None:
+        raise ValueError(f"release {record.release} is not published")
+    epsilon, delta = record.epsilon, record.delta
+    lost = [draw for draw in record.draws if draw.state == State.CHARGED_LOST]
+    return {
+        "url_slug": f"{record.dataset}-{record.run}-{record.release[:8]}".lower(),
+        "deployment": {
+            "basic": {
+                "name": f"{record.dataset}: {record.run}",
+                "data_curators": [{"data_curator_name": "", "data_curator_type": ""}],
+                "description": "Noisy counts of attribute combinations, and synthetic records made from these counts alone.",
+                "intended_use": "",
+                "data_product_type": "Synthetic data",
+                "data_product_region": "",
+                "publication_date": record.published.date().isoformat(),
+            },
+            "dp_variant": {
+                "variant_name": "Approximate DP",
+                "data_domain": "All tables with the columns, types and ranges of the public configuration.",
+                "unprotected_quantities": ""
+                if record.neighbors == "add-remove"
+                else "Under replace-one the number of records is not protected.",
+            },
+            "privacy_loss": {
+                "privacy_unit": record.unit,
+                "privacy_unit_details": f"One {record.unit}. {_NEIGHBORS[record.neighbors]} ({record.neighbors})",
+                "privacy_parameters": {"epsilon": float(epsilon), "delta": float(delta)},
+                "privacy_parameters_details": _parameters(record, lost),
+            },
+            "deployment_model": {
+                "model_name": "Central",
+                "trust_assumptions": _list(assumptions),
+                "release_type": "One release",
+                "data_source_type": "Static",
+                "access_type": "Non-interactive",
+            },
+            "implementation": {
+                "mechanisms": _list(map(_mechanism, record.draws)),
+                "composition": COMPOSITION,
+                "post_processing": "Normalization of the counts, synthesis of records, and their comparison with the counts.",
+                "additional_information": f"marginweave {version}; release {record.release}; configuration (SHA-256) "
+                f"{record.plan_digest}",
+            },
+            "administrative": {"status": "Draft", "registry_authors": [""], "tier": 3},
+        },
+    }
+
+
+def _parameters(record: ReleaseRecord, lost: Sequence[DrawRecord]) -> str:
+    text = f"epsilon {record.epsilon:f} at delta {float(record.delta)!r} as planned; charged {record.charged}"
+    if lost:
+        text += f"; among it {len(lost)} draw(s) that were charged and lost in a crash, and are in no file"
+    return text
+
+
+def _mechanism(draw: DrawRecord) -> str:
+    how = _MECHANISMS.get(draw.mechanism, draw.mechanism or "room for a draw that is lost")
+    text = how if draw.parameter is None else how.format(parameter=draw.parameter)
+    return f"{draw.name} ({draw.state}): {text}; {draw.cost}"
+
+
+def _list(items: Iterable[str]) -> str:
+    return "".join(f"- {item}\n" for item in items)
+
+
+def _has_old_digest(row: Mapping[str, Any]) -> bool:
+    """Whether 0.1.0 wrote the row, with a digest of the source that is equal for equal bytes."""
+    return _OLD_DIGEST in json.loads(row["body"])
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a row as it leaves the house: `redacted` names what it had, without which its hash cannot be computed."""
+    body: dict[str, Any] = json.loads(row["body"])
+    if _has_old_digest(row):
+        del body[_OLD_DIGEST]
+        body["redacted"] = [_OLD_DIGEST]
+    return body
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in _COLUMNS}

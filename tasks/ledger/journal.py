@@ -1,0 +1,218 @@
+"""Transactions on the ledger's database: authenticated reading and sealed appending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
+
+from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.ledger import Event
+from marginweave.tasks.ledger.chain import GENESIS, check_chain, check_row, seal
+from marginweave.tasks.ledger.engines import PAUSES, FullDisk, LostConnection, connected, reserve_beside
+from marginweave.tasks.ledger.keyring import Keyring, key_id, sealing_key
+from marginweave.tasks.ledger.location import LedgerLocation
+from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, columns_of, event_of
+from marginweave.tasks.ledger.view import View
+
+_AT_ONCE = 500  # numbers in one question
+
+
+@dataclass(frozen=True, kw_only=True)
+class Journal:
+    """The ledger inside one transaction. Nothing read here is unauthenticated, nothing written unsealed."""
+
+    connection: Connection
+    key: Keyring
+    written: list[tuple[Table, list[dict[str, Any]]]] = field(default_factory=list)  # in this transaction, in order
+
+    def release_events(self, release: str) -> tuple[Event, ...]:
+        """All events of one release, oldest first, each checked by its own seal.
+
+        Raises:
+            BudgetError: a row was changed, or the key is wrong.
+        """
+        rows = self.release_rows(release)
+        for row in rows:
+            check_row(row, self.key)
+        return tuple(map(event_of, rows))
+
+    def release_rows(self, release: str) -> list[dict[str, Any]]:
+        """The rows of one release, oldest first, as they were sealed."""
+        return self._rows(select(EVENTS).where(EVENTS.c.release == release))
+
+    def all_rows(self) -> list[dict[str, Any]]:
+        """All rows, oldest first, with the whole chain checked.
+
+        Raises:
+            BudgetError: as `all_events`.
+        """
+        rows = self._rows(select(EVENTS))
+        check_chain(rows, self.key)
+        return rows
+
+    def newest_row(self) -> dict[str, Any]:
+        """The newest row; there is one."""
+        return self._newest() or {}
+
+    def identity(self) -> str:
+        """The hash of the first row, which no two ledgers have in common."""
+        return self.hashes([1]).get(1, "")
+
+    def hashes(self, numbers: Sequence[int]) -> dict[int, str]:
+        """The hashes of the rows of these numbers, as far as they are there."""
+        found: dict[int, str] = {}
+        for start in range(0, len(numbers), _AT_ONCE):
+            asked = EVENTS.c.seq.in_(numbers[start : start + _AT_ONCE])
+            found.update((row.seq, row.row_hash) for row in self.connection.execute(select(EVENTS).where(asked)))
+        return found
+
+    def all_events(self) -> tuple[Event, ...]:
+        """All events, oldest first, with the whole chain checked.
+
+        Raises:
+            BudgetError: a row was changed, removed, inserted or moved, or the key is wrong.
+        """
+        return tuple(map(event_of, self.all_rows()))
+
+    def view(self, known: View) -> View:
+        """The whole ledger, of which only the rows behind `known` are read and checked.
+
+        Raises:
+            BudgetError: as `all_events`, or the newest row of `known` is not there any more.
+        """
+        return known.with_rows(self._rows(select(EVENTS).where(EVENTS.c.seq >= known.seq)), self.key)
+
+    def check_newest(self) -> None:
+        """Refuse a ledger whose newest row the key does not verify, or that has no row at all.
+
+        Raises:
+            BudgetError: wrong key, changed row, or an empty ledger.
+        """
+        row = self._newest()
+        if row is None:
+            raise BudgetError("the ledger is empty: it has lost its rows, or no account was ever opened")
+
+    def is_empty(self) -> bool:
+        """Whether there is no row, authentic or not."""
+        return self.connection.execute(select(func.count()).select_from(EVENTS)).scalar_one() == 0
+
+    def append(self, entry: Event, *, sealed_by: str | None = None) -> None:
+        """Add `entry` as the newest row, sealed with the key in use, or with `sealed_by` from here on.
+
+        Raises:
+            BudgetError: no key of the ring verifies the newest row.
+        """
+        self.append_all([entry], sealed_by=sealed_by)
+
+    def append_all(self, entries: Sequence[Event], *, sealed_by: str | None = None) -> None:
+        """Add `entries` in their order, as `append` does.
+
+        Raises:
+            BudgetError: no key of the ring verifies the newest row.
+        """
+        newest = self._newest()
+        seq, previous = (0, GENESIS) if newest is None else (newest["seq"], newest["row_hash"])
+        name = sealed_by or self._sealing_key(newest)
+        rows = []
+        for number, entry in enumerate(entries, start=seq + 1):
+            rows.append(seal(columns_of(entry), seq=number, prev_hash=previous, keys=self.key, sealed_by=name))
+            previous = rows[-1]["row_hash"]
+        self._insert(EVENTS, rows)
+
+    def sealing_key(self) -> str:
+        """The id of the key in use, which sealed the newest row.
+
+        Raises:
+            BudgetError: no key of the ring verifies the newest row.
+        """
+        return self._sealing_key(self._newest())
+
+    def add_account(self, entry: Event) -> None:
+        """Add an account and its OPENED event."""
+        newest = self._newest()
+        opened = 1 if newest is None else newest["seq"] + 1
+        self._insert(ACCOUNTS, [{"dataset": entry.account, "opened": opened}])
+        self.append(entry)
+
+    @property
+    def written_events(self) -> list[dict[str, Any]]:
+        """The rows that this transaction has written, in order."""
+        return [row for table, own in self.written if table is EVENTS for row in own]
+
+    def _insert(self, table: Table, rows: list[dict[str, Any]]) -> None:
+        self.written.append((table, rows))
+        self.connection.execute(insert(table), rows)
+
+    def _sealing_key(self, newest: dict[str, Any] | None) -> str:
+        return (sealing_key(newest["mac"]) if newest else "") or key_id(self.key.root)
+
+    def _newest(self) -> dict[str, Any] | None:
+        rows = self._rows(select(EVENTS).where(EVENTS.c.seq == select(func.max(EVENTS.c.seq)).scalar_subquery()))
+        if not rows:
+            return None
+        check_row(rows[0], self.key)
+        return rows[0]
+
+    def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.connection.execute(query.order_by(EVENTS.c.seq)).mappings()]
+
+
+@contextmanager
+def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writing: bool) -> Iterator[Journal]:
+    """The ledger inside one transaction of `connected`.
+
+    Where the answer of its commit is lost, it is looked up whether the rows are there, and they are written once more if
+    they are not: so rows stand once, and the caller goes on as if nothing had happened. Where the disk is full at the commit,
+    the reserve is given up for them.
+
+    Raises:
+        BudgetError: as `connected`.
+    """
+    journal, ended = None, False
+    try:
+        with connected(engine, location, writing=writing, patient=True) as connection:
+            journal = Journal(connection=connection, key=key)
+            yield journal
+            ended = True
+    except LostConnection as error:
+        if journal is None or not ended:
+            raise
+        if journal.written:
+            _settle(engine, location, journal, error)
+    except FullDisk as error:
+        reserve = reserve_beside(location)
+        if journal is None or not ended or reserve is None or not reserve.give_up():
+            raise
+        _settle(engine, location, journal, error)
+
+
+def _settle(engine: Engine, location: LedgerLocation, journal: Journal, lost: BudgetError) -> None:
+    """Have the rows of `journal` in the ledger, whose commit was sent or not, once.
+
+    Sealed rows carry the hash of the row before: where that is still the newest one, nothing was written since, every rule
+    that was checked for them holds, and they go in as they are. A writer has the lock, so that a commit that is still under
+    way has ended before.
+
+    Raises:
+        LostConnection: the server does not come back, or others have written meanwhile: then the rows are not there.
+    """
+    rows = journal.written_events
+    for _ in PAUSES:
+        try:
+            with connected(engine, location, writing=True) as connection:
+                hashes = select(EVENTS.c.row_hash).order_by(EVENTS.c.seq.desc())
+                if connection.scalar(hashes.where(EVENTS.c.seq == rows[-1]["seq"])) == rows[-1]["row_hash"]:
+                    return
+                if (connection.scalar(hashes.limit(1)) or GENESIS) != rows[0]["prev_hash"]:
+                    break
+                for table, own in journal.written:
+                    connection.execute(insert(table), own)
+        except LostConnection as error:
+            lost = error
+        else:
+            return
+    raise lost

@@ -1,0 +1,101 @@
+"""The budget ledger: the only authority on what may be drawn. Append-only, sealed, and closed where anything is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.ledger import Event, EventKind
+from marginweave.tasks.ledger.accounts import Accounts
+from marginweave.tasks.ledger.approvals import Approvals
+from marginweave.tasks.ledger.core import now
+from marginweave.tasks.ledger.creation import create_ledger
+from marginweave.tasks.ledger.decisions import Decisions
+from marginweave.tasks.ledger.drawing import Drawing
+from marginweave.tasks.ledger.engines import connected, engine_for
+from marginweave.tasks.ledger.evaluations import Evaluations
+from marginweave.tasks.ledger.file_systems import check_local
+from marginweave.tasks.ledger.journal import Journal
+from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.location import LedgerLocation, opening_command
+from marginweave.tasks.ledger.moves import LEDGER_ACTOR
+from marginweave.tasks.ledger.reconciliation import Reconciliation
+from marginweave.tasks.ledger.releases import Releases
+from marginweave.tasks.ledger.schema import check_schema
+from marginweave.tasks.ledger.witness import Witness
+
+_FORMAT = 1
+
+
+class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions, Reconciliation):
+    """The ledger at `location`, sealed with `key`; made by `open` or `create`. Every method is one transaction."""
+
+    @classmethod
+    def open(
+        cls,
+        location: LedgerLocation,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        command: str | None = None,
+        witness: Witness | None = None,
+    ) -> Ledger:
+        """The ledger that exists at `location`; nothing is created.
+
+        Args:
+            location: the database file, or where in PostgreSQL.
+            environment: where MARGINWEAVE_LEDGER_KEY may stand.
+            command: the command that would open what is missing (`opening_command`), for the end of a refusal.
+            witness: what a home has seen of it; every command that draws, returns or publishes has one.
+
+        Raises:
+            BudgetError: no database, no key, a key that does not verify the newest row, tables of another version, a file
+                on a network file system, or a ledger that lacks what the home has seen of it.
+            InputError: MARGINWEAVE_LEDGER_KEY is malformed.
+        """
+        command = command or opening_command()
+        if isinstance(location, Path):
+            check_local(location)
+            try:
+                exists = location.is_file()
+            except OSError as error:
+                raise BudgetError(f"the ledger at {location} cannot be read: {error.strerror}") from None
+            if not exists:
+                raise BudgetError(f"there is no ledger at {location}; open an account: {command}")
+        engine = engine_for(location)
+        with connected(engine, location, writing=False) as connection:
+            check_schema(connection, location, command)
+            key = load_key(location, environment, command)
+            journal = Journal(connection=connection, key=key)
+            journal.check_newest()
+            if witness is not None:
+                witness.open(journal, f"the ledger {location}")
+        return cls(location=location, engine=engine, key=key, witness=witness)
+
+    @classmethod
+    def create(
+        cls,
+        location: LedgerLocation,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        witness: Witness | None = None,
+    ) -> Ledger:
+        """The ledger at `location`, made (database, key 0600, a new folder 0700) if it does not exist.
+
+        Raises:
+            BudgetError: the database was lost while its key is there, or as `open`.
+            InputError: MARGINWEAVE_LEDGER_KEY is malformed.
+        """
+        first = Event(kind=EventKind.LEDGER_CREATED, actor=LEDGER_ACTOR, created=now(), body={"format": _FORMAT})
+        create_ledger(location, environment, first)
+        return cls.open(location, environment=environment, witness=witness)
+
+    def verify(self) -> int:
+        """Check every row and its place in the chain; the number of rows.
+
+        Raises:
+            BudgetError: names the first row that does not fit.
+        """
+        with self._reading() as journal:
+            return len(journal.all_events())

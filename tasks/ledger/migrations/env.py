@@ -1,0 +1,15 @@
+"""What Alembic runs for every command: migrations inside the transaction that `schema.migrate` is in."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from marginweave.tasks.ledger.tables import METADATA
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=METADATA,
+    transactional_ddl=True,  # SQLite can, too: the engine begins transactions itself
+)
+with context.begin_transaction():
+    context.run_migrations()

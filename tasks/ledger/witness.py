@@ -1,0 +1,212 @@
+"""What a home has seen of its ledger: the rows of every run as the ledger signed them, the newest one last.
+
+A ledger that lacks a row that was seen is an older copy of itself: it does not know all that was drawn. The files hold what
+the ledger holds, public facts and keyed digests, and stay when a run is purged.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marginweave.schemas.errors import BudgetError, MachineError
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, sync_folder
+from marginweave.tasks.checkpoint.reserve import Reserve
+
+if TYPE_CHECKING:
+    from marginweave.tasks.ledger.journal import Journal
+
+SEEN = "ledger.jsonl"
+RECONCILE = "marginweave ledger reconcile"
+_ROOM = 1 << 16
+_TAIL = 1 << 16
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """The file of one run; its first line names the ledger by the hash of its first row, each other one is a row."""
+
+    path: Path
+
+    @property
+    def run(self) -> str:
+        """The run whose rows these are."""
+        return self.path.parent.name
+
+    @property
+    def ledger(self) -> str:
+        """The hash of the first row of the ledger; empty where nothing was written yet.
+
+        Raises:
+            BudgetError: the file is damaged.
+        """
+        with at_place(self.path, "read"), self.path.open("rb") as stream:
+            first = stream.readline()
+        return str(self._content(first)["ledger"]) if first.endswith(b"\n") else ""
+
+    def head(self) -> Row | None:
+        """The newest row, or None where there is none; a line that a crash has cut short is none.
+
+        Raises:
+            BudgetError: the file is damaged.
+        """
+        with at_place(self.path, "read"), self.path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - _TAIL))
+            lines = stream.read().split(b"\n")
+            if len(lines) < 3 and size > _TAIL:  # a row longer than the tail
+                stream.seek(0)
+                lines = stream.read().split(b"\n")
+        found = self._content(lines[-2]) if len(lines) > 1 else {}
+        return found if "seq" in found else None
+
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, in order.
+
+        Raises:
+            BudgetError: the file is damaged.
+        """
+        with at_place(self.path, "read"):
+            lines = self.path.read_bytes().split(b"\n")[:-1]
+        return tuple(map(self._content, lines[1:]))
+
+    def _content(self, line: bytes) -> dict[str, Any]:
+        try:
+            content = json.loads(line)
+            if isinstance(content, dict) and ("ledger" in content or {"seq", "row_hash", "mac"} <= content.keys()):
+                return content
+        except ValueError:
+            pass
+        raise BudgetError(f"{self.path} is damaged: it is not what was seen of the ledger; restore it from a backup")
+
+    def append(self, ledger: str, rows: Iterable[Row]) -> None:
+        """Add rows durably, behind the last whole line.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        reserve = self.reserve
+        try:
+            self._append(ledger, rows)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT} or not reserve.give_up():
+                raise MachineError(f"{self.path} cannot be written: {error.strerror}") from error
+            with at_place(self.path, "written"):
+                self._append(ledger, rows)
+
+    def _append(self, ledger: str, rows: Iterable[Row]) -> None:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+        with os.fdopen(descriptor, "r+b") as stream:
+            content = stream.read()
+            whole = content.rfind(b"\n") + 1
+            first = b"" if whole else json.dumps({"format": 1, "ledger": ledger}).encode() + b"\n"
+            stream.seek(whole)
+            stream.truncate()
+            stream.write(first + b"".join(json.dumps(dict(row), sort_keys=True).encode() + b"\n" for row in rows))
+            stream.flush()
+            os.fsync(stream.fileno())
+        if not content:
+            sync_folder(self.path.parent)
+
+    @property
+    def reserve(self) -> Reserve:
+        """Room for the rows of a draw that was begun."""
+        return Reserve(self.path.parent / "private" / "ledger.reserve", _ROOM)
+
+
+@dataclass
+class Witness:
+    """What the runs below `home` have seen, and the run that is worked on, if one is; `release` is its release."""
+
+    home: Path
+    run: Path | None = None
+    release: str | None = None
+    _heads: dict[int, Row] = field(default_factory=dict, repr=False)
+    _ledger: str = ""
+
+    def open(self, journal: Journal, where: str) -> None:
+        """Compare everything that was seen with the ledger, and note what the run has not noted of its own rows.
+
+        Raises:
+            BudgetError: the ledger lacks what was seen, or a file is damaged or not this ledger's.
+        """
+        self._ledger = journal.identity()
+        check_seen(journal, sightings(self.home, self._ledger), where)
+        own = self._own
+        if own is None or self.release is None:
+            return
+        head = own.head() if own.path.exists() else None
+        rows = [row for row in journal.release_rows(self.release) if head is None or row["seq"] > head["seq"]]
+        if rows and self.run is not None and self.run.is_dir():
+            self._keep(own, rows)
+
+    def check(self, journal: Journal, where: str) -> None:
+        """Compare what this process has written last with the ledger, which may have been replaced meanwhile.
+
+        Raises:
+            BudgetError: the ledger lacks it.
+        """
+        _compare(journal, [(row, "this command") for row in self._heads.values()], where)
+
+    def keep(self, rows: Sequence[Row]) -> None:
+        """Note the rows of a transaction, before anything follows from them: noise is made after its DRAWN row is here.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        if not rows:
+            return
+        self._heads = {rows[-1]["seq"]: rows[-1]}
+        if self._own is not None:
+            self._keep(self._own, rows)
+
+    def _keep(self, own: Sighting, rows: Sequence[Row]) -> None:
+        own.append(self._ledger, rows)
+
+    def has_room(self) -> bool:
+        """Set room aside for what will have to be noted; whether it is there."""
+        own = self._own
+        return own is None or not own.reserve.place.parent.is_dir() or own.reserve.make()
+
+    @property
+    def _own(self) -> Sighting | None:
+        return None if self.run is None else Sighting(self.run / SEEN)
+
+
+def sightings(home: Path, ledger: str | None = None) -> Iterator[Sighting]:
+    """What the runs below `home` have seen, of this ledger or of any."""
+    for path in sorted((home / "runs").glob(f"*/{SEEN}")):
+        seen = Sighting(path)
+        if ledger is None or seen.ledger == ledger:
+            yield seen
+
+
+def check_seen(journal: Journal, seen: Iterable[Sighting], where: str) -> None:
+    """Refuse a ledger that lacks the newest row of one of `seen`; one look-up by number for each.
+
+    Raises:
+        BudgetError: an older copy of itself, or a row that this ledger's key did not seal.
+    """
+    heads = []
+    for sighting in seen:
+        head = sighting.head()
+        if head is not None:
+            heads.append((head, f"run {sighting.run}"))
+    _compare(journal, heads, where)
+
+
+def _compare(journal: Journal, heads: Sequence[tuple[Row, str]], where: str) -> None:
+    present = journal.hashes([row["seq"] for row, _ in heads])
+    for row, who in heads:
+        if present.get(row["seq"]) != row["row_hash"]:
+            raise BudgetError(
+                f"{where} does not have row {row['seq']} that {who} has seen: it is an older copy of itself and does not know "
+                "all that was drawn, so that nothing is drawn, given back or published with it; restore the newest copy, or, "
+                f"where that is lost, add what is known to be charged: {RECONCILE}"
+            )

@@ -1,0 +1,1 @@
+"""Mechanisms: noise from keyed bits, in integers, and the choices of an exponential mechanism."""

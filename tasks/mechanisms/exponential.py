@@ -1,0 +1,175 @@
+"""The exponential mechanism, exactly: a choice with probability proportional to e^{-rate distance}, in integers alone.
+
+Candidates of one score are a level: a distance d from the best score, a number m_d of candidates, and a weight m_d r^d, where
+r = e^{-rate}, rate a fraction. In the order of their distances the levels share [0, T), T the sum of the weights, and a
+uniform U in [0, 1), of infinitely many bits, chooses the level in whose part U T lies (inversion: Devroye 1986, II.2); of its
+candidates one is chosen uniformly. U is read as far as is needed and no further, and weights are computed as far (Knuth and
+Yao 1976): with F bits of both,
+
+    A_i <= 2^F C_i <= A_i + 2 N_i,   u <= 2^F U < u + 1,
+
+where C_i is the sum of the first weights up to level i, N_i the number of candidates in them. Level i is certain if
+2^F (A_{i-1} + 2 N_{i-1}) <= u A_T and (u + 1) (A_T + 2 N_T) <= 2^F A_i, for then C_{i-1} <= U T < C_i whatever the bits that
+were not read: nothing is below the first level, and nothing is above the last. Where none is certain, F doubles, and u keeps
+its bits. So what is chosen is what the infinite U chooses from the exact weights, and each candidate has its probability
+exactly; no weight is rounded to 0. As the boundaries are a null set, the loop ends with probability 1: with the first F of 128
+bits but for about 4 L N 2^-128, L the number of levels.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.tasks.mechanisms.randomness import NoiseBits, WordStream
+from marginweave.tasks.mechanisms.sampler import uniform_numbers
+
+Distances = NDArray[np.uint64]
+Integers = NDArray[np.int64]
+
+_PRECISION = 128
+# Products of rounded factors lose less than 2^24 units, so that 32 bits more than F leave one unit of 2^-F (`_Powers`).
+_GUARD = 32
+_DIGIT = 10
+# ln 2 < 7/10: what is so many times (F + 1) away has a weight below 2^-(F + 1).
+_LN2 = Fraction(7, 10)
+_LARGEST = (1 << 64) - 1
+# Levels of which the weights are in memory at once.
+_CHUNK = 1 << 16
+_LEVEL, _PLACE = 0, 1
+
+
+def choose(scores: Integers, rate: Fraction, bits: NoiseBits) -> int:
+    """Place of one of the scores, shape (candidates,), at least one, with probability proportional to e^{rate score}.
+
+    DP: by the caller, whose `rate` is epsilon / (2 sensitivity).
+    """
+    unsigned = scores.astype(np.uint64)  # modulo 2^64, as is the difference, which is below it
+    distances: Distances = unsigned[np.argmax(scores)] - unsigned
+    chosen = _choose_distance(distances, rate, bits.stream(_LEVEL))
+    places = np.flatnonzero(distances == np.uint64(chosen))
+    return int(places[uniform_numbers(1, len(places), bits.stream(_PLACE))[0]])
+
+
+def _choose_distance(distances: Distances, rate: Fraction, stream: WordStream) -> int:
+    precision, uniform = _PRECISION, stream.integer(_PRECISION)
+    while (chosen := _certain(_Levels.near(distances, rate, precision), uniform, precision)) is None:
+        uniform = uniform << precision | stream.integer(precision)
+        precision *= 2
+    return chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Levels:
+    """The levels whose weight is not far below 2^-F, ascending, and how many candidates there are in all."""
+
+    distances: Distances
+    members: Integers
+    candidates: int
+    powers: _Powers
+
+    @classmethod
+    def near(cls, distances: Distances, rate: Fraction, precision: int) -> _Levels:
+        """Of all candidates, by their distances."""
+        most = min(_LARGEST, int(_LN2 * (precision + 1) / rate))
+        found, members = np.unique(distances[distances <= np.uint64(most)], return_counts=True)
+        powers = _Powers.of(rate, most, precision)
+        return cls(distances=found, members=members, candidates=len(distances), powers=powers)
+
+    def sums(self) -> list[int]:
+        """A_i at the end of each chunk of levels."""
+        return list(accumulate(sum(self._weights(first)) for first in range(0, len(self.distances), _CHUNK)))
+
+    def _weights(self, first: int) -> list[int]:
+        part = slice(first, first + _CHUNK)
+        weights: list[int] = (self.powers.below(self.distances[part]) * self.members[part].astype(object)).tolist()
+        return weights
+
+    def within(self, chunk: int, below: int) -> list[int]:
+        """A_i of the levels of a chunk, before which there is `below`."""
+        return [below + weight for weight in accumulate(self._weights(chunk * _CHUNK))]
+
+
+def _certain(levels: _Levels, uniform: int, precision: int) -> int | None:
+    """The distance that is chosen whatever bits follow; None if they matter."""
+    sums, known = levels.sums(), int(levels.members.sum())
+    total = sums[-1]
+    complete = known == levels.candidates
+    reach = (uniform + 1) * (total + 2 * levels.candidates)
+    # the first A_i with reach <= 2^F A_i; beyond all of them is the last level, if there is no other
+    least = -(-reach >> precision)
+    chunk = min(bisect_left(sums, least), len(sums) - 1)
+    before = sums[chunk - 1] if chunk else 0
+    ends = levels.within(chunk, before)
+    inside = bisect_left(ends, least)
+    if inside == len(ends):
+        if not complete:
+            return None
+        inside -= 1
+    place = chunk * _CHUNK + inside
+    below = (ends[inside - 1] if inside else before) + 2 * int(levels.members[:place].sum())
+    if place and below << precision > uniform * total:
+        return None
+    return int(levels.distances[place])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Powers:
+    """r^d for distances d up to a largest one, from tables of r^(j 1024^t), j = 0 ... 1023, of the digits t of d.
+
+    With G = F + 32 bits, a table is made by 1023 products at most from its first factor, which is less than 2 units too small;
+    each product loses one unit more than its factors did, so that entries lose less than 1023 * 3, and products of the at most
+    seven digits less than 2^15. `below` is then at most 2^F r^d, and by less than 2 smaller.
+    """
+
+    tables: tuple[NDArray[np.object_], ...]
+    precision: int
+
+    @classmethod
+    def of(cls, rate: Fraction, largest: int, precision: int) -> _Powers:
+        """For distances up to `largest`, for which rate * largest is at most 7/10 (F + 1)."""
+        bits, tables = precision + _GUARD, []
+        for place in range(0, max(1, largest.bit_length()), _DIGIT):
+            most = min((1 << _DIGIT) - 1, largest >> place)
+            entries = [1 << bits]
+            if most:
+                factor = exponential(rate * (1 << place), bits)
+                for _ in range(most):
+                    entries.append(entries[-1] * factor >> bits)
+            tables.append(np.array(entries, object))
+        return cls(tables=tuple(tables), precision=precision)
+
+    def below(self, distances: Distances) -> NDArray[np.object_]:
+        """A_d: 2^F r^d, rounded down by less than 2, and exactly 2^F for d = 0; shape of `distances`."""
+        bits, digit = self.precision + _GUARD, np.uint64((1 << _DIGIT) - 1)
+        product = self.tables[0][(distances & digit).astype(np.int64)]
+        for place, table in enumerate(self.tables[1:], 1):
+            product = product * table[(distances >> np.uint64(_DIGIT * place) & digit).astype(np.int64)] >> bits
+        rounded: NDArray[np.object_] = product >> _GUARD
+        return rounded
+
+
+def exponential(x: Fraction, bits: int) -> int:
+    """2^bits e^{-x}, x >= 0, rounded down by less than 2 units, as long as x and bits are below 2^13.
+
+    e^{-x} = (e^{-y})^(2^s), y = x / 2^s <= 1/2. With H = bits + 64, rounding y down moves e^{-y} by less than a unit of 2^-H,
+    and each of the fewer than H terms of its series loses at most 2; each squaring doubles an error and adds 2. Together that
+    is less than 2^s 4 H < 2^32 units of 2^-H, which are taken off before the last 64 bits are.
+    """
+    inner = bits + 64
+    squarings = int(2 * x).bit_length()
+    y = int(x * (1 << inner) / (1 << squarings))
+    total = term = 1 << inner
+    i = 0
+    while term:
+        i += 1
+        term = (term * y >> inner) // i
+        total += -term if i & 1 else term
+    for _ in range(squarings):
+        total = total * total >> inner
+    return max(0, total - (1 << 32)) >> 64

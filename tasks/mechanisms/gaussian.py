@@ -1,0 +1,236 @@
+"""The mechanisms: the only module in which noise meets a private count. Integers in, integers out.
+
+`zero_cells` beside it tells which of many counts that are zero would pass a threshold, without adding noise to each.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.errors import InputError, StageError
+from marginweave.tasks.digests import fractions_digest, text_digest
+from marginweave.tasks.mechanisms.exponential import choose
+from marginweave.tasks.mechanisms.laplace import l1_sensitivity, laplace_scale
+from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
+from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.sampler import SAMPLER_FORMAT, Sampler
+
+_CHUNK = 1 << 17
+_DEVIATION_STEP = 1024
+
+
+def deviation(multiplier: float, contribution_bound: int, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of one level: multiplier theta sqrt(Delta_k), rounded up to a multiple of 1/1024.
+
+    A row adds 1 to at most Delta_k counts, a vector of length sqrt(Delta_k) at most. theta rows of one unit that come or go
+    add theta such vectors: theta sqrt(Delta_k) in L2, reached when they are alike. theta rows that are replaced move the
+    counts by u - v with u, v >= 0 of that length: |u - v|^2 <= |u|^2 + |v|^2, so theta sqrt(2 Delta_k).
+    DP: arithmetic on public or released numbers. Raises InputError unless multiplier is positive and the bound at least 1.
+    """
+    if not math.isfinite(multiplier) or multiplier <= 0:
+        raise InputError(f"multiplier ({multiplier}) must be positive")
+    if contribution_bound < 1:
+        raise InputError(f"contribution_bound ({contribution_bound}) must be at least 1")
+    squared_norm = stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)
+    square = (Fraction(multiplier) * _DEVIATION_STEP) ** 2 * squared_norm
+    steps = math.isqrt(math.ceil(square) - 1) + 1
+    return Fraction(steps, _DEVIATION_STEP)
+
+
+def count_deviation(multiplier: float, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of the record count: multiplier theta, under both relations.
+
+    theta rows that come or go move it by theta; a replacement by no more than that, as a unit may have fewer rows than
+    another (not at all where a row is the unit: it is noised and charged all the same).
+    DP: arithmetic on public numbers. Raises InputError as `deviation`.
+    """
+    return deviation(multiplier, 1, replace(stability, neighbors="add-remove"))
+
+
+def error_sensitivity(stability: Stability) -> int:
+    """How far a unit moves the mean count error of marginals (`evaluate.paid`): theta, or 2 theta under replace-one.
+
+    DP: arithmetic on public numbers.
+    """
+    return stability.records * (2 if stability.neighbors == "replace-one" else 1)
+
+
+def error_deviation(multiplier: float, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of the mean count error: multiplier times its sensitivity, up to a multiple of 1/1024.
+
+    It is one number, whose L1 and L2 sensitivity are the same: a replaced record moves it by 2, where it moves a vector of
+    counts by sqrt(2). DP: arithmetic on public numbers. Raises InputError as `deviation`.
+    """
+    return deviation(multiplier, 1, Stability(records=error_sensitivity(stability), neighbors="add-remove"))
+
+
+def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
+    """What rounded Gaussian noise of these standard deviations is a function of, beside its seed.
+
+    Their exact values, and the digest of each table that it is drawn from; of several the digests of all. The tables are built
+    here, ahead of the draw, so that little that can fail happens after its charge.
+    DP: arithmetic on public or released numbers. Raises InputError for a deviation that has no table.
+    """
+    tables = [noise_table(sigma).digest for sigma in dict.fromkeys(sigmas)]
+    if len(sigmas) == 1:
+        return {"sigma": str(sigmas[0]), "table": tables[0], "sampler": SAMPLER_FORMAT}
+    return {"noise": fractions_digest(sigmas), "table": text_digest(tables), "sampler": SAMPLER_FORMAT}
+
+
+def add_noise(
+    counts: NDArray[np.int64], deviation: Fraction, bits: NoiseBits, *, table: int = 0, start: int = 0
+) -> NDArray[np.int64]:
+    """Counts plus independent rounded Gaussian noise of standard deviation `deviation`: a function of `bits` and the cell.
+
+    Theorem: f + N(0, deviation^2 I) is S/deviation-GDP (Dong, Roth and Su 2019, theorem 2.7) and S^2/(2 deviation^2)-zCDP (Bun
+    and Steinke 2016, proposition 1.6) for every f of L2 sensitivity S. Counts are integers, so that adding rounded noise is
+    rounding what the theorem speaks of: post-processing (`noise_table` says how near). Every cell of the candidate set must
+    be in `counts`, zeros included: which of them are there is not covered.
+    DP: (S / deviation)-GDP and S^2/(2 deviation^2)-zCDP, S the L2 sensitivity of `counts`.
+
+    Args:
+        counts: any shape, int64.
+        deviation: standard deviation in counts, from `deviation()`.
+        bits: of the draw.
+        table: number of these counts in the draw.
+        start: place of the first of them in that table; cell i of the flattened counts has the word `start` + i.
+
+    Returns:
+        the shape of `counts`, int64.
+
+    Raises:
+        InputError: counts of another type, or a deviation that has no table.
+        StageError: a count so large that noise could leave 64 bits.
+    """
+    if counts.dtype != np.int64:
+        raise InputError(f"counts ({counts.dtype}) must be int64")
+    distribution = noise_table(deviation)
+    _check_room(counts, distribution.largest)
+    sampler, flat = Sampler(distribution), counts.ravel()
+    noisy = np.empty(flat.size, np.int64)
+    for first in range(0, flat.size, _CHUNK):
+        part = flat[first : first + _CHUNK]
+        noisy[first : first + _CHUNK] = part + sampler.draw(bits, table, start + first, len(part))
+    return noisy.reshape(counts.shape)
+
+
+def draw_laplace_noise(cells: int, epsilon: Fraction, stability: Stability) -> NDArray[np.int64]:
+    """The noise of one marginal for `add_drawn_noise`, shape (cells,), int64: OpenDP's exact sampler, on zeros.
+
+    OpenDP has a generator of its own, which no seed fixes: so the noise is drawn before the charge, and sealed as a seed is.
+    Discrete Laplace noise of scale `laplace_scale`. DP: nothing of the rows.
+
+    Raises:
+        InputError: an epsilon that is not positive.
+        StageError: OpenDP measures a larger loss than the planned one.
+    """
+    mechanism = _discrete_laplace(float(laplace_scale(epsilon, stability)))
+    if Fraction(mechanism.map(l1_sensitivity(stability))) > epsilon:
+        raise StageError("marginal: the measured privacy loss is above the planned one")
+    return np.array(mechanism(np.zeros(cells, np.int64)), np.int64)
+
+
+def add_drawn_noise(counts: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One marginal plus noise of `draw_laplace_noise` that was made for it, and for nothing else.
+
+    Theorem: noise of scale b on an f of L1 sensitivity S is (S/b, 0)-DP (Dwork, McSherry, Nissim and Smith 2006), on integers
+    with the discrete Laplace distribution as well (Ghosh, Roughgarden and Sundararajan 2012). Every cell of the marginal
+    must be in `counts`, zeros included.
+    DP: (epsilon, 0)-DP under the `stability` of the noise, by the L1 sensitivity of `laplace.l1_sensitivity`.
+
+    Args:
+        counts: any shape, int64.
+        noise: of the flattened counts, shape (cells,), int64.
+
+    Returns:
+        the shape of `counts`, int64.
+
+    Raises:
+        InputError: counts of another type.
+        StageError: noise of another type or for another number of cells, or sums that could leave 64 bits.
+    """
+    if counts.dtype != np.int64:
+        raise InputError(f"counts ({counts.dtype}) must be int64")
+    if noise.dtype != np.int64 or noise.shape != (counts.size,):
+        raise StageError("noise must be int64, one for each cell of the marginal; it was drawn for another one")
+    _check_room(counts, max(int(noise.max(initial=0)), -int(noise.min(initial=0))))
+    return counts + noise.reshape(counts.shape)
+
+
+def _check_room(counts: NDArray[np.int64], largest: int) -> None:
+    """Refuse counts that noise of at most `largest` could move out of 64 bits."""
+    room = np.iinfo(np.int64).max - largest
+    if counts.size and (int(counts.max()) > room or int(counts.min()) < -room):
+        raise StageError("counts with noise must fit 64 bits")
+
+
+def select_percentile(
+    histogram: NDArray[np.int64], percentile: float, epsilon: float, stability: Stability, bits: NoiseBits
+) -> int:
+    """A candidate 1 … cap near the wanted percentile: of combinations a record, or of a column's values on a public grid.
+
+    Exponential mechanism on `rank_scores`, Pr[c] proportional to e^{epsilon s(c) / (2 sensitivity)}, exactly
+    (`exponential.choose`); the candidates are public, 0 is none of them. The chosen rank is off by at most
+    (2 / epsilon) ln(cap / beta) records with probability 1 - beta.
+    Theorem: it is epsilon-DP (McSherry and Talwar 2007, theorem 6), its loss lies in an interval of length epsilon (Durfee and
+    Rogers 2019): epsilon^2/8-zCDP (Cesar and Rogers 2021), and `selection_mu`-GDP by the proof that stands with that.
+    DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP under `stability`, each record counted once at most.
+
+    Args:
+        histogram: shape (cap + 1,), int64; entry c is the number of records with c combinations, clipped to cap.
+        percentile: in (0, 100).
+        epsilon: of the exponential mechanism, undivided for every length.
+        stability: how many records of one unit move, and how: it sets the sensitivity of the score.
+        bits: of the draw.
+
+    Raises:
+        InputError: a parameter out of range.
+    """
+    if histogram.dtype != np.int64 or histogram.ndim != 1 or len(histogram) < 2:
+        raise InputError("histogram must be a vector of int64 with at least one candidate")
+    return (
+        select_candidate(rank_scores(histogram, percentile), score_sensitivity(percentile, stability), epsilon, bits)
+        + 1
+    )
+
+
+def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: NoiseBits) -> int:
+    """Place of one of the candidates, with probability proportional to e^{epsilon score / (2 sensitivity)}.
+
+    Exponential mechanism, exactly (`exponential.choose`), epsilon being the double's own fraction; scores are integers, and
+    what they are of is public. Theorem: as of `select_percentile`.
+    DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP, if no neighbor moves a score by more than `sensitivity`.
+
+    Args:
+        scores: shape (candidates,), int64; private.
+        sensitivity: in the unit of the scores.
+        epsilon: of the exponential mechanism.
+        bits: of the draw.
+
+    Raises:
+        InputError: scores of another kind, none of them, or a parameter out of range.
+    """
+    if scores.dtype != np.int64 or scores.ndim != 1 or not len(scores):
+        raise InputError("scores must be a vector of int64 with at least one candidate")
+    if sensitivity < 1 or not math.isfinite(epsilon) or epsilon <= 0:
+        raise InputError(f"sensitivity ({sensitivity}) must be at least 1 and epsilon ({epsilon}) positive")
+    return choose(scores, Fraction(epsilon) / (2 * sensitivity), bits)
+
+
+def _discrete_laplace(scale: float) -> Any:
+    from opendp import domains, metrics
+    from opendp.measurements import then_laplace
+    from opendp.mod import enable_features
+
+    # OpenDP and its shared library wait until something is drawn: plan and refusals never load them. Its prelude would import
+    # scikit-learn as well, a second of every run.
+    enable_features("contrib")
+    return (domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")) >> then_laplace(scale)
