@@ -172,8 +172,8 @@ class BudgetPlan:
     `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
     `level-1`, or of `values`; where nothing is fabricated, of every level, an equal part. `spent_epsilon` is the epsilon at
     `delta` of the draws together, at most `epsilon`. `unit` is the unit of privacy as the account knows it. With
-    `discovery` the statement (epsilon, delta) holds by `tasks/accounting/sparse_histogram.py`; what is charged to the account is the sum of
-    the draws' costs all the same.
+    `discovery` the statement (epsilon, delta) holds by `tasks/accounting/sparse_histogram.py`; what is charged to the account
+    is the sum of the draws' costs all the same.
     """
 
     epsilon: float

@@ -114,7 +114,7 @@ def _has_drawn(reference: RunReference, lease: str | None) -> bool:
 
 def _tell_waiting(request: Request, account: dict[str, object], place: Path, *, charged: bool) -> None:
     """Nothing is published: what was made, and who can do what with it."""
-    from marginweave.flows.postprocess.lookup import what_to_do
+    from marginweave.flows.run.lookup import what_to_do
 
     run, report = request.folder.run, _shown(place / "report.html")
     if not out.is_terminal:

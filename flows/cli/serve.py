@@ -33,7 +33,7 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
 
     place = home_directory(home, os.environ)
     prepare_environment(place)  # before Prefect is imported
-    from marginweave.flows.orchestration.service import Timetable, datasets_of, serve_releases
+    from marginweave.flows.service import Timetable, datasets_of, serve_releases
 
     datasets = datasets_of(configs)
     timetable = Timetable(cron=cron, zone=timezone)

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 
-from marginweave.flows.plan.limits import marginal_noise, public_sizes
+from marginweave.flows.run.limits import marginal_noise, public_sizes
 from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.automatic import (

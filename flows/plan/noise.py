@@ -10,8 +10,8 @@ from fractions import Fraction
 
 from scipy.special import ndtr, ndtri
 
-from marginweave.flows.plan.limits import marginal_noise, public_sizes
-from marginweave.flows.postprocess.lookup import there_already
+from marginweave.flows.run.limits import marginal_noise, public_sizes
+from marginweave.flows.run.lookup import there_already
 from marginweave.flows.run.request import Request
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
 from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
@@ -20,7 +20,6 @@ from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.plan.draws import EVALUATION, is_pick, is_share, share_name
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.largest import largest_epsilon
 from marginweave.tasks.accounting.plan.marginals import epsilon_shares, marginal_shares, public_cells, rounds_of
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
@@ -28,6 +27,7 @@ from marginweave.tasks.aggregate.cliques import discovery, scoring
 from marginweave.tasks.aggregate.marginals import marginal_deviation
 from marginweave.tasks.ledger import Ledger, opening_for
 from marginweave.tasks.ledger.admission import unit_refusal
+from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation, error_sensitivity
 from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.mechanisms.percentile import rank_error

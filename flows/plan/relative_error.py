@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from marginweave.flows.plan.accuracy import MEAN_NOISE
-from marginweave.flows.plan.limits import marginal_noise, public_sizes
+from marginweave.flows.run.limits import marginal_noise, public_sizes
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.release import Configuration

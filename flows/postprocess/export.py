@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.flows.postprocess.lookup import finished_run, successor
+from marginweave.flows.run.lookup import finished_run, successor
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file, sync_folder
 

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows.postprocess.lookup import as_decided, existing_run, finished_run
+from marginweave.flows.run.lookup import as_decided, existing_run, finished_run
 from marginweave.flows.run.request import begun_with, ledger_file_of, ledger_of
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.manifest import RunState

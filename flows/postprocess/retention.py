@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from marginweave.flows.postprocess.lookup import as_decided, existing_run
 from marginweave.flows.run.bookkeeping import in_progress, run_lock
 from marginweave.flows.run.continuity import as_booked
+from marginweave.flows.run.lookup import as_decided, existing_run
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.ledger import State

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marginweave.flows.postprocess.lookup import existing_run
 from marginweave.flows.run.bookkeeping import run_lock
 from marginweave.flows.run.continuity import as_booked, check_continuity
+from marginweave.flows.run.lookup import existing_run
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Decision

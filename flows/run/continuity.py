@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from marginweave.flows.run.charges import unknown_charges
 from marginweave.flows.run.progress import reporter
 from marginweave.flows.run.request import Request
-from marginweave.flows.verify.files import unknown_charges
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.written import is_written, written_content

@@ -24,9 +24,9 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger import Account, State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.largest import largest_epsilon
 from marginweave.tasks.checkpoint.files import write_once
 from marginweave.tasks.ledger import Ledger, Witness, is_older, opening_for, upgrade
+from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.ledger.openings import planned_statement
 from marginweave.tasks.ledger.publishing import check_correction as check_correctable
 from marginweave.tasks.ledger.sources import SourceDigest

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.flows.plan.limits import check_size
+from marginweave.flows.run.limits import check_size
 from marginweave.schemas.configuration.engine import EngineSettings
 from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.configuration.release import Configuration

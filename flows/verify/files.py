@@ -5,13 +5,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.flows.run.request import source_of
+from marginweave.flows.run.charges import is_example, was_charged
 from marginweave.flows.verify.statement import StatementAudit
-from marginweave.schemas.configuration.source import EXAMPLE_PREFIX
 from marginweave.schemas.errors import AuditError, BudgetError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Manifest, RunState
@@ -53,7 +52,7 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
         manifest = _manifest(folder)
         if manifest is None:
             _check_nothing_is_left(folder)
-        if manifest is None or _is_example(folder) != example:
+        if manifest is None or is_example(folder) != example:
             continue
         with _still(folder) as still:
             if not still:
@@ -69,26 +68,12 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
     )
 
 
-def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | None:
-    """The first run below `home` that was charged to `dataset` under a release that is not `known`, or None."""
-    place = home / "runs"
-    for path in sorted(place.iterdir()) if place.is_dir() else ():
-        manifest = None
-        with suppress(StageError):  # a manifest that cannot be read is found by `audit_files`
-            manifest = RunFolder(path).read_manifest()
-        if manifest is None or manifest.dataset != dataset or manifest.release in known:
-            continue
-        if _was_charged(manifest) and not _is_example(RunFolder(path)):
-            return manifest.run
-    return None
-
-
 def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit, keys: Keyring) -> int:
     audited = statements.audited
     _check_seen(folder, audited)
     record = audited.releases.get(manifest.release)
     if record is None:
-        if _was_charged(manifest) or any(_draw_files(folder)):
+        if was_charged(manifest) or any(_draw_files(folder)):
             raise AuditError(
                 f"run {folder.run} was charged, but the ledger does not know its release {manifest.release}"
             )
@@ -223,15 +208,6 @@ def _still(folder: RunFolder) -> Iterator[bool]:
             yield False
             return
         yield True
-
-
-def _was_charged(manifest: Manifest) -> bool:
-    return bool(manifest.outputs) or any(entry.charged for entry in manifest.stages.values())
-
-
-def _is_example(folder: RunFolder) -> bool:
-    """Whether the run was begun with public example data, which has a ledger of its own."""
-    return source_of(folder).startswith(EXAMPLE_PREFIX)
 
 
 def _draw_files(folder: RunFolder) -> list[Path]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.flows.postprocess.export import check_target, write_folder
-from marginweave.flows.postprocess.lookup import decided_run
 from marginweave.flows.run.bookkeeping import account_statement, release_facts
 from marginweave.flows.run.continuity import check_outputs
+from marginweave.flows.run.lookup import decided_run
 from marginweave.flows.run.request import ledger_file_of, ledger_of
 from marginweave.flows.verify import bundle as handover_check
 from marginweave.flows.verify import bundle_accounting as handover_accounting

@@ -64,10 +64,10 @@ class Correction(BaseModel):
 class Manifest(BaseModel):
     """One run. `stages` are in order of completion; `outputs` are released files with their SHA-256.
 
-    `written` is what the user wrote (`schemas/configuration/written.py`), whose digest the ledger knows; `configuration` is the canonical
-    JSON of the configuration as the version that began the run resolved it, and the run keeps that resolution. `source` is the
-    source as it is named there; `source_digest` is keyed, and another one for each release (`SourceDigest.mark`). `execution`
-    is how the last attempt computes. `programs` are the identities of the programs that worked on it, the one that began it
+    `written` is what the user wrote (`schemas/configuration/written.py`), whose digest the ledger knows; `configuration` is the
+    canonical JSON of the configuration as the version that began the run resolved it, and the run keeps that resolution.
+    `source` is the source as it is named there; `source_digest` is keyed, and another one for each release
+    (`SourceDigest.mark`). `execution` is how the last attempt computes. `programs` are the identities of the programs that worked on it, the one that began it
     first; of 0.1.0 none is known.
     """
 

@@ -25,8 +25,8 @@ from marginweave.tasks.aggregate.selection.combine import merge_pairs
 from marginweave.tasks.aggregate.selection.compress import Compression, plan_compression
 from marginweave.tasks.aggregate.selection.densemarg import select_marginals
 from marginweave.tasks.aggregate.selection.indif import IndifNoise, plan_indif
-from marginweave.tasks.aggregate.selection.junction import model_fits
 from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.estimate.graphical.junction import model_fits
 from marginweave.tasks.mechanisms.gaussian import add_noise, deviation
 from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, l1_sensitivity
 from marginweave.tasks.mechanisms.randomness import NoiseBits

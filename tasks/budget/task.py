@@ -6,8 +6,8 @@ from functools import partial
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.ledger import State
-from marginweave.tasks.accounting.plan.largest import largest_epsilon
 from marginweave.tasks.checkpoint.draws import reconcile
+from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
 from marginweave.tasks.stage import stage_task

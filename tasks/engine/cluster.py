@@ -2,8 +2,8 @@
 
 What a worker is sent and gives back is private: paths of blocks, the keys that open them, exact counts. Nothing of it stands in
 a key, a name or a log of Dask: tasks are numbered, what they hold does not show itself, and what fails is told by its kind
-and place, as everywhere (`tasks.stage.quiet`). A worker that dies is replaced, its parts are worked on anew, and a part's result
-is taken once whatever happened to it.
+and place, as everywhere (`tasks.stage.quiet`). A worker that dies is replaced, its parts are worked on again, and a part's
+result is taken once whatever happened to it.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ from marginweave.tasks.estimate.mixture.parameters import Parameters
 from marginweave.tasks.estimate.mixture.payloads import pack_mixture, unpack_mixture
 from marginweave.tasks.estimate.mixture.settings import MixtureSettings
 from marginweave.tasks.estimate.mixture.targets import F32, Layout
+from marginweave.tasks.estimate.rounding import round_shares
 from marginweave.tasks.synthesize.mixture.arrange import arrange_records
-from marginweave.tasks.synthesize.mixture.deal import deal_records, round_shares
+from marginweave.tasks.synthesize.mixture.deal import deal_records
 from marginweave.tasks.synthesize.mixture.mend import allowed_records
 from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis
 from marginweave.tasks.synthesize.shards import every_record

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
-from marginweave.tasks.aggregate.selection.junction import model_cells
 from marginweave.tasks.estimate.graphical.fit import fit_tree
+from marginweave.tasks.estimate.graphical.junction import model_cells
 from marginweave.tasks.synthesize.mixture.mend import allowed_records
 from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
 from marginweave.tasks.synthesize.release import synthesize_codes
@@ -187,7 +187,8 @@ def test_the_same_seed_makes_the_same_records_on_any_number_of_cores() -> None:
 
 def test_nothing_is_imported_before_a_fit() -> None:
     """`marginweave --help`, plans and every other method work without the extra, and do not wait for it."""
-    code = "import sys, marginweave.tasks.synthesize.release, marginweave.flows.run.request; print({'jax', 'mbi'} & {*sys.modules})"
+    modules = "marginweave.tasks.synthesize.release, marginweave.flows.run.request"
+    code = f"import sys, {modules}; print({{'jax', 'mbi'}} & {{*sys.modules}})"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "set()\n"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from marginweave.flows.plan.accuracy import error_forecast, method_forecast
-from marginweave.flows.plan.limits import marginal_noise
+from marginweave.flows.run.limits import marginal_noise
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.mechanisms.gaussian import deviation
 from tests.support.configurations import configuration

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from marginweave.flows.plan.limits import check_size
 from marginweave.flows.plan.noise import combinations_forecast
+from marginweave.flows.run.limits import check_size
 from marginweave.schemas.errors import InputError
 from tests.support.configurations import configuration
 

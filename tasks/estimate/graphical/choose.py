@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.aggregate.selection.junction import check_room, model_fits
+from marginweave.tasks.estimate.graphical.junction import check_room, model_fits
 from marginweave.tasks.estimate.mixture.columns import nearest_column
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.synthesize.mixture.deal import round_shares
+from marginweave.tasks.estimate.rounding import round_shares
 
 Array = NDArray[np.float64]
 Records = NDArray[np.int32]

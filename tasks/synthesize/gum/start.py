@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.structure_records import find_record
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask
+from marginweave.tasks.estimate.rounding import apportion
 
 Array = NDArray[np.float64]
 Records = NDArray[np.int32]
@@ -134,17 +135,3 @@ def draw_tree(drawing: Drawing, attributes: Sequence[int], tree: Sequence[Clique
 def oriented(pairs: dict[Clique, Array], parent: int, child: int) -> Array:
     """The pair's counts with the parent's values along the first axis."""
     return pairs[parent, child] if parent < child else pairs[child, parent].T
-
-
-def apportion(shares: Array, number: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """How often each value comes among `number`: share times number, rounded down or up, adding up to `number`.
-
-    Systematic sampling (Madow 1949): one uniform u, floor(C_i + u) - floor(C_i-1 + u) for the running sum C; the
-    expectation is exact. DP: post-processing.
-    """
-    relative = shares / shares.max()  # the sum of the smallest numbers there are has no finite reciprocal
-    reached = np.cumsum(relative) * (number / relative.sum())
-    reached[np.flatnonzero(shares)[-1] :] = number  # a share of 0 stays 0, whatever the rounding of the sum
-    ends = np.floor(np.minimum(reached, number) + generator.random()).astype(np.int64)
-    counts: NDArray[np.int64] = np.diff(np.minimum(ends, number), prepend=0)
-    return counts

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.synthesize.gum.start import apportion
+from marginweave.tasks.estimate.rounding import apportion, round_shares
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -29,23 +29,3 @@ def deal_records(model: Mixture, records: int, generator: np.random.Generator) -
         cells = cells[shuffled[np.argsort(owners[shuffled], kind="stable")]]
         made[:, block.attributes] = block.cells[cells]
     return made, owners
-
-
-def round_shares(shares: Array, numbers: Integers, generator: np.random.Generator) -> Integers:
-    """Whole numbers near `shares[k] * numbers[k]`, shape (components, cells), row k adding up to `numbers[k]`.
-
-    Each is rounded down or up. Row after row, in random order, what is rounded up are the cells that the rows so far have left
-    farthest behind, so that the sums over the rows are near theirs, too (error diffusion, begun by chance). DP:
-    post-processing.
-    """
-    counts = np.zeros(shares.shape, np.int64)
-    behind = generator.random(shares.shape[1]) - 0.5
-    for k in generator.permutation(np.flatnonzero(numbers)):
-        expected = shares[k] * numbers[k]
-        counts[k] = expected
-        behind += expected - counts[k]
-        more = int(numbers[k] - counts[k].sum())
-        chosen = np.argsort(np.where(expected > counts[k], -behind, np.inf), kind="stable")[:more]
-        counts[k, chosen] += 1
-        behind[chosen] -= 1
-    return counts

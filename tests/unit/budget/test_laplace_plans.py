@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.plan.limits import check_size, marginal_noise
 from marginweave.flows.plan.noise import forecast, noise_forecast
+from marginweave.flows.run.limits import check_size, marginal_noise
 from marginweave.schemas.budget import BudgetPlan, Plain
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError

@@ -8,8 +8,8 @@ import pytest
 
 from marginweave.flows.run.preparation import prepare_run
 from marginweave.flows.run.request import read_request
-from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.configuration import automatic
+from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.references import RunReference
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from marginweave.flows.orchestration.environment import home_directory
-from marginweave.flows.postprocess.lookup import there_already
 from marginweave.flows.postprocess.regenerate import report_again
 from marginweave.flows.postprocess.retention import list_runs, purge_older, purge_run
 from marginweave.flows.run.approval import decide
 from marginweave.flows.run.bookkeeping import told_to_operator
+from marginweave.flows.run.lookup import there_already
 from marginweave.flows.run.request import ledger_file_of, ledger_of
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
 from marginweave.schemas.released.manifest import Manifest, RunState

@@ -15,12 +15,12 @@ from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger import Account, Event, EventKind
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.largest import largest_epsilon
 from marginweave.tasks.ledger import Ledger, is_older, releases, upgrade
 from marginweave.tasks.ledger.admission import admitted
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.core import now
 from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.ledger.openings import planned_statement
 from marginweave.tasks.ledger.replay import Replay
 from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.parse import load_configuration, parse_configuration
 from marginweave.schemas.configuration import automatic
+from marginweave.schemas.configuration.parse import load_configuration, parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.written import canonical_written, mapping_of
 from marginweave.schemas.configuration.yaml_source import parse_yaml

@@ -14,14 +14,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.flows.plan.limits import check_size
+from marginweave.flows.run.limits import check_size
 from marginweave.flows.run.request import read_request
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.aggregate.selection.densemarg import select_marginals
-from marginweave.tasks.aggregate.selection.junction import model_cells, model_fits, tree_tables
 from marginweave.tasks.estimate.graphical import fit
 from marginweave.tasks.estimate.graphical.choose import choose_measurements
+from marginweave.tasks.estimate.graphical.junction import model_cells, model_fits, tree_tables
 from marginweave.tasks.estimate.graphical.tree import Tree
 from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
 from tests.support.configurations import configuration, raw

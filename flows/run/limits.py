@@ -25,7 +25,7 @@ from marginweave.tasks.aggregate.marginals import (
     split_deviations,
     split_epsilons,
 )
-from marginweave.tasks.aggregate.selection.junction import check_model_size, check_room
+from marginweave.tasks.estimate.graphical.junction import check_model_size, check_room
 from marginweave.tasks.mechanisms.gaussian import deviation, error_deviation
 from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION

@@ -1,0 +1,43 @@
+"""Whole numbers from shares, by chance where they must be rounded: right on average, and never off by one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def apportion(shares: Array, number: int, generator: np.random.Generator) -> Integers:
+    """How often each value comes among `number`: share times number, rounded down or up, adding up to `number`.
+
+    Systematic sampling (Madow 1949): one uniform u, floor(C_i + u) - floor(C_i-1 + u) for the running sum C; the
+    expectation is exact. DP: post-processing.
+    """
+    relative = shares / shares.max()  # the sum of the smallest numbers there are has no finite reciprocal
+    reached = np.cumsum(relative) * (number / relative.sum())
+    reached[np.flatnonzero(shares)[-1] :] = number  # a share of 0 stays 0, whatever the rounding of the sum
+    ends = np.floor(np.minimum(reached, number) + generator.random()).astype(np.int64)
+    counts: Integers = np.diff(np.minimum(ends, number), prepend=0)
+    return counts
+
+
+def round_shares(shares: Array, numbers: Integers, generator: np.random.Generator) -> Integers:
+    """Whole numbers near `shares[k] * numbers[k]`, shape (components, cells), row k adding up to `numbers[k]`.
+
+    Each is rounded down or up. Row after row, in random order, what is rounded up are the cells that the rows so far have left
+    farthest behind, so that the sums over the rows are near theirs, too (error diffusion, begun by chance). DP:
+    post-processing.
+    """
+    counts = np.zeros(shares.shape, np.int64)
+    behind = generator.random(shares.shape[1]) - 0.5
+    for k in generator.permutation(np.flatnonzero(numbers)):
+        expected = shares[k] * numbers[k]
+        counts[k] = expected
+        behind += expected - counts[k]
+        more = int(numbers[k] - counts[k].sum())
+        chosen = np.argsort(np.where(expected > counts[k], -behind, np.inf), kind="stable")[:more]
+        counts[k, chosen] += 1
+        behind[chosen] -= 1
+    return counts
