@@ -1,0 +1,81 @@
+"""Pages are self-contained: links, anchors and tests that they name exist, and the first page stays short."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+RECORDS = sorted((REPOSITORY / "docs" / "decisions").glob("[0-9]*.md"))
+
+
+@cache
+def prose(page: Path) -> str:
+    """The text of a page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Anchors of the headings of a page, as a site makes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return frozenset(re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings)
+
+
+@cache
+def functions_of(file: Path) -> frozenset[str]:
+    """Names of the functions of a test module."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_reference_of_a_page_is_there(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        place = (page.parent / path).resolve() if path else page
+        assert place.exists(), link
+        assert not anchor or anchor in anchors(place), link
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)", prose(page)):
+        assert name in functions_of(REPOSITORY / file), f"{file}::{name}"
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    """By links, from page to page."""
+    reached, waiting = set[Path](), [REPOSITORY / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        for link in re.findall(r"\]\(([^)\s#]+\.md)[^)]*\)", prose(page)):
+            place = (page.parent / link).resolve()
+            waiting += [place] if place not in reached and place not in waiting else []
+    assert set(PAGES) <= reached
+
+
+def test_the_readme_is_short() -> None:
+    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("promise", ["cap", "byte for byte", "Stops that depend on the data"])
+def test_the_readme_says_in_short_what_is_promised(promise: str) -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    guarantee = text.partition("\n## The guarantee\n")[2].partition("\n## ")[0]
+    assert promise in guarantee
+    assert promise in (REPOSITORY / "docs" / "guarantee.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.stem)
+def test_a_decision_has_its_parts(record: Path) -> None:
+    """Numbered without a gap, in the index, and with evidence in this repository."""
+    assert int(record.name[:4]) == RECORDS.index(record) + 1
+    headings = re.findall(r"^## (.*)$", record.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == ["Context", "Decision", "Consequences", "Evidence"]
+    assert re.search(r"\]\(|`tests/", prose(record).partition("\n## Evidence\n")[2])
+    assert f"]({record.name})" in (record.parent / "README.md").read_text(encoding="utf-8")
