@@ -226,7 +226,7 @@ def _still(folder: RunFolder) -> Iterator[bool]:
 
 
 def _was_charged(manifest: Manifest) -> bool:
-    return bool(manifest.outputs) or any(entry.charged for entry in manifest.stages.values())
+    return bool(manifest.outputs or manifest.charged)
 
 
 def _is_example(folder: RunFolder) -> bool:

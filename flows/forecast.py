@@ -23,7 +23,7 @@ from marginweave.tasks.aggregate.marginals import marginal_deviation
 from marginweave.tasks.budget.accountants import selection_mu
 from marginweave.tasks.budget.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.budget.largest import largest_epsilon
-from marginweave.tasks.budget.ledger import Ledger, opening_for
+from marginweave.tasks.budget.ledger import Ledger, Witness, opening_for
 from marginweave.tasks.budget.ledger.admission import unit_refusal
 from marginweave.tasks.budget.marginal_split import epsilon_shares, marginal_shares, public_cells, rounds_of
 from marginweave.tasks.budget.mechanisms import count_deviation, deviation, error_deviation, error_sensitivity
@@ -286,7 +286,9 @@ def ledger_forecast(request: Request) -> list[str]:
         return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
     try:
         plan = plan_budget(configuration)
-        ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan, request.path))
+        witness = Witness(request.folder.path.parent.parent)
+        command = opening_for(dataset, plan, request.path)
+        ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
         after, fits = ledger.forecast(dataset, plan)
         total = ledger.account_total(dataset)
     except BudgetError as refusal:

@@ -74,6 +74,19 @@ def concentrated_delta(rho: float, epsilon: float) -> float:
     return math.exp(min(0.0, exponent))
 
 
+def exposure(threshold: int, sigma: float, held: int, records: int) -> float:
+    """The probability that a value which one unit alone has is published, where noisy counts from `threshold` on are.
+
+    A unit has `records` rows with `held` such values each at most: the worst are all counts of 1 and all counts of `records`
+    (Gopi et al. 2020, for one row). Noise is a Gaussian rounded to integers: P(X >= m) = Phi(-(m - 1/2) / sigma).
+    """
+    worst = 0.0
+    for count, values in ((1, records * held), (records, held)):
+        passes = _phi(-(threshold - count - 0.5) / sigma)
+        worst = max(worst, -math.expm1(values * math.log1p(-passes)) if passes < 1 else 1.0)
+    return worst
+
+
 def selection_covered(epsilon: float, mu2: Decimal, rho: Decimal) -> bool:
     """Whether an exponential mechanism of `epsilon` costs no more: epsilon^2/8 in rho, and in mu what two points have."""
     mu = math.sqrt(mu2)

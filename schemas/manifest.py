@@ -109,6 +109,11 @@ class Manifest(BaseModel):
         return self
 
     @property
+    def charged(self) -> frozenset[str]:
+        """Names of the draws that were charged."""
+        return frozenset(name for entry in self.stages.values() for name in entry.charged)
+
+    @property
     def plan_digest(self) -> str:
         """What the ledger knows the configuration by: SHA-256 of `written`, hex."""
         return digest_of(self.written)
