@@ -49,7 +49,9 @@ TRANSITIONS = frozenset(
     }
 )
 # What a reconciliation after a restore may do beside: nothing in it gives anything back.
-RECONCILING = frozenset({(State.RESERVED, State.CHARGED_LOST), (State.RETURNED, State.DRAWN)})
+RECONCILING = frozenset(
+    {(State.RESERVED, State.CHARGED_LOST), (State.RETURNED, State.CHARGED_LOST), (State.RETURNED, State.DRAWN)}
+)
 
 
 SPARE_PREFIX = "spare-"

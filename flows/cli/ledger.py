@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from marginweave.flows.cli.console import Home, command, days, out
+from marginweave.flows.cli.console import Home, command, days, out, tell
 
 if TYPE_CHECKING:
     from marginweave.schemas.ledger import AccountTotal
     from marginweave.schemas.policy import Policy
-    from marginweave.tasks.ledger import LedgerLocation
+    from marginweave.tasks.ledger import Ledger, LedgerLocation
 
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -176,9 +176,7 @@ def list_accounts(example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger list`
     """
-    from marginweave.tasks.ledger import Ledger
-
-    for total in Ledger.open(_location(example, home)).accounts():
+    for total in _compared(example, home).accounts():
         out.print(_line(total))
 
 
@@ -190,10 +188,9 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
     Example: `marginweave ledger show census-2026`
     """
     from marginweave.flows.cli.spending import box, by_draw, by_release, by_stage, left, period
-    from marginweave.tasks.ledger import Ledger
     from marginweave.tasks.ledger.room import room
 
-    ledger = Ledger.open(_location(example, home))
+    ledger = _compared(example, home)
     total, releases = ledger.account_total(dataset), ledger.releases(dataset)
     out.print(_line(total))
     out.print(left(total, room(total)))
@@ -234,9 +231,13 @@ def expire(
 
     age, witness = days("older-than", older_than), Witness(_home(home))
     expired = Ledger.open(_location(example, home), witness=witness).expire(age, release)
-    for name in expired:
+    for name in expired.returned:
         out.print(f"Release {name}: what was reserved is given back")
-    if not expired:
+    for name in expired.elsewhere:
+        out.print(
+            f"Release {name}: left alone, as its run is not below {witness.home}; where that is lost, --release {name}"
+        )
+    if not (expired.returned or expired.elsewhere):
         out.print("Nothing is that old")
 
 
@@ -264,20 +265,43 @@ def reconcile(
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """
     from marginweave.schemas.budget import Plain
+    from marginweave.schemas.errors import InputError
     from marginweave.tasks.ledger import Ledger
     from marginweave.tasks.ledger.reconciliation import OtherHomes
 
     homes = [_home(each) for each in home] if home else [_home(None)]
+    for each in homes if home else ():
+        if not (each / "runs").is_dir():
+            raise InputError(f"--home {each} has no runs: it is no home of marginweave; nothing was changed")
     epsilon, _, delta = (unaccounted or "").partition(",")
     charge = Plain(epsilon=_decimal("epsilon", epsilon), delta=_decimal("delta", delta)) if unaccounted else None
-    others = OtherHomes(reason=no_other_home, unaccounted=charge) if no_other_home or unaccounted else None
+    said = no_other_home is not None or charge is not None
+    others = OtherHomes(reason=no_other_home, unaccounted=charge) if said else None
     outcome = Ledger.open(_location(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())
     out.print(f"Looked at {outcome.runs} run(s) of {len(homes)} home(s)")
     out.print(f"{outcome.adopted} row(s) adopted, {outcome.lost} reserved draw(s) charged as lost")
+    for dataset in outcome.charged:
+        out.print(f"{dataset} is charged ({unaccounted}) for what other homes may have released")
+    for dataset in outcome.opened:
+        out.print(f"{dataset} admits releases again, as far as its cap holds them")
     for dataset in outcome.frozen:
         out.print(
             f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what of other homes'
         )
+
+
+def _compared(example: bool, home: Path | None) -> Ledger:
+    """The ledger, to be read; with a warning where the runs of this home have seen more than it knows."""
+    from marginweave.schemas.errors import BudgetError
+    from marginweave.tasks.ledger import Ledger, Witness
+
+    location = _location(example, home)
+    ledger = Ledger.open(location)
+    try:
+        Ledger.open(location, witness=Witness(_home(home)))
+    except BudgetError as refusal:
+        tell(f"warning: {refusal}")
+    return ledger
 
 
 def _line(total: AccountTotal) -> str:

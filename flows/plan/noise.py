@@ -25,7 +25,7 @@ from marginweave.tasks.accounting.thresholds import level_threshold, private_thr
 from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
 from marginweave.tasks.aggregate.cliques import discovery, scoring
 from marginweave.tasks.aggregate.marginals import marginal_deviation
-from marginweave.tasks.ledger import Ledger, opening_for
+from marginweave.tasks.ledger import Ledger, Witness, opening_for
 from marginweave.tasks.ledger.admission import unit_refusal
 from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation, error_sensitivity
@@ -286,7 +286,9 @@ def ledger_forecast(request: Request) -> list[str]:
         return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
     try:
         plan = plan_budget(configuration)
-        ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan, request.path))
+        witness = Witness(request.folder.path.parent.parent)
+        command = opening_for(dataset, plan, request.path)
+        ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
         after, fits = ledger.forecast(dataset, plan)
         total = ledger.account_total(dataset)
     except BudgetError as refusal:

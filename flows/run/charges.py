@@ -28,7 +28,7 @@ def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | No
 
 def was_charged(manifest: Manifest) -> bool:
     """Whether a draw of the run was charged."""
-    return bool(manifest.outputs) or any(entry.charged for entry in manifest.stages.values())
+    return bool(manifest.outputs or manifest.charged)
 
 
 def is_example(folder: RunFolder) -> bool:

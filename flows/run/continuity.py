@@ -118,8 +118,7 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
 
 def _check_charges(folder: RunFolder, present: Manifest, release: ReleaseRecord) -> None:
     """Refuse to go on where the run has drawn what the ledger takes for not yet begun: it is an older copy of itself."""
-    charged = {name for entry in present.stages.values() for name in entry.charged}
-    forgotten = [draw.name for draw in release.draws if draw.state == State.RESERVED and draw.name in charged]
+    forgotten = [draw.name for draw in release.draws if draw.state == State.RESERVED and draw.name in present.charged]
     stranger = unknown_draw(folder, release)
     if forgotten or stranger is not None:
         raise BudgetError(

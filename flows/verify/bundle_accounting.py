@@ -1,7 +1,7 @@
 """What draws cost together, with nothing but Python's own library: a part of verify.py, which every handover carries.
 
-The formulas and their proofs stand in `tasks/budget/` (`accountants`, `mixed`, `joint`); these are the same sums, one number at
-a time. `tests/laws/test_verifier_accounting.py` holds both against each other.
+The formulas and their proofs stand in `tasks/accounting/` (`accountants`, `selection_composition`, `sparse_histogram`); these
+are the same sums, one number at a time. `tests/laws/test_verifier_accounting.py` holds both against each other.
 """
 
 from __future__ import annotations
@@ -72,6 +72,19 @@ def concentrated_delta(rho: float, epsilon: float) -> float:
         low, high = (middle, high) if before(middle) else (low, middle)
     exponent = low * ((low + 1) * rho - epsilon) + (low + 1) * (math.log(low) - math.log1p(low)) - math.log(low)
     return math.exp(min(0.0, exponent))
+
+
+def exposure(threshold: int, sigma: float, held: int, records: int) -> float:
+    """The probability that a value which one unit alone has is published, where noisy counts from `threshold` on are.
+
+    A unit has `records` rows with `held` such values each at most: the worst are all counts of 1 and all counts of `records`
+    (Gopi et al. 2020, for one row). Noise is a Gaussian rounded to integers: P(X >= m) = Phi(-(m - 1/2) / sigma).
+    """
+    worst = 0.0
+    for count, values in ((1, records * held), (records, held)):
+        passes = _phi(-(threshold - count - 0.5) / sigma)
+        worst = max(worst, -math.expm1(values * math.log1p(-passes)) if passes < 1 else 1.0)
+    return worst
 
 
 def selection_covered(epsilon: float, mu2: Decimal, rho: Decimal) -> bool:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, draws_hold, selection_covered
+from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, draws_hold, exposure, selection_covered
 
 # What the rows of one release do not determine, by its path in privacy.json; `ledger verify` has the rows of the whole ledger.
 NOT_IN_ROWS = {
@@ -233,9 +233,24 @@ def _noise(  # noqa: C901, PLR0911 - one case a kind of draw
         _compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})
     if "contribution_bound" in terms:
         _compare(f"noise.{name}", level, {"contribution_bound": terms["contribution_bound"]})
-    if terms and ("contribution_bound" in terms or "threshold_delta" not in terms):  # else it follows from a percentile
+    if terms and ("private_threshold" in terms or "private_values" not in terms):
         _compare(f"noise.{name}", level, {"private_threshold": terms.get("private_threshold", 0)})
+    if "threshold_delta" in terms and unit is not None:
+        _check_thresholds(level, terms, unit[0])
     return {"sigma": level["deviation"]}
+
+
+def _check_thresholds(level: dict[str, Any], terms: dict[str, Any], records: int) -> None:
+    """That delta pays for thresholds that follow from a percentile, and the one of private values is the least such."""
+    sigma, bound, delta = level["deviation"], level["contribution_bound"], float(terms["threshold_delta"])
+    if terms["fabrication"] == "none" and exposure(level["threshold"], sigma, bound, records) > delta * (1 + SLACK):
+        raise Fault(f"noise.{level['length']}.threshold in privacy.json lets pass more than its delta")
+    if "private_values" not in terms:
+        return
+    threshold, held = level["private_threshold"], min(bound, terms["private_values"])
+    least = exposure(threshold - 1, sigma, held, records) > delta * (1 - SLACK) or threshold == level["threshold"]
+    if exposure(threshold, sigma, held, records) > delta * (1 + SLACK) or not least:
+        raise Fault(f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta")
 
 
 def _unit(told: dict[str, Any], body: dict[str, Any], draw: dict[str, Any]) -> tuple[int, bool] | None:

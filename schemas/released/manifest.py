@@ -67,8 +67,8 @@ class Manifest(BaseModel):
     `written` is what the user wrote (`schemas/configuration/written.py`), whose digest the ledger knows; `configuration` is the
     canonical JSON of the configuration as the version that began the run resolved it, and the run keeps that resolution.
     `source` is the source as it is named there; `source_digest` is keyed, and another one for each release
-    (`SourceDigest.mark`). `execution` is how the last attempt computes. `programs` are the identities of the programs that worked on it, the one that began it
-    first; of 0.1.0 none is known.
+    (`SourceDigest.mark`). `execution` is how the last attempt computes. `programs` are the identities of the programs that
+    worked on it, the one that began it first; of 0.1.0 none is known.
     """
 
     model_config = FROZEN
@@ -107,6 +107,11 @@ class Manifest(BaseModel):
         if digest_of(self.configuration) != self.configuration_digest:
             raise ValueError("configuration_digest must be the SHA-256 of configuration")
         return self
+
+    @property
+    def charged(self) -> frozenset[str]:
+        """Names of the draws that were charged."""
+        return frozenset(name for entry in self.stages.values() for name in entry.charged)
 
     @property
     def plan_digest(self) -> str:

@@ -82,10 +82,12 @@ def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw
     discovers = draw.length <= configuration.discoveries
     if discovers:
         terms["threshold_delta"] = repr(plan.delta_threshold / configuration.discoveries)
+        if configuration.private_columns and draw.length == 1:
+            terms["private_values"] = configuration.private_values
     if percentile is None:
         sigma = deviation(draw.parameter, cap, unit)
         terms |= {"contribution_bound": cap, "sigma": str(sigma)}
-        if discovers and configuration.private_columns and draw.length == 1:
+        if "private_values" in terms:
             held = min(cap, configuration.private_values)
             share = plan.delta_threshold / configuration.discoveries
             least = level_threshold(configuration.tuples, 1, configuration.reporting_length, sigma, 0, 0)

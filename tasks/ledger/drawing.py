@@ -8,7 +8,7 @@ from datetime import timedelta
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import State
 from marginweave.tasks.ledger.core import LedgerCore, now
-from marginweave.tasks.ledger.moves import NO_FACTS, check_lease, expire, move_draw, take_lease
+from marginweave.tasks.ledger.moves import NO_FACTS, Expired, check_lease, expire, move_draw, take_lease
 
 
 class Drawing(LedgerCore):
@@ -71,11 +71,12 @@ class Drawing(LedgerCore):
             for name in names:
                 move_draw(journal, release_id, name, State.RETURNED, now=now())
 
-    def expire(self, older_than: timedelta, release: str | None = None) -> tuple[str, ...]:
-        """Give back what is RESERVED in releases of which nothing was written for so long; their ids.
+    def expire(self, older_than: timedelta, release: str | None = None) -> Expired:
+        """Give back what is RESERVED in releases of which nothing was written for so long.
 
         What was begun stays charged: expiry is from RESERVED only, where it is certain that no noise was drawn. A release of
-        which a draw was begun is left alone unless it is the `release` that is named: it could not be finished afterwards.
+        which a draw was begun is left alone unless it is the `release` that is named: it could not be finished afterwards. So
+        is one whose run is not below the home that is a witness: it may have seen more than this ledger knows.
 
         Raises:
             InputError: a negative age.
@@ -84,7 +85,10 @@ class Drawing(LedgerCore):
         if older_than < timedelta(0):
             raise InputError("older-than must not be negative")
         with self._writing() as journal:
-            return expire(journal, now() - older_than, release=release, now=now())
+            return expire(journal, now() - older_than, release=release, is_here=self._is_here, now=now())
+
+    def _is_here(self, run: str) -> bool:
+        return self._witness is None or self._witness.has(run)
 
     def _move(self, release_id: str, name: str, target: State, *, lease: str, digest: str | None = None) -> None:
         with self._writing() as journal:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -15,6 +15,14 @@ from marginweave.tasks.ledger.journal import Journal
 
 LEDGER_ACTOR = "marginweave"
 NO_FACTS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expired:
+    """Releases of which something was given back, and those left alone because their runs are not below the home."""
+
+    returned: tuple[str, ...]
+    elsewhere: tuple[str, ...]
 
 
 def take_lease(journal: Journal, release_id: str, lease: str, *, now: datetime) -> None:
@@ -100,11 +108,19 @@ def move_draw(
     journal.append(entry)
 
 
-def expire(journal: Journal, before: datetime, *, release: str | None = None, now: datetime) -> tuple[str, ...]:
+def expire(
+    journal: Journal,
+    before: datetime,
+    *,
+    release: str | None = None,
+    is_here: Callable[[str], bool],
+    now: datetime,
+) -> Expired:
     """Append the rows that give back everything RESERVED in releases whose newest row is older than `before`.
 
     Only where nothing was begun: such a release is reserved anew by its run. One that was begun could never be finished,
-    although it stays charged, so it has to be named as `release`; then nothing else is looked at.
+    although it stays charged, so it has to be named as `release`; then nothing else is looked at. So has one whose run is not
+    here, where nobody can say what it has seen of this ledger.
 
     Raises:
         BudgetError: no such release.
@@ -113,13 +129,17 @@ def expire(journal: Journal, before: datetime, *, release: str | None = None, no
         release_in(journal, release)
     events = journal.all_events()
     newest = {event.release: event.created for event in events if event.release is not None}
-    expired = []
+    returned, elsewhere = [], []
     for name, record in releases_of(events).items():
         reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED]
         begun = any(draw.state not in {State.RESERVED, State.RETURNED} for draw in record.draws)
         chosen = not begun if release is None else name == release
-        if chosen and reserved and newest[name] < before:
-            for draw in reserved:
-                move_draw(journal, name, draw, State.RETURNED, now=now)
-            expired.append(name)
-    return tuple(expired)
+        if not (chosen and reserved and newest[name] < before):
+            continue
+        if release is None and not is_here(record.run):
+            elsewhere.append(name)
+            continue
+        for draw in reserved:
+            move_draw(journal, name, draw, State.RETURNED, now=now)
+        returned.append(name)
+    return Expired(returned=tuple(returned), elsewhere=tuple(elsewhere))

@@ -21,7 +21,7 @@ from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.keyring import Keyring
 from marginweave.tasks.ledger.moves import LEDGER_ACTOR
 from marginweave.tasks.ledger.tables import event_of
-from marginweave.tasks.ledger.witness import Row, Sighting, sightings
+from marginweave.tasks.ledger.witness import BlindRun, Row, Sighting, blind_runs, sightings
 
 _DRAWING = frozenset({EventKind.DRAWN, EventKind.COMMITTED, EventKind.CHARGED_LOST})
 _AFTER_THE_DRAWS = (
@@ -36,11 +36,13 @@ _PENDING = frozenset({State.RESERVED, State.DRAWN})
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a reconciliation has added, and the accounts that admit nothing after it."""
+    """What a reconciliation has added, and the accounts that admit nothing after it, again, or are charged for other homes."""
 
     adopted: int
     lost: int
     frozen: tuple[str, ...]
+    opened: tuple[str, ...]
+    charged: tuple[str, ...]
     runs: int
 
 
@@ -73,39 +75,54 @@ class Reconciliation(LedgerCore):
     def reconcile(self, homes: Sequence[Path], others: OtherHomes | None = None, *, actor: str) -> Outcome:
         """Adopt what the runs below `homes` have seen and the ledger lacks; again it does nothing.
 
-        Signed rows become rows of today at the price that they had. Where there are any, the ledger is an old copy: everything
-        in it that is still RESERVED becomes CHARGED_LOST, for it may have been drawn, and every account admits nothing until
-        `others` is said. DP: adds charges only.
+        Signed rows become rows of today at the price that they had. Where there are any, or a run has lost its own, the ledger
+        may be an old copy: everything in it that is still RESERVED becomes CHARGED_LOST, for it may have been drawn, and every
+        account admits nothing until `others` is said. What `others` charges, it charges whenever it is said. DP: adds charges
+        only.
 
         Raises:
             BudgetError: a row that this ledger did not sign, a damaged file, or a row of an account that is not open.
         """
         with self._writing() as journal:
             identity = journal.identity()
-            seen = [sighting for home in homes for sighting in sightings(home, identity)]
+            blind = [run for home in homes for run in blind_runs(journal, home)]
+            blinded = [run.sighting for run in blind if run.sighting.path.is_file()]
+            seen = [*(sighting for home in homes for sighting in sightings(home, identity)), *blinded]
             missing = _missing(journal, seen, self._key)
             view = self._view(journal)
             work = _Work(moment=now(), releases={name: list(own) for name, own in view.events.items()})
             if missing:
                 _check_accounts(missing, view.accounts)
                 work.adopt(missing)
+            if missing or blind:
                 work.lose_reserved()
+                work.lose_forgotten(blind)
                 work.adopt_ends(missing)
-            frozen = []
-            for account in view.accounts.values() if missing else filter(_is_frozen, view.accounts.values()):
-                if others is None:
-                    frozen.append(account.dataset)
-                if missing or others is not None:
-                    work.close(account, others, missing, len(homes), actor)
+            charging = others is not None and others.unaccounted is not None
+            everyone = bool(missing or blind or charging)
+            named = [account for account in view.accounts.values() if everyone or account.frozen]
+            for account in named if missing or blind or others is not None else ():
+                work.close(account, others, missing, len(homes), actor)
             if work.rows:
                 journal.append_all(work.rows)
             newest = journal.newest_row()
             present = journal.hashes([head["seq"] for each in seen if (head := each.head())])
+        for run in blind:  # its rows are adopted, or charged as lost: it begins to see again
+            if run.release is None or run.release.program is not None:
+                run.sighting.begin_again(identity, newest)
         for sighting in seen:  # after the rows are durable: what was seen is accounted for
             head = sighting.head()
             if head is not None and present.get(head["seq"]) != head["row_hash"]:
                 sighting.append(identity, [newest])
-        return Outcome(adopted=work.adopted, lost=work.lost, frozen=tuple(frozen), runs=len(seen))
+        datasets = tuple(account.dataset for account in named)
+        return Outcome(
+            adopted=work.adopted,
+            lost=work.lost,
+            frozen=datasets if others is None else (),
+            opened=() if others is None else datasets,
+            charged=datasets if charging else (),
+            runs=len(seen) + len(blind) - len(blinded),
+        )
 
 
 @dataclass
@@ -157,9 +174,20 @@ class _Work:
             record = self._record(release)
             for draw in record.draws if record else ():
                 if record is not None and draw.state == State.RESERVED:
-                    entry = self._event(EventKind.CHARGED_LOST, record.dataset, {"reconciled": True}, release=release)
-                    self._add(replace(entry, draw=draw.name))
-                    self.lost_by[record.dataset] = self.lost_by.get(record.dataset, 0) + 1
+                    self._lose(record, draw.name)
+
+    def lose_forgotten(self, runs: Iterable[BlindRun]) -> None:
+        """What a run has drawn, and an old copy of the ledger has given back."""
+        for run in runs:
+            record = self._record(run.manifest.release)
+            for draw in record.draws if record else ():
+                if record is not None and draw.name in run.forgotten and draw.state == State.RETURNED:
+                    self._lose(record, draw.name)
+
+    def _lose(self, record: ReleaseRecord, draw: str) -> None:
+        entry = self._event(EventKind.CHARGED_LOST, record.dataset, {"reconciled": True}, release=record.release)
+        self._add(replace(entry, draw=draw))
+        self.lost_by[record.dataset] = self.lost_by.get(record.dataset, 0) + 1
 
     def close(
         self, account: Account, others: OtherHomes | None, missing: Sequence[Row], homes: int, actor: str
@@ -287,7 +315,3 @@ def _may_end(record: ReleaseRecord, event: Event) -> bool:
     if event.kind == EventKind.PUBLISHED:
         return not record.outputs
     return bool(record.proposed) and record.decision is None
-
-
-def _is_frozen(account: Account) -> bool:
-    return account.frozen

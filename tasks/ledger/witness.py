@@ -14,9 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marginweave.schemas.errors import BudgetError, MachineError
-from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, sync_folder
+from marginweave.schemas.errors import BudgetError, MachineError, StageError
+from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.schemas.released.manifest import Manifest
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, remove_file, sync_folder
 from marginweave.tasks.checkpoint.reserve import Reserve
+from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger.books import release_of
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger.journal import Journal
@@ -114,6 +118,15 @@ class Sighting:
         if not content:
             sync_folder(self.path.parent)
 
+    def begin_again(self, ledger: str, newest: Row) -> None:
+        """A file of this ledger, whose newest row is the first that was seen, in the place of what is damaged.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        remove_file(self.path)
+        self.append(ledger, [newest])
+
     @property
     def reserve(self) -> Reserve:
         """Room for the rows of a draw that was begun."""
@@ -134,10 +147,12 @@ class Witness:
         """Compare everything that was seen with the ledger, and note what the run has not noted of its own rows.
 
         Raises:
-            BudgetError: the ledger lacks what was seen, or a file is damaged or not this ledger's.
+            BudgetError: the ledger lacks what was seen or drawn, or a file is missing, damaged or not this ledger's.
         """
         self._ledger = journal.identity()
         check_seen(journal, sightings(self.home, self._ledger), where)
+        for blind in blind_runs(journal, self.home):
+            raise BudgetError(blind.refusal(where))
         own = self._own
         if own is None or self.release is None:
             return
@@ -169,6 +184,10 @@ class Witness:
     def _keep(self, own: Sighting, rows: Sequence[Row]) -> None:
         own.append(self._ledger, rows)
 
+    def has(self, run: str) -> bool:
+        """Whether a run of this name is below the home."""
+        return (self.home / "runs" / run / "manifest.json").is_file()
+
     def has_room(self) -> bool:
         """Set room aside for what will have to be noted; whether it is there."""
         own = self._own
@@ -185,6 +204,61 @@ def sightings(home: Path, ledger: str | None = None) -> Iterator[Sighting]:
         seen = Sighting(path)
         if ledger is None or seen.ledger == ledger:
             yield seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlindRun:
+    """A run that was charged and cannot be compared by what it has seen, or that has drawn what the ledger holds as not begun.
+
+    `forgotten` are these draws; `release` is None where the ledger does not know the release of the manifest.
+    """
+
+    sighting: Sighting
+    manifest: Manifest
+    release: ReleaseRecord | None
+    forgotten: tuple[str, ...]
+
+    def refusal(self, where: str) -> str:
+        """Why nothing is drawn, given back or published, and what to do."""
+        if self.forgotten:
+            return _older_copy(where, f"draw {self.forgotten[0]}", f"run {self.manifest.run} has made")
+        return (
+            f"{self.sighting.path} is missing, empty or another ledger's, although its run was charged: whether {where} is an "
+            "older copy of itself cannot be told, so that nothing is drawn, given back or published with it; restore the file, "
+            f"or add what is known to be charged: {RECONCILE}"
+        )
+
+
+def blind_runs(journal: Journal, home: Path) -> Iterator[BlindRun]:
+    """The runs below `home` whose manifests say more than what they have seen of this ledger, which is what is compared.
+
+    A manifest counts where its release is in this ledger, or where nothing says that the run is of another one. 0.1.0 kept no
+    rows: of its runs the charged draws alone are compared.
+    """
+    identity = journal.identity()
+    for path in sorted((home / "runs").glob("*/manifest.json")):
+        sighting = Sighting(path.with_name(SEEN))
+        named = sighting.ledger if sighting.path.is_file() else ""
+        manifest = None if named == identity else _manifest(path.parent)
+        if manifest is None or not manifest.charged:
+            continue
+        release = release_of(journal.release_events(manifest.release))
+        keeps_rows = bool(manifest.programs) if release is None else release.program is not None
+        if release is None and (named or not keeps_rows):
+            continue  # of another ledger, or of 0.1.0, where `unknown_charges` looks at the account
+        unknown = {State.RESERVED, State.RETURNED}
+        drawn = [draw.name for draw in release.draws if draw.state in unknown] if release else []
+        forgotten = tuple(name for name in drawn if name in manifest.charged)
+        if keeps_rows or forgotten:
+            yield BlindRun(sighting=sighting, manifest=manifest, release=release, forgotten=forgotten)
+
+
+def _manifest(run: Path) -> Manifest | None:
+    """The manifest of a run, or None where it is damaged, which its run and `ledger verify` say."""
+    try:
+        return RunFolder(run).read_manifest()
+    except StageError:
+        return None
 
 
 def check_seen(journal: Journal, seen: Iterable[Sighting], where: str) -> None:
@@ -205,8 +279,12 @@ def _compare(journal: Journal, heads: Sequence[tuple[Row, str]], where: str) -> 
     present = journal.hashes([row["seq"] for row, _ in heads])
     for row, who in heads:
         if present.get(row["seq"]) != row["row_hash"]:
-            raise BudgetError(
-                f"{where} does not have row {row['seq']} that {who} has seen: it is an older copy of itself and does not know "
-                "all that was drawn, so that nothing is drawn, given back or published with it; restore the newest copy, or, "
-                f"where that is lost, add what is known to be charged: {RECONCILE}"
-            )
+            raise BudgetError(_older_copy(where, f"row {row['seq']}", f"{who} has seen"))
+
+
+def _older_copy(where: str, what: str, who: str) -> str:
+    return (
+        f"{where} does not have {what} that {who}: it is an older copy of itself and does not know all that was drawn, so that "
+        "nothing is drawn, given back or published with it; restore the newest copy, or, where that is lost, add what is known "
+        f"to be charged: {RECONCILE}"
+    )

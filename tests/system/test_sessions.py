@@ -78,13 +78,13 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
 ) -> None:
     """Its flow run and task runs end as Crashed; those of strangers, of the same name too, and scheduled ones stay."""
     cli, path = opened(marginweave), people(tmp_path)
-    cli.kill_after(path, "killed", "encode")
-    (dead,) = runs_of(server, "killed").values()
+    cli.kill_after(path, "left", "encode")
+    (dead,) = runs_of(server, "left").values()
     assert dead["state_type"] == "RUNNING"
-    release = json.loads((cli.home / "runs" / "killed" / "manifest.json").read_text())["release"]
+    release = json.loads((cli.home / "runs" / "left" / "manifest.json").read_text())["release"]
     assert any(release in tag for tag in dead["tags"])
     # the same name on another machine, another flow, one of ours that waits for its time, and one of a deployment
-    stranger = {"flow_id": dead["flow_id"], "name": "killed", "parameters": dead["parameters"]}
+    stranger = {"flow_id": dead["flow_id"], "name": "left", "parameters": dead["parameters"]}
     running, scheduled = {"type": "RUNNING"}, {"type": "SCHEDULED"}
     deployment = ask(server, "/deployments/", {"name": "nightly", "flow_id": dead["flow_id"]})["id"]
     left_alone = [
@@ -98,9 +98,9 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
     waiting = {"flow_run_id": dead["id"], "task_key": "wait", "dynamic_key": "0", "name": "wait"}
     ask(server, "/task_runs/", {**waiting, "state": {"type": "SCHEDULED", "name": "AwaitingRetry"}})
 
-    result = cli("resume", "killed")
+    result = cli("resume", "left")
     assert result.returncode == 0, result.stderr
-    after = runs_of(server, "killed")
+    after = runs_of(server, "left")
     assert after[dead["id"]]["state_type"] == "CRASHED"
     assert after[stopping]["state_type"] == "CANCELLED"
     assert [after[id_]["state_type"] for id_ in left_alone] == ["RUNNING", "SCHEDULED", "RUNNING"]

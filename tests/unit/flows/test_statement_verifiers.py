@@ -36,7 +36,7 @@ HIDDEN = {"type": "category", "domain": "private"}
 TUPLES = {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesize": {"method": "aggregate-seeded"}}
 MARGINALS = {"method": "marginals", "cliques": {"all": 2}}
 KINDS: dict[str, dict[str, Any]] = {
-    "tuples": {**TUPLES, "evaluate__paid": {"share": 0.1}},
+    "tuples": {**TUPLES, "columns__region": HIDDEN, "evaluate__paid": {"share": 0.1}},
     "values": {"aggregate": MARGINALS, "columns__region": HIDDEN, "privacy__accountant": "joint"},
     "laplace": {"aggregate": {**MARGINALS, "noise": "laplace"}},
     "rounds": {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2}}, "privacy__neighbors": "replace-one"},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,13 +132,21 @@ def test_a_mistyped_account_is_recognized(published, ledger, call, tmp_path) -> 
     assert "the ledger has no account zzzz; open it: marginweave ledger open zzzz" in told
 
 
-def test_expiry_gives_back_what_stands_still(published, call, monkeypatch) -> None:
+def test_expiry_gives_back_what_stands_still(published, call, tmp_path) -> None:
     """By age in days, and never the release that is finished."""
     assert "Nothing is that old" in call("expire", "--older-than", "1d").stdout
     call("expire", "--older-than", "-1d", code=2)
     said = call("expire", "--older-than", "0d").stdout
+    assert re.fullmatch(
+        r"Release second: left alone, as its run is not below .*; where that is lost, --release second\n", said
+    )
+    run = tmp_path / "home" / "runs" / "second"
+    run.mkdir(parents=True)
+    (run / "manifest.json").write_text("{}")
+    said = call("expire", "--older-than", "0d").stdout
     assert said.splitlines() == ["Release second: what was reserved is given back"]
     assert "Nothing is that old" in call("expire", "--older-than", "0d").stdout
+    shutil.rmtree(run)
     assert "every seal checked" in call("verify").stdout
 
 

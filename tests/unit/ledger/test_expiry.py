@@ -24,12 +24,12 @@ def test_expiry_is_from_reserved_only(ledger, reserve) -> None:
     rows = ledger.verify()
     with pytest.raises(InputError, match="older-than must not be negative"):
         ledger.expire(timedelta(days=-1))
-    assert ledger.expire(timedelta(days=1)) == ()
+    assert ledger.expire(timedelta(days=1)).returned == ()
     assert ledger.verify() == rows
-    assert ledger.expire(timedelta(0)) == ()  # begun: its run could never finish
+    assert ledger.expire(timedelta(0)).returned == ()  # begun: its run could never finish
     assert ledger.verify() == rows
-    assert ledger.expire(timedelta(0), "first") == ("first",)
-    assert ledger.expire(timedelta(0), "first") == ()
+    assert ledger.expire(timedelta(0), "first").returned == ("first",)
+    assert ledger.expire(timedelta(0), "first").returned == ()
     assert ledger.verify() == rows + 1
     with pytest.raises(BudgetError, match="release nobody is not in the ledger"):
         ledger.expire(timedelta(0), "nobody")
@@ -51,6 +51,6 @@ def test_releases_that_have_nothing_to_give_back_are_left_alone(ledger, reserve)
         ledger.begin_draw("lost", draw, "lost")
         ledger.lose_draw("lost", draw, "lost")
     before = {name: ledger.release(name) for name in ("finished", "lost")}
-    assert ledger.expire(timedelta(0)) == ("still",)
+    assert ledger.expire(timedelta(0)).returned == ("still",)
     assert {name: ledger.release(name) for name in before} == before
     assert not ledger.release("still").charged.mu2
