@@ -12,17 +12,15 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.fitting import MOST_SECONDS, fitting_seconds, looking_seconds
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_TABLE
+from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
-
-if TYPE_CHECKING:
-    from marginweave.schemas.configuration.release import Configuration
 
 # Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples;
 # and beyond which they need most of it.
@@ -95,7 +93,7 @@ def check_automatic(section: Any) -> None:
         raise ValueError(f"has {other}, which method auto has not; name the method, k-tuples or marginals")
 
 
-def resolve_aggregate(configuration: Configuration) -> dict[str, Any]:
+def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     """The section `aggregate` that `auto` stands for: all triples, selected pairs, or pairs chosen in rounds; else k-tuples.
 
     Where the noise of pairs r (`pair_noise`) is small, all triples are measured that do not take too long to be fitted.
@@ -147,7 +145,7 @@ def resolve_aggregate(configuration: Configuration) -> dict[str, Any]:
     return {"method": "k-tuples"}
 
 
-def automatic_aggregate(configuration: Configuration) -> AggregateSettings | MarginalSettings:
+def automatic_aggregate(configuration: Sections) -> AggregateSettings | MarginalSettings:
     """The settings that `aggregate: {method: auto}` stands for, beside the method that makes the records."""
     needed = NEEDED.get(configuration.synthesize.method)
     section = resolve_aggregate(configuration) if needed is None else {"method": needed}
@@ -156,7 +154,7 @@ def automatic_aggregate(configuration: Configuration) -> AggregateSettings | Mar
     return AggregateSettings.model_validate(resolve_sigma(section, configuration))
 
 
-def is_decided_by_noise(configuration: Configuration) -> bool:
+def is_decided_by_noise(configuration: Sections) -> bool:
     """Whether `pair_noise` has a part in what `auto` counts: not where only one thing can be counted, nor of one column."""
     fixed = NEEDED.get(configuration.synthesize.method) == "marginals" or configuration.privacy.accountant == "sds"
     return not fixed and len(configuration.attributes) > 1
@@ -197,7 +195,7 @@ def _triples(attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
             return
 
 
-def pair_noise(configuration: Configuration) -> float:
+def pair_noise(configuration: Sections) -> float:
     """About the noise of pairs in records, where all are counted: r = s sqrt(m (m - 1) / 2) / (epsilon sqrt(left)).
 
     A unit moves the counts of a set of attributes by s in L2: theta, or sqrt(2) theta where records are replaced. `left` is the
@@ -209,13 +207,13 @@ def pair_noise(configuration: Configuration) -> float:
     return moved * math.sqrt(pairs / left) / configuration.privacy.epsilon if left > 0 else math.inf
 
 
-def _left(configuration: Configuration) -> float:
+def _left(configuration: Sections) -> float:
     """What private bounds and a bought comparison leave of the budget; to 6 digits, as sums of shares have rounding errors."""
     bounds = configuration.bounds_share if configuration.private_bounds else 0.0
     return round(1 - configuration.evaluate.paid_share - bounds, 6)
 
 
-def _cannot_be_measured(configuration: Configuration) -> bool:
+def _cannot_be_measured(configuration: Sections) -> bool:
     """Whether marginals are refused, with SDS's accounting, pure epsilon or too large a structural zero, or are of sets."""
     sizes = [*_sizes(configuration.attributes).values()]
     try:
@@ -231,7 +229,7 @@ def _cannot_be_measured(configuration: Configuration) -> bool:
     )
 
 
-def resolve_sigma(given: Mapping[str, Any], configuration: Configuration) -> dict[str, Any]:
+def resolve_sigma(given: Mapping[str, Any], configuration: Sections) -> dict[str, Any]:
     """The section `aggregate` of k-tuples with the proportions that `sigma: auto` stands for; SDS's formulas keep its own.
 
     What decides is how large the noise of pairs is, r of `pair_noise`: where pairs drown in

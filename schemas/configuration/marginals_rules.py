@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-
-if TYPE_CHECKING:
-    from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.sections import Sections
 
 MAX_PAIRS = 5_000_000
 """Pairs of values that aggregate-seeded synthesis has of marginals; 4.9 million took 1.2 GB, and 49 s of 200,000 records."""
 
 
-def check_marginals(configuration: Configuration) -> None:
+def check_marginals(configuration: Sections) -> None:
     """Refuse methods that do not go together, and marginals that the attributes do not have; raises ValueError."""
     settings, method = configuration.marginals, configuration.synthesize.method
     if settings is None:
@@ -42,7 +38,7 @@ def check_marginals(configuration: Configuration) -> None:
     _check_cliques(configuration, settings, names)
 
 
-def _check_pairs(configuration: Configuration) -> None:
+def _check_pairs(configuration: Sections) -> None:
     """Refuse marginals whose pairs of values, measured or not, are too many to be looked up one by one."""
     what, other = (
         "synthesize.method (aggregate-seeded) cannot make records of marginals with",
@@ -61,13 +57,13 @@ def _check_pairs(configuration: Configuration) -> None:
         )
 
 
-def _refuse_sets(configuration: Configuration, what: str, why: str) -> None:
+def _refuse_sets(configuration: Sections, what: str, why: str) -> None:
     for attribute in configuration.attributes:
         if attribute.is_set:  # of the others each value is an attribute
             raise ValueError(f"{what} column {attribute.name!r}, a set {why}")
 
 
-def _check_cliques(configuration: Configuration, settings: MarginalSettings, names: list[str]) -> None:
+def _check_cliques(configuration: Sections, settings: MarginalSettings, names: list[str]) -> None:
     chosen = settings.cliques
     if isinstance(chosen, AdaptiveCliques) and settings.noise == "laplace":
         raise ValueError("aggregate.noise (laplace) must be gaussian with adaptive cliques")
@@ -83,7 +79,7 @@ def _check_cliques(configuration: Configuration, settings: MarginalSettings, nam
         _check_list(configuration, chosen, names)
 
 
-def _check_list(configuration: Configuration, chosen: tuple[tuple[str, ...], ...], names: list[str]) -> None:
+def _check_list(configuration: Sections, chosen: tuple[tuple[str, ...], ...], names: list[str]) -> None:
     for clique in chosen:
         if len(clique) < 2:
             raise ValueError(
@@ -98,7 +94,7 @@ def _check_list(configuration: Configuration, chosen: tuple[tuple[str, ...], ...
         raise ValueError("aggregate.cliques has a marginal twice")
 
 
-def _unknown(configuration: Configuration, name: str) -> ValueError:
+def _unknown(configuration: Sections, name: str) -> ValueError:
     values = [a.name for a in configuration.attributes if a.of_set and name in a.columns]
     told = f"a set that is measured value by value; name its values, as {values[0]!r}" if values else ""
     return ValueError(f"aggregate.cliques names {name!r}, {told or 'which is no attribute that is counted'}")

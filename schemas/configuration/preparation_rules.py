@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from marginweave.schemas.configuration.columns import (
     BooleanColumn,
     Category,
@@ -13,13 +11,11 @@ from marginweave.schemas.configuration.columns import (
     SetColumn,
 )
 from marginweave.schemas.configuration.preparation import GaussianImputation, WeightedImputation
+from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.structure_records import check_records
 
-if TYPE_CHECKING:
-    from marginweave.schemas.configuration.release import Configuration
 
-
-def check_preparation(configuration: Configuration) -> None:
+def check_preparation(configuration: Sections) -> None:
     """Refuse a unit, an imputation, a resize, forbidden combinations or private bounds that do not fit; raises ValueError."""
     _check_unit(configuration)
     check_records(configuration.attributes, configuration.forbidden)
@@ -39,7 +35,7 @@ def check_preparation(configuration: Configuration) -> None:
         _check_resize(configuration)
 
 
-def _check_unit(configuration: Configuration) -> None:
+def _check_unit(configuration: Sections) -> None:
     subject = configuration.privacy.subject
     if subject is None or subject.column not in configuration.columns:
         return
@@ -49,7 +45,7 @@ def _check_unit(configuration: Configuration) -> None:
         )
 
 
-def _check_imputation(configuration: Configuration, name: str, column: MeasuredColumn) -> None:
+def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn) -> None:
     place, impute = f"columns.{name}.impute", column.impute
     structure = configuration.structure
     if structure and (structure.group_of(name) or structure.rule_of(name)):
@@ -73,7 +69,7 @@ def _is_private(column: MeasuredColumn) -> bool:
     return isinstance(column, Category) and column.domain == "private"
 
 
-def _check_resize(configuration: Configuration) -> None:
+def _check_resize(configuration: Sections) -> None:
     """Added records need values, which only `impute` gives; a set of theirs is empty."""
     for attribute in configuration.attributes:
         column = configuration.columns[attribute.columns[0]]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.sections import Sections
 
 
-def check_privacy(configuration: Configuration) -> None:
+def check_privacy(configuration: Sections) -> None:
     """Refuse an accountant, or a delta of 0, that the draws do not go together with; raises ValueError."""
     privacy, settings = configuration.privacy, configuration.marginals
     if privacy.accountant == "joint":
@@ -25,7 +22,7 @@ def check_privacy(configuration: Configuration) -> None:
             )
 
 
-def _needs_delta(configuration: Configuration) -> str | None:
+def _needs_delta(configuration: Sections) -> str | None:
     """What is drawn that has no pure epsilon, in words; None for nothing."""
     settings, resize = configuration.marginals, configuration.resize
     if settings is None:

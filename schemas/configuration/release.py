@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.attributes import Attribute, most_combinations
 from marginweave.schemas.configuration.automatic import (
     NEEDED,
     check_automatic,
@@ -21,74 +17,27 @@ from marginweave.schemas.configuration.automatic import (
     resolve_method,
     resolve_sigma,
 )
-from marginweave.schemas.configuration.column_attributes import column_attribute, group_attribute, value_attributes
 from marginweave.schemas.configuration.columns import (
-    Column,
-    ConstantColumn,
-    IdentifierColumn,
     MeasuredColumn,
     NumberColumn,
     SetColumn,
-    Texts,
 )
-from marginweave.schemas.configuration.evaluation import EvaluationSettings, check_evaluation, ordered_attributes
-from marginweave.schemas.configuration.execution import Execution, block_rows
-from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
-from marginweave.schemas.configuration.marginals import MarginalSettings
+from marginweave.schemas.configuration.evaluation import check_evaluation
+from marginweave.schemas.configuration.execution import Execution
+from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals_rules import check_marginals
-from marginweave.schemas.configuration.methods import Aggregation, Synthesis, method_of
+from marginweave.schemas.configuration.methods import method_of
 from marginweave.schemas.configuration.missing_rules import check_open_bins
-from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.configuration.preparation_rules import check_preparation
-from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.privacy_rules import check_privacy
-from marginweave.schemas.configuration.publication import ExpectationSettings, PublishSettings
-from marginweave.schemas.configuration.source import Source
-from marginweave.schemas.configuration.structure import (
-    Forbidden,
-    GroupedColumns,
-    Structure,
-    forbidden_labels,
-    member_codes,
-)
+from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.structure_rules import check_structure
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.configuration.written import canonical_written, digest_of
 
-NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-
-def check_name(text: str) -> str:
-    """A name that can stand in a path: of a dataset or a run."""
-    if not _NAME.fullmatch(text):
-        raise ValueError(NAME_RULE)
-    return text
-
-
-class Configuration(Execution):
-    """One release. The order of `columns` is the order of everything that is written."""
-
-    dataset: Annotated[str, AfterValidator(check_name)]
-    source: Source
-    privacy: PrivacySettings
-    missing: Texts = ("",)
-    columns: Annotated[dict[str, Column], Field(min_length=1)]
-    structure: Structure | None = None
-    resize: ResizeSettings | None = None
-    evaluate: EvaluationSettings = EvaluationSettings()
-    aggregate: Annotated[Aggregation, Field(validate_default=True, default_factory=dict)]
-    synthesize: Annotated[Synthesis, Field(validate_default=True, default_factory=dict)]
-    expectations: ExpectationSettings = ExpectationSettings()
-    publish: PublishSettings = PublishSettings()
-
-    @field_validator("columns")
-    @classmethod
-    def _column_names(cls, columns: dict[str, Column]) -> dict[str, Column]:
-        for name in columns:
-            if not name.strip() or name != name.strip() or "\x00" in name:
-                raise ValueError(f"has a column named {name!r}; a name must not be empty or begin or end with a space")
-        return columns
+class Configuration(Sections):
+    """One release, whose sections go together; `auto` is resolved."""
 
     @model_validator(mode="before")
     @classmethod
@@ -168,169 +117,6 @@ class Configuration(Execution):
         if not self.attributes:
             raise ValueError("columns has no column that is counted")
 
-    @property
-    def marginals(self) -> MarginalSettings | None:
-        """The settings of marginals, or None where k-tuples are counted."""
-        return self.aggregate if isinstance(self.aggregate, MarginalSettings) else None
-
-    @property
-    def tuples(self) -> AggregateSettings:
-        """The settings of k-tuples; only where these are counted."""
-        assert isinstance(self.aggregate, AggregateSettings)
-        return self.aggregate
-
-    def missing_texts(self, column: str) -> tuple[str, ...]:
-        """The texts that mean "no value" in `column`."""
-        declared = self.columns[column]
-        own = () if isinstance(declared, ConstantColumn) else declared.missing
-        return self.missing if own is None else own
-
-    def lacks_values(self, column: str) -> bool:
-        """Whether a cell of a measured column can have no value, from public facts alone."""
-        declared = self.columns[column]
-        if isinstance(declared, SetColumn):
-            return True  # the cell without a single value
-        if isinstance(declared, MeasuredColumn) and declared.impute is not None:
-            return False
-        if self.privacy.subject is not None and self.privacy.subject.join:
-            return True  # rows of one subject that disagree
-        return bool(self.missing_texts(column)) or (isinstance(declared, MeasuredColumn) and declared.outside == "null")
-
-    def can_be_missing(self, column: str) -> bool:
-        """Whether the output can lack a value of `column`, from public facts alone."""
-        rule = self.structure.rule_of(column) if self.structure else None
-        if rule is not None:
-            return rule.default is None or self.can_be_missing(rule.by)
-        group = self.structure.group_of(column) if self.structure else None
-        if group is None:
-            return isinstance(self.columns[column], MeasuredColumn) and self.lacks_values(column)
-        place, size = group.columns.index(column), len(self.columns[column].labels)
-        return group.outside == "null" or any(codes[place] == size for codes in self.member_codes(group))
-
-    def member_codes(self, group: GroupedColumns) -> tuple[tuple[int, ...], ...]:
-        """Codes of a group's combinations, one a column; the number of its values stands for missing."""
-        return member_codes(group, self.columns, {name: self.missing_texts(name) for name in group.columns})
-
-    @cached_property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """What is counted, in the order of the columns; a group stands where its first column does.
-
-        In marginals each declared value of a set is an attribute of its own.
-        """
-        structure = self.structure or Structure()
-        found: dict[str, tuple[Attribute, ...]] = {}
-        for name, column in self.columns.items():
-            group = structure.group_of(name)
-            if group is not None:
-                found.setdefault(group.name, (group_attribute(group),))
-            elif isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
-                apart = self.marginals is not None and isinstance(column, SetColumn) and column.domain == "public"
-                attribute = column_attribute(name, column, self.lacks_values(name))
-                found[name] = value_attributes(attribute) if apart else (attribute,)
-        return tuple(itertools.chain.from_iterable(found.values()))
-
-    @cached_property
-    def forbidden(self) -> tuple[Forbidden, ...]:
-        """Combinations that cannot be, as (attribute, label); lists of values are multiplied out."""
-        if self.structure is None:
-            return ()
-
-        whole = {name: j for j, a in enumerate(self.attributes) if not a.of_set for name in a.columns}
-        apart = {(a.columns[0], a.labels[0]): j for j, a in enumerate(self.attributes) if a.of_set}
-
-        def place(name: str, label: str) -> int:
-            return whole[name] if name in whole else apart[name, label]
-
-        return tuple(forbidden_labels(self.structure, self.columns, place))
-
-    def contribution_cap(self, length: int) -> int:
-        """The public cap of Delta_k: how many combinations of `length` one record can hold."""
-        return most_combinations((attribute.width for attribute in self.attributes), length)
-
-    @cached_property
-    def optional(self) -> tuple[bool, ...]:
-        """For each attribute, whether a record can lack its value."""
-        return tuple(attribute.optional for attribute in self.attributes)
-
-    @cached_property
-    def ordered(self) -> tuple[int, ...]:
-        """Attributes whose labels stand in the order of their values."""
-        return ordered_attributes(self.evaluate, self.attributes, self.columns)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns that are read from the source and counted, in declared order."""
-        counted = {name for attribute in self.attributes for name in attribute.columns}
-        return tuple(name for name in self.columns if name in counted)
-
-    @cached_property
-    def source_names(self) -> tuple[str, ...]:
-        """Names of the columns that are read from the source: those that are counted, and the one of the privacy unit."""
-        subject = self.privacy.subject
-        return self.names if subject is None else (*self.names, subject.column)
-
-    @cached_property
-    def output_names(self) -> tuple[str, ...]:
-        """Names of the columns of the synthetic table, in declared order: all but identifiers."""
-        return tuple(name for name, column in self.columns.items() if not isinstance(column, IdentifierColumn))
-
-    @cached_property
-    def reporting_length(self) -> int:
-        """R, the longest combination of k-tuples: declared, or min(3, number of attributes)."""
-        return self.tuples.reporting_length or min(3, len(self.attributes))
-
-    @cached_property
-    def longest(self) -> int:
-        """The most attributes of a released combination: the files have columns for so many, whatever was drawn."""
-        return self.reporting_length if self.marginals is None else self.marginals.longest(len(self.attributes))
-
-    @cached_property
-    def percentile(self) -> float | None:
-        """The percentile of the contribution bound of k-tuples, or None where it is its public cap."""
-        declared = self.tuples.percentile
-        if declared is None:
-            return 99.0 if any(self.optional) else None
-        return None if declared == "none" else declared
-
-    @cached_property
-    def private_columns(self) -> tuple[str, ...]:
-        """Attributes whose values are discovered under the budget."""
-        return tuple(attribute.name for attribute in self.attributes if attribute.private)
-
-    @cached_property
-    def private_values(self) -> int:
-        """The most values of private domains that one record can hold."""
-        return sum(attribute.width for attribute in self.attributes if attribute.private)
-
-    @cached_property
-    def discoveries(self) -> int:
-        """How many draws publish only what occurs, and share delta_threshold: of k-tuples the lengths 1 … `discoveries`."""
-        if self.marginals is None and self.tuples.fabrication == "none":
-            return self.reporting_length
-        return 1 if self.private_columns else 0
-
-    @cached_property
-    def private_bounds(self) -> tuple[str, ...]:
-        """Number columns whose bounds are bought from the budget."""
-        return tuple(n for n, c in self.columns.items() if isinstance(c, NumberColumn) and c.bounds == "private")
-
-    @property
-    def block_rows(self) -> int:
-        """Rows that a stage holds at a time, from public facts alone."""
-        return block_rows(self.memory, len(self.source_names))
-
-    @property
-    def bounds_share(self) -> float:
-        """The share of the budget that all private bounds together get."""
-        declared = self.aggregate.bounds_share
-        return DEFAULT_BOUNDS_SHARE if declared is None else declared
-
-    @cached_property
-    def stability(self) -> Stability:
-        """How far one unit moves the encoded table, resize included."""
-        unit = self.privacy.stability
-        return unit if self.resize is None else self.resize.stability(unit)
-
     def with_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> Configuration:
         """The configuration with released bounds in the place of private ones. DP: post-processing of the bounds."""
         if not bounds:
@@ -342,13 +128,6 @@ class Configuration(Execution):
             columns[name] = column.with_bounds(low, high, self.missing_texts(name))
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return Configuration.model_validate({**fields, "columns": columns})
-
-    @cached_property
-    def split(self) -> Literal["shares", "sds"]:
-        """How the budget is divided: by shares unless SDS's printed split is asked for."""
-        if self.marginals is not None:
-            return "shares"
-        return self.tuples.split or ("sds" if self.privacy.accountant == "sds" else "shares")
 
     @property
     def default_run(self) -> str:

@@ -13,8 +13,9 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_vali
 
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.numbers import FROZEN
-from marginweave.schemas.configuration.release import Configuration, check_name
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.written import digest_of
+from marginweave.schemas.names import check_name
 from marginweave.schemas.program import Program
 
 _PURGED = ("private/", "derived/")

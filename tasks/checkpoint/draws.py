@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from marginweave.schemas.configuration.release import check_name
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import DrawRecord, ReleaseRecord, State
+from marginweave.schemas.names import check_name
 from marginweave.schemas.program import Program
 from marginweave.tasks.checkpoint.files import (
     PRIVATE_MODE,

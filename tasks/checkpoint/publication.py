@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from marginweave.schemas.configuration.release import check_name
 from marginweave.schemas.errors import StageError
+from marginweave.schemas.names import check_name
 from marginweave.tasks.checkpoint.files import at_place, file_digest, sync_folder
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 

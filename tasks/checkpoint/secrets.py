@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from marginweave.schemas.configuration.release import check_name
+from marginweave.schemas.names import check_name
 from marginweave.tasks.checkpoint.files import (
     PRIVATE_MODE,
     at_place,

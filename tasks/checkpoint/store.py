@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.configuration.release import check_name
 from marginweave.schemas.errors import StageError
+from marginweave.schemas.names import check_name
 from marginweave.tasks.checkpoint.blocks import BlockFile, open_blocks, write_blocks
 from marginweave.tasks.checkpoint.files import read_file, remove_file, write_once
 from marginweave.tasks.checkpoint.seals import DamagedCheckpoint, open_seal, seal

@@ -9,9 +9,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 from marginweave.schemas.budget import MOST_DELTA, BudgetPlan, Plain
-from marginweave.schemas.configuration.release import check_name
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger import Account, ReleaseRecord
+from marginweave.schemas.names import check_name
 from marginweave.schemas.policy import Policy
 from marginweave.tasks.ledger.books import release_of, stated
 from marginweave.tasks.ledger.journal import Journal
