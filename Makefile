@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 SETUP := pyproject.toml constraints.txt
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test test-unit test-long lint bench bench-accuracy audit-dependencies clean
+.PHONY: help run test test-unit test-long lint bench bench-accuracy audit-dependencies release clean
 
 help: ## show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -14,8 +14,8 @@ help: ## show the commands
 run: $(VENV)/.ready ## release the example survey (deployments/examples/affairs.yaml)
 	@$(BIN)/marginweave run deployments/examples/affairs.yaml
 
-test: $(VENV)/.ready-test ## run the whole test suite
-	@$(PYTEST)
+test: $(VENV)/.ready-test ## run the whole test suite, or that of an area: make test AREA=ledger
+	@files="$(if $(AREA),$$($(BIN)/python -m tests.support.areas $(AREA)))" && $(PYTEST) $$files
 
 test-long: $(VENV)/.ready-test ## run what takes longer as well
 	@$(PYTEST) -m "long or not long" --hypothesis-profile=long --kills 1000
@@ -32,7 +32,7 @@ bench-accuracy: $(VENV)/.ready-test ## measure accuracy beside peers from PyPI: 
 	@$(BIN)/python -m tests.benchmarks.accuracy --write
 
 test-unit: $(VENV)/.ready-test ## run the tests of the pure code only
-	@$(BIN)/python -m pytest tests/unit tests/laws
+	@$(PYTEST) tests/unit tests/laws
 
 lint: $(VENV)/.ready-lint ## style, types and the import contract
 	@$(BIN)/ruff check .
@@ -42,6 +42,9 @@ lint: $(VENV)/.ready-lint ## style, types and the import contract
 
 audit-dependencies: $(VENV)/.ready-test ## ask for known vulnerabilities of the pinned dependencies
 	@$(BIN)/python deployments/audit_dependencies.py
+
+release: $(VENV)/.ready-lint ## build the wheel of this commit, try it in an empty environment, and tag it
+	@$(BIN)/python deployments/release.py
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -7,18 +7,28 @@ import os
 import sys
 import warnings
 from contextlib import suppress
+from typing import Annotated
 
 import typer
 
-from marginweave.flows.cli import audit, budget, decisions, init, ledger, measure, retention, run, serve
-from marginweave.flows.cli import postprocess as after
-from marginweave.flows.cli import share as handing
-from marginweave.flows.cli.console import tell
+from marginweave.flows.cli import (
+    audit,
+    budget,
+    decisions,
+    init,
+    ledger,
+    measure,
+    postprocess,
+    retention,
+    run,
+    serve,
+    share,
+)
+from marginweave.flows.cli.console import out, tell
 from marginweave.flows.run.process_hardening import protect_process
 
 app = typer.Typer(
     name="marginweave",
-    help="Differentially private counts of attribute combinations, and synthetic records made from them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,19 +40,36 @@ app.command()(serve.serve)
 app.command()(init.init)
 app.command()(budget.plan)
 app.command()(measure.audit)
-app.command()(after.synthesize)
-app.command()(after.evaluate)
-app.command()(after.report)
+app.command()(postprocess.synthesize)
+app.command()(postprocess.evaluate)
+app.command()(postprocess.report)
 app.command()(decisions.approve)
 app.command()(decisions.reject)
-app.command()(handing.publish)
-app.command()(handing.handover)
+app.command()(share.publish)
+app.command()(share.handover)
 app.command()(retention.runs)
 app.command()(retention.purge)
 for audited in (audit.verify, audit.anchor, audit.export, audit.alias):
     ledger.app.command()(audited)
 ledger.app.add_typer(audit.keys, name="key")
 app.add_typer(ledger.app, name="ledger")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from marginweave.tasks.program import program_identity
+
+        out.print(f"marginweave {program_identity()}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Differentially private counts of attribute combinations, and synthetic records made from them."""
 
 
 def main() -> None:

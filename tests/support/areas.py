@@ -1,0 +1,23 @@
+"""The tests of an area: those in a folder of its name, and those that import it. `python -m tests.support.areas ledger`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def tests_of(area: str) -> list[Path]:
+    """Test files of a room of the house, such as `ledger` or `synthesize`, or of a part, such as `flows`."""
+    named = re.compile(rf"\bmarginweave\.(?:(?:flows|tasks|schemas)\.)?{re.escape(area)}\b")
+    files = sorted(path for kind in ("unit", "laws", "system") for path in (TESTS / kind).rglob("test_*.py"))
+    return [path for path in files if path.parent.name == area or named.search(path.read_text(encoding="utf-8"))]
+
+
+if __name__ == "__main__":
+    found = tests_of(sys.argv[1])
+    if not found:
+        sys.exit(f"no test is about {sys.argv[1]!r}; an area is a room of docs/architecture.md, such as ledger")
+    print(*(path.relative_to(TESTS.parent) for path in found))  # noqa: T201
