@@ -230,12 +230,21 @@ def expire(
 
     Example: `marginweave ledger expire --older-than 7d`
     """
+    from marginweave.schemas.budget import Cost
     from marginweave.tasks.budget.ledger import Ledger, Witness
 
     age, witness = days("older-than", older_than), Witness(_home(home))
-    expired = Ledger.open(_location(example, home), witness=witness).expire(age, release)
+    ledger = Ledger.open(_location(example, home), witness=witness)
+    expired = ledger.expire(age, release)
     for name in expired:
         out.print(f"Release {name}: what was reserved is given back")
+        record = ledger.release(name)
+        if record is not None and record.charged != Cost():
+            out.print(
+                f"Its run {record.run} had begun to draw and can no longer finish; what was drawn stays charged. Give a new "
+                "release a name of its own with --run, and where the home of this one is left: "
+                f"marginweave purge {record.run} --unfinished"
+            )
     if not expired:
         out.print("Nothing is that old")
 
@@ -264,11 +273,14 @@ def reconcile(
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """
     from marginweave.schemas.budget import Plain
+    from marginweave.schemas.errors import InputError
     from marginweave.tasks.budget.ledger import Ledger
     from marginweave.tasks.budget.ledger.reconciliation import OtherHomes
 
     homes = [_home(each) for each in home] if home else [_home(None)]
-    epsilon, _, delta = (unaccounted or "").partition(",")
+    epsilon, comma, delta = (unaccounted or "").partition(",")
+    if unaccounted and not comma:
+        raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
     charge = Plain(epsilon=_decimal("epsilon", epsilon), delta=_decimal("delta", delta)) if unaccounted else None
     others = OtherHomes(reason=no_other_home, unaccounted=charge) if no_other_home or unaccounted else None
     outcome = Ledger.open(_location(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())
