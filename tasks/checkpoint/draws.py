@@ -264,10 +264,15 @@ def run_draw(
 
 
 def lost(draw: DrawRecord) -> BudgetError:
-    """The refusal of a draw that was charged and lost."""
+    """The refusal of a draw that was charged and lost: after it was begun, or by the reconciliation of a restored ledger."""
+    why = (
+        "its seed, or what it was drawn from, was damaged after the charge"
+        if draw.lease
+        else "the ledger was restored from an old copy, which does not say whether it was drawn"
+    )
     return BudgetError(
-        f"draw {draw.name} of release {draw.release} was charged and lost ({draw.cost}): its seed, or what it was drawn from, "
-        "was damaged after the charge. The charge stays and it is not drawn again; make a new release under another name"
+        f"draw {draw.name} of release {draw.release} was charged and lost ({draw.cost}): {why}. The charge stays and it is not "
+        "drawn again; make a new release under another name"
     )
 
 

@@ -6,13 +6,13 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger import Event, EventKind, State
 from marginweave.tasks.budget.ledger import Ledger
 from marginweave.tasks.budget.randomness import NoiseBits
 from marginweave.tasks.checkpoint.draws import DrawStore
@@ -435,3 +435,16 @@ def test_of_a_draw_that_expired_the_way_out_is_said(
     assert ledger.expire(timedelta(0), "r") == ("r",)
     with pytest.raises(BudgetError, match=advice):
         take_part(ledger, draw_store, "level-1", "A", prepared_draw(make=never_made))
+
+
+def test_a_draw_that_a_reconciliation_has_lost_has_no_damaged_seed(ledger: Ledger, draw_store: DrawStore) -> None:
+    """It was never begun as far as the ledger knows: the reason is the restored ledger."""
+    with ledger._writing() as journal:
+        body = {"reconciled": True}
+        kind, created = EventKind.CHARGED_LOST, datetime.now(UTC)
+        journal.append(
+            Event(kind=kind, actor="s", created=created, account="affairs", release="r", draw="level-1", body=body)
+        )
+    with pytest.raises(BudgetError, match=r"charged and lost .*: the ledger was restored from an old copy") as refused:
+        take_part(ledger, draw_store, "level-1", "A", prepared_draw(make=never_made))
+    assert "seed" not in str(refused.value)
