@@ -128,7 +128,7 @@ def upgrade_tables(
 
     Accounts of 0.1.0 are listed and get their boxes, which needs the ledger's key. One that has spent more than its cap holds
     under the new sum admits nothing until `marginweave ledger cap`. Runs that 0.1.0 was stopped inside a draw of are named:
-    only 0.1.0 can finish them, with the backup of the ledger.
+    only 0.1.0 can finish them, with a spare draw and the backup of the ledger.
 
     `MARGINWEAVE_LEDGER_OWNER` is the URL of the tables' owner, where the ledger's own role may only append. That role is
     made beforehand: `CREATE ROLE steward LOGIN PASSWORD '…'`.
