@@ -264,12 +264,12 @@ def run_draw(
 
 
 def lost(draw: DrawRecord) -> BudgetError:
-    """The refusal of a draw that was charged and lost: after it was begun, or by the reconciliation of a restored ledger."""
-    why = (
-        "its seed, or what it was drawn from, was damaged after the charge"
-        if draw.lease
-        else "the ledger was restored from an old copy, which does not say whether it was drawn"
-    )
+    """The refusal of a draw that was charged and lost: after it was begun, by 0.1.0, or when a restored ledger was reconciled."""
+    why = "its seed, or what it was drawn from, was damaged after the charge"
+    if draw.lease is None:
+        why = "the ledger was restored from an old copy, which does not say whether it was drawn"
+    elif "program" not in draw.facts:
+        why = "marginweave 0.1.0 was stopped inside it, and kept no seed"
     return BudgetError(
         f"draw {draw.name} of release {draw.release} was charged and lost ({draw.cost}): {why}. The charge stays and it is not "
         "drawn again; make a new release under another name"

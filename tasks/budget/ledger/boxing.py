@@ -42,8 +42,8 @@ def box_accounts(journal: Journal, tell: Callable[[str], None]) -> None:
         if begun:
             tell(
                 f"Run {record.run} of account {record.dataset}: 0.1.0 was stopped inside draw {', '.join(begun)}, and if its "
-                "file is not whole only 0.1.0 can finish the run, with a spare draw. For that, restore the backup of the ledger "
-                "from before this upgrade now, before anything else is booked"
+                "file is not whole only 0.1.0 can finish the run, with a spare draw. For that, restore the backup of the "
+                "ledger from before this upgrade now, before anything else is booked"
             )
     if rows:
         journal.append_all(rows)

@@ -412,6 +412,15 @@ def test_a_draw_that_0_1_0_began_is_not_called_lost(ledger: Ledger, draw_store: 
     assert (_state(ledger), ledger.verify()) == (State.DRAWN, rows)
 
 
+def test_a_draw_that_0_1_0_lost_has_no_damaged_seed(ledger: Ledger, draw_store: DrawStore) -> None:
+    """Booked by 0.1.0, which had not come to its spare."""
+    ledger.begin_draw("r", "count", "A")
+    ledger.lose_draw("r", "count", "A")
+    with pytest.raises(BudgetError, match=r"charged and lost .*: marginweave 0\.1\.0 was stopped inside it") as refused:
+        take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made))
+    assert "damaged" not in str(refused.value)
+
+
 def test_a_whole_draw_of_0_1_0_is_adopted(ledger: Ledger, draw_store: DrawStore) -> None:
     """What it had stored before it was stopped needs no seed."""
     ledger.begin_draw("r", "count", "A")
