@@ -264,7 +264,7 @@ def run_draw(
 
 
 def lost(draw: DrawRecord) -> BudgetError:
-    """The refusal of a draw that was charged and lost: after it was begun, by 0.1.0, or when a restored ledger was reconciled."""
+    """The refusal of a draw that was charged and lost: after it was begun, by 0.1.0, or by the reconciliation of a ledger."""
     why = "its seed, or what it was drawn from, was damaged after the charge"
     if draw.lease is None:
         why = "the ledger was restored from an old copy, which does not say whether it was drawn"
