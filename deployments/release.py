@@ -51,7 +51,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         empty = Path(place)
         told(sys.executable, "-m", "venv", empty / "venv")
-        installing = (empty / "venv" / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+        installing = (
+            empty / "venv" / "bin" / "python",
+            "-m",
+            "pip",
+            "--quiet",
+            "--disable-pip-version-check",
+            "install",
+        )
         told(*installing, "--constraint", REPOSITORY / "constraints.txt", wheel)
         said = told(empty / "venv" / "bin" / "marginweave", "--version", where=empty)
     if not said.startswith(f"marginweave {version} "):

@@ -67,7 +67,10 @@ def tell(message: str) -> None:
 def warn_of_former_keys(configuration: Configuration) -> None:
     """Tell on standard error of keys that are still read and have no effect any more."""
     if "redraws" in configuration.privacy.model_fields_set:
-        tell("privacy.redraws has no effect any more: no draw is lost; remove the key, 0.3 will refuse it")
+        tell(
+            "privacy.redraws has no effect any more; interrupted draws are repeated, not redrawn. Remove the key: 0.3 will "
+            "refuse it"
+        )
 
 
 def days(name: str, text: str) -> timedelta:

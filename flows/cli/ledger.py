@@ -127,7 +127,8 @@ def upgrade_tables(
     """Bring the ledger's tables to this version; in PostgreSQL they are made where they are missing.
 
     Accounts of 0.1.0 are listed and get their boxes, which needs the ledger's key. One that has spent more than its cap holds
-    under the new sum admits nothing until `marginweave ledger cap`.
+    under the new sum admits nothing until `marginweave ledger cap`. Runs that 0.1.0 was stopped inside a draw of are named:
+    only 0.1.0 can finish them, with a spare draw and the backup of the ledger.
 
     `MARGINWEAVE_LEDGER_OWNER` is the URL of the tables' owner, where the ledger's own role may only append. That role is
     made beforehand: `CREATE ROLE steward LOGIN PASSWORD '…'`.
@@ -227,12 +228,21 @@ def expire(
 
     Example: `marginweave ledger expire --older-than 7d`
     """
+    from marginweave.schemas.budget import Cost
     from marginweave.tasks.ledger import Ledger, Witness
 
     age, witness = days("older-than", older_than), Witness(_home(home))
-    expired = Ledger.open(_location(example, home), witness=witness).expire(age, release)
+    ledger = Ledger.open(_location(example, home), witness=witness)
+    expired = ledger.expire(age, release)
     for name in expired.returned:
         out.print(f"Release {name}: what was reserved is given back")
+        record = ledger.release(name)
+        if record is not None and record.charged != Cost():
+            out.print(
+                f"Its run {record.run} had begun to draw and can no longer finish; what was drawn stays charged. Give a new "
+                "release a name of its own with --run, and where the home of this one is left: "
+                f"marginweave purge {record.run} --unfinished"
+            )
     for name in expired.elsewhere:
         out.print(
             f"Release {name}: left alone, as its run is not below {witness.home}; where that is lost, --release {name}"
@@ -273,7 +283,9 @@ def reconcile(
     for each in homes if home else ():
         if not (each / "runs").is_dir():
             raise InputError(f"--home {each} has no runs: it is no home of marginweave; nothing was changed")
-    epsilon, _, delta = (unaccounted or "").partition(",")
+    epsilon, comma, delta = (unaccounted or "").partition(",")
+    if unaccounted and not comma:
+        raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
     charge = Plain(epsilon=_decimal("epsilon", epsilon), delta=_decimal("delta", delta)) if unaccounted else None
     said = no_other_home is not None or charge is not None
     others = OtherHomes(reason=no_other_home, unaccounted=charge) if said else None

@@ -26,7 +26,7 @@ from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
 from marginweave.tasks.aggregate.cliques import discovery, scoring
 from marginweave.tasks.aggregate.marginals import marginal_deviation
 from marginweave.tasks.ledger import Ledger, Witness, opening_for
-from marginweave.tasks.ledger.admission import unit_refusal
+from marginweave.tasks.ledger.admission import delta_refusal, unit_refusal
 from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation, error_sensitivity
 from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
@@ -286,9 +286,10 @@ def ledger_forecast(request: Request) -> list[str]:
         return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
     try:
         plan = plan_budget(configuration)
-        witness = Witness(request.folder.path.parent.parent)
         command = opening_for(dataset, plan, request.path)
+        witness = Witness(request.folder.path.parent.parent)
         ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
+        ledger.check_account(dataset, command)
         after, fits = ledger.forecast(dataset, plan)
         total = ledger.account_total(dataset)
     except BudgetError as refusal:
@@ -297,10 +298,12 @@ def ledger_forecast(request: Request) -> list[str]:
     if not fits:
         largest = largest_epsilon(configuration, total.account, total.spent)
         verdict = "it will be refused" + (f"; with privacy.epsilon: {largest:g} it fits" if largest else "")
-    if (other := unit_refusal(plan.unit, plan.neighbors, total.account)) is not None:
+    reached = f"with this release {after:.4g}: " if math.isfinite(after) else ""
+    other = unit_refusal(plan.unit, plan.neighbors, total.account) or delta_refusal(plan.cost, total.account)
+    if other is not None:
         verdict = f"it will be refused: {other.message}"
     spent = f"epsilon {total.epsilon:.4g} of {float(total.account.epsilon):g} at delta {float(total.account.delta):g}"
-    return [f"Ledger: {dataset} has spent {spent}; with this release {after:.4g}: {verdict}"]
+    return [f"Ledger: {dataset} has spent {spent}; {reached}{verdict}"]
 
 
 def policy_forecast(request: Request) -> list[str]:
@@ -311,7 +314,7 @@ def policy_forecast(request: Request) -> list[str]:
         found = ledger.period_forecast(dataset, plan, datetime.now(UTC))
     except BudgetError:  # `ledger_forecast` says so
         return []
-    if found is None:
+    if found is None or math.isinf(found.after):  # of an account without delta
         return []
     verdict = "it fits" if found.fits else "it will be refused"
     if not found.fits:

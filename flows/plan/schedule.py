@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -219,9 +220,10 @@ def _words(found: Outlook, account: Account, schedule: Schedule) -> Iterator[str
     yield f"Schedule {schedule}: the next run is on {_time(found.next)}"
     if found.needed is not None and account.policy is not None:
         policy = account.policy
+        needs = f"{found.needed:.4g}" if math.isfinite(found.needed) else "a delta"
         yield (
             f"No run fits: a {policy.per} holds epsilon {float(policy.epsilon):g} at delta {float(policy.delta):g}, and a run "
-            f"needs {found.needed:.4g}"
+            f"needs {needs}"
         )
         return
     if found.held is not None:

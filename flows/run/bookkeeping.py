@@ -26,8 +26,9 @@ from marginweave.tasks.references import RunReference, StageResult
 
 _HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 CAP_WAS_CHANGED = (
-    "The cap was changed after noise had been drawn. Where that followed from noisy results, what holds is the largest cap "
-    "that any result would have led to, and this is the largest of those that there were."
+    "The cap was changed after noise had been drawn. If results had a part in that, the guarantee of the account is that of "
+    "the largest cap that it could have been raised to in view of them; the numbers here are the largest cap so far, so take "
+    "epsilon and delta of the account to be at least these."
 )
 P = ParamSpec("P")
 R = TypeVar("R")

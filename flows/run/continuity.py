@@ -63,7 +63,7 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
     store = DrawStore(request.folder, ledger.checkpoint_key)
     for draw in record.draws:
         if draw.state == State.DRAWN and store.read(record.release, draw.name, draw.lease or "", None) is None:
-            check_same_program(draw, program)
+            check_same_program(draw, program, present.run)
 
 
 def configuration_differences(one: Configuration, other: Configuration) -> list[str]:

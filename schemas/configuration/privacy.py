@@ -97,7 +97,7 @@ class PrivacySettings(BaseModel):
         if Decimal(repr(self.delta)) > MOST_DELTA and self.weak_delta is None:
             raise ValueError(
                 f"has delta ({self.delta:g}) above {MOST_DELTA}: with that probability all may be disclosed; choose one "
-                'far below 1 / (number of people), or say why not with weak_delta: "reason"'
+                'far below 1 / (number of people), or say why not in the configuration: privacy: {weak_delta: "reason"}'
             )
         return self
 

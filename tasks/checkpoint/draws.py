@@ -237,9 +237,7 @@ def run_draw(
     if draw.state == State.COMMITTED:
         return _committed(store, draw)
     if draw.state == State.RETURNED:
-        raise BudgetError(
-            f"draw {name} of release {attempt.release} was given back before it was drawn; make a new release"
-        )
+        raise _given_back(_record(ledger, attempt.release), name)
     if draw.state == State.CHARGED_LOST:
         raise lost(draw)
     if prepared is None:
@@ -266,10 +264,26 @@ def run_draw(
 
 
 def lost(draw: DrawRecord) -> BudgetError:
-    """The refusal of a draw that was charged and lost."""
+    """The refusal of a draw that was charged and lost: after it was begun, by 0.1.0, or by the reconciliation of a ledger."""
+    why = "its seed, or what it was drawn from, was damaged after the charge"
+    if draw.lease is None:
+        why = "the ledger was restored from an old copy, which does not say whether it was drawn"
+    elif "program" not in draw.facts:
+        why = "marginweave 0.1.0 was stopped inside it, and kept no seed"
     return BudgetError(
-        f"draw {draw.name} of release {draw.release} was charged and lost ({draw.cost}): its seed, or what it was drawn from, "
-        "was damaged after the charge. The charge stays and it is not drawn again; make a new release under another name"
+        f"draw {draw.name} of release {draw.release} was charged and lost ({draw.cost}): {why}. The charge stays and it is not "
+        "drawn again; make a new release under another name"
+    )
+
+
+def _given_back(record: ReleaseRecord, name: str) -> BudgetError:
+    """The refusal of a draw that expired: a release of which nothing was begun is reserved again, another one is given up."""
+    message = f"draw {name} of release {record.release} was given back before it was drawn"
+    if _BEGUN.isdisjoint(draw.state for draw in record.draws):
+        return BudgetError(f"{message}, and so was the whole release; the same command reserves the release again")
+    return BudgetError(
+        f"{message}, so its run can no longer finish; what was drawn stays charged. Give a new release a name of its own with "
+        f"--run, and give up this one: marginweave purge {record.run} --unfinished"
     )
 
 
@@ -351,21 +365,25 @@ def _begun(
         facts = {"inputs": bound, "program": attempt.program.digest, "version": attempt.program.version}
         ledger.begin_draw(attempt.release, draw.name, attempt.lease, facts)
         return secret
-    check_same_program(draw, attempt.program)
+    check_same_program(draw, attempt.program, secrets.folder.run)
     if secret is None or bound is None or not hmac.compare_digest(bound, draw.facts.get("inputs", "")):
         ledger.lose_draw(attempt.release, draw.name, attempt.lease)
         raise lost(draw)
     return secret
 
 
-def check_same_program(draw: DrawRecord, program: Program) -> None:
-    """Refuse to make a begun draw again with another program than the one that began it.
+def check_same_program(draw: DrawRecord, program: Program, run: str) -> None:
+    """Refuse to make a begun draw of `run` again with another program than the one that began it.
 
     Raises:
-        InputError: says which program has to end it.
+        InputError: says which program has to end it; of 0.1.0, which does not open an upgraded ledger, how to give the run up.
     """
-    if "program" not in draw.facts:  # of 0.1.0, whose draws have no seed to be made again from
-        return
+    if "program" not in draw.facts:
+        raise InputError(
+            f"draw {draw.name} of run {run} was begun by marginweave 0.1.0, which kept no seed to repeat it from: this version "
+            "cannot finish the run, and the charge stays. Give a new release a name of its own with --run, and give back what "
+            f"was never drawn: marginweave purge {run} --unfinished"
+        )
     begun_by = Program(version=draw.facts["version"], digest=draw.facts["program"])
     if begun_by != program:
         raise InputError(

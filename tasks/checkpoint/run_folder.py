@@ -158,7 +158,9 @@ class RunFolder:
         try:
             return Manifest.from_json(data)
         except ValidationError:
-            raise StageError(f"{self.manifest_file} is not a manifest of this version") from None
+            raise StageError(
+                f"{self.manifest_file} is damaged, or of another version of marginweave; restore it from a backup"
+            ) from None
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest in one step: after a crash it is the old one or this one.

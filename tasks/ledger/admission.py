@@ -143,6 +143,17 @@ def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
     return None
 
 
+def delta_refusal(cost: Cost, account: Account) -> Refusal | None:
+    """Why an account without delta does not hold `cost` under any epsilon, or None where delta is not the reason."""
+    if account.delta or not (cost.mu2 or cost.delta or cost.plain.delta):
+        return None
+    message = (
+        f"account {account.dataset} was opened with delta 0, and admits only releases with privacy: {{delta: 0}} and "
+        "aggregate: {method: marginals, noise: laplace}"
+    )
+    return Refusal(reason="cap", message=message)
+
+
 def total_with(account: Account, spent: Spent, cost: Cost, statement: Plain) -> tuple[float, bool]:
     """Epsilon of the account at its cap's delta with one more release, and whether that is admitted."""
     fits = admitted(account, spent, cost, statement) is not None
@@ -152,11 +163,14 @@ def total_with(account: Account, spent: Spent, cost: Cost, statement: Plain) -> 
 def _over_box(request: Request, account: Account, spent: Spent, largest: Largest | None) -> Refusal | None:
     if admitted(account, spent, request.cost, request.statement) is not None:
         return None
-    message = _why(request.cost, account, spent)
-    epsilon = 0.0 if largest is None or is_closed(account, spent) else largest(account, spent)
+    without_delta = delta_refusal(request.cost, account)
+    message = without_delta.message if without_delta else _why(request.cost, account, spent)
+    if without_delta or is_closed(account, spent):
+        largest = None
+    epsilon = 0.0 if largest is None else largest(account, spent)
     if epsilon:
         message += f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
-    elif largest is not None and not is_closed(account, spent):
+    elif largest is not None:
         message += ". With no epsilon does a release of the same configuration fit; a smaller privacy.delta may"
     raised = _raised(account, spent, request)
     if raised is not None:

@@ -1,11 +1,11 @@
-"""Accounts that 0.1.0 opened get their boxes: what `ledger upgrade` appends, and what it says before."""
+"""Accounts that 0.1.0 opened get their boxes: what `ledger upgrade` appends, and what it says of them and of begun draws."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from marginweave.schemas.ledger import Account, Event, EventKind, Spent
+from marginweave.schemas.ledger import Account, Event, EventKind, Spent, State
 from marginweave.tasks.ledger.admission import is_closed
 from marginweave.tasks.ledger.books import boxed_body
 from marginweave.tasks.ledger.boxes import box_of_history
@@ -16,7 +16,7 @@ from marginweave.tasks.ledger.view import View
 
 
 def box_accounts(journal: Journal, tell: Callable[[str], None]) -> None:
-    """Append a row for each account without a box, after `tell` was given a line on each.
+    """Append a row for each account without a box, after `tell` was given a line on each, and on each run in a draw.
 
     Raises:
         BudgetError: a row was changed, or the key is wrong.
@@ -36,6 +36,14 @@ def box_accounts(journal: Journal, tell: Callable[[str], None]) -> None:
                     account=account.dataset,
                     body=boxed_body(box_of_history(account, spent), spent),
                 )
+            )
+    for record in view.releases.values():
+        begun = [draw.name for draw in record.draws if draw.state == State.DRAWN]
+        if begun:
+            tell(
+                f"Run {record.run} of account {record.dataset}: 0.1.0 was stopped inside draw {', '.join(begun)}, and if its "
+                "file is not whole only 0.1.0 can finish the run, with a spare draw. For that, restore the backup of the "
+                "ledger from before this upgrade now, before anything else is booked"
             )
     if rows:
         journal.append_all(rows)

@@ -76,8 +76,8 @@ def check_same_plan(record: ReleaseRecord, plan: BudgetPlan, program: Program) -
         more = len(compared.differences) - 3
         told = "; ".join(compared.differences[:3]) + (f"; and {more} more" if more > 0 else "")
         raise InputError(
-            f"run {record.run} was reserved by {began} with another plan than {program} would draw: {told}. Nothing was drawn. "
-            "Finish the run with the program that began it, or give a new release a name of its own with --run"
+            f"run {record.run} was reserved by {began} with another plan than {program} would draw: {told}. This attempt drew "
+            "nothing: finish the run with the program that began it, or give a new release a name of its own with --run"
         )
     return compared.last_digits
 

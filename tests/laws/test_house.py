@@ -14,7 +14,17 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
-SEES_PRIVATE_ROWS = {"validate", "preprocess", "encode", "aggregate", "budget", "mechanisms", "ledger", "checkpoint", "engine"}
+SEES_PRIVATE_ROWS = {
+    "validate",
+    "preprocess",
+    "encode",
+    "aggregate",
+    "budget",
+    "mechanisms",
+    "ledger",
+    "checkpoint",
+    "engine",
+}
 
 
 def relative(path: Path) -> str:

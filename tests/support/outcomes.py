@@ -209,7 +209,7 @@ WORDS = {
     r"bytes are missing or damaged": "draw damaged",
     r"was changed since|not those that": "release changed",
     r"changed, removed, inserted or moved|does not verify|was changed|wrong key|seal": "ledger changed",
-    r"is not a manifest": "manifest damaged",
+    r"manifest\.json is damaged": "manifest damaged",
     r"is damaged": "damaged",
 }
 

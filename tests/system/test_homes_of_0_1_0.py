@@ -125,6 +125,29 @@ def _check_single(cli: CommandLine, before: ReleaseRecord | None, after: Release
     assert len(drawn) == len(set(drawn)), "a draw was begun twice under one charge"
 
 
+@pytest.mark.parametrize("old", ["zcdp"], indirect=True)
+def test_a_draw_that_0_1_0_has_begun_is_refused_before_anything_is_booked(old: CommandLine) -> None:
+    """It has no seed to be repeated from: the run is given up, its spare comes back, and what was begun stays charged."""
+    before, rows = _release(old, "killed"), _ledger(old).verify()
+    assert before is not None
+    for command in (("run", _config(old, "killed"), "--run", "killed"), ("resume", "killed")):
+        refused = old(*command)
+        assert refused.returncode == 2, refused.stderr
+        assert "draw level-2 of run killed was begun by marginweave 0.1.0" in refused.stderr
+        assert "damaged" not in refused.stderr
+        assert "no draw is lost" not in refused.stderr
+        assert _ledger(old).verify() == rows
+    assert refused.stderr.rstrip().endswith("marginweave purge killed --unfinished")
+    purged = old("purge", "killed", "--unfinished")
+    assert purged.returncode == 0, purged.stderr
+    after = _release(old, "killed")
+    assert after is not None
+    states = {draw.name: draw.state for draw in after.draws}
+    assert (states["level-2"], states["spare-1"]) == (State.CHARGED_LOST, State.RETURNED)
+    assert [draw.cost for draw in after.draws] == [draw.cost for draw in before.draws]
+    assert old("ledger", "verify").returncode == 0
+
+
 @pytest.mark.parametrize("old", ["gdp"], indirect=True)
 def test_an_expired_reservation_is_made_again(old: CommandLine) -> None:
     """Nothing was drawn of it: the same command reserves a release anew and finishes; what was begun keeps its reservation."""

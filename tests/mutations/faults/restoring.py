@@ -11,8 +11,8 @@ FAULTS = (
     Fault(
         name="expiry does not ask whether the ledger is an old copy",
         file="flows/cli/ledger.py",
-        text="Ledger.open(_location(example, home), witness=witness).expire(age, release)",
-        instead="Ledger.open(_location(example, home)).expire(age, release)",
+        text="Ledger.open(_location(example, home), witness=witness)\n",
+        instead="Ledger.open(_location(example, home))\n",
         killed_by=(f"{_RESTORED}::test_the_commands_refuse_an_old_copy",),
     ),
     Fault(

@@ -150,7 +150,7 @@ def reference_to(config: Configuration) -> Any:
 def test_the_percentile_is_chosen_for_the_whole_unit(
     selected: list[Stability], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """theta rows of a subject, times the copies of a resized table: what `Configuration.stability` says."""
+    """theta rows of a subject, times the copies of a resized table: what `Sections.stability` says."""
     config = configuration(
         columns={"sex": SEX, "region": SEX},
         privacy__unit={"column": "id", "max_records": 4},

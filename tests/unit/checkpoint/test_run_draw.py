@@ -6,12 +6,13 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger import Event, EventKind, State
 from marginweave.tasks.checkpoint.draws import DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.secrets import DrawSecrets
@@ -397,3 +398,62 @@ def test_nothing_is_drawn_without_a_reservation(ledger: Ledger, draw_store: Draw
             take_part(ledger, draw_store, name, "A", prepared_draw(make=never_made), release=release)
     with pytest.raises(StageError, match="must be committed before"):
         take_part(ledger, draw_store, "count", "A", None)
+
+
+def test_a_draw_that_0_1_0_began_is_not_called_lost(ledger: Ledger, draw_store: DrawStore) -> None:
+    """It kept no seed and no facts: nothing is made or booked, whatever is in the place of a seed, and the charge stays."""
+    secrets_of(draw_store).make("r", "count")
+    ledger.begin_draw("r", "count", "A")
+    rows = ledger.verify()
+    with pytest.raises(
+        InputError, match=r"begun by marginweave 0\.1\.0.*: marginweave purge affairs-0123abcd --unfinished$"
+    ):
+        take_part(ledger, draw_store, "count", "A", prepared_draw(make=never_made))
+    assert (_state(ledger), ledger.verify()) == (State.DRAWN, rows)
+
+
+def test_a_draw_that_0_1_0_lost_has_no_damaged_seed(ledger: Ledger, draw_store: DrawStore) -> None:
+    """Booked by 0.1.0, which had not come to its spare."""
+    ledger.begin_draw("r", "count", "A")
+    ledger.lose_draw("r", "count", "A")
+    with pytest.raises(BudgetError, match=r"charged and lost .*: marginweave 0\.1\.0 was stopped inside it") as refused:
+        take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made))
+    assert "damaged" not in str(refused.value)
+
+
+def test_a_whole_draw_of_0_1_0_is_adopted(ledger: Ledger, draw_store: DrawStore) -> None:
+    """What it had stored before it was stopped needs no seed."""
+    ledger.begin_draw("r", "count", "A")
+    stage_draw(draw_store, "r", "count", "A", b"whole")
+    assert take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made)) == b"whole"
+
+
+@pytest.mark.parametrize(
+    ("begun", "advice"),
+    [
+        (False, "the same command reserves the release again$"),
+        (True, "no longer finish.*: marginweave purge affairs-0123abcd --unfinished$"),
+    ],
+)
+def test_of_a_draw_that_expired_the_way_out_is_said(
+    ledger: Ledger, draw_store: DrawStore, begun: bool, advice: str
+) -> None:
+    """A release that has begun to draw is not reserved again."""
+    if begun:
+        take_part(ledger, draw_store, "count", "A", prepared_draw())
+    assert ledger.expire(timedelta(0), "r") == ("r",)
+    with pytest.raises(BudgetError, match=advice):
+        take_part(ledger, draw_store, "level-1", "A", prepared_draw(make=never_made))
+
+
+def test_a_draw_that_a_reconciliation_has_lost_has_no_damaged_seed(ledger: Ledger, draw_store: DrawStore) -> None:
+    """It was never begun as far as the ledger knows: the reason is the restored ledger."""
+    with ledger._writing() as journal:
+        body = {"reconciled": True}
+        kind, created = EventKind.CHARGED_LOST, datetime.now(UTC)
+        journal.append(
+            Event(kind=kind, actor="s", created=created, account="affairs", release="r", draw="level-1", body=body)
+        )
+    with pytest.raises(BudgetError, match=r"charged and lost .*: the ledger was restored from an old copy") as refused:
+        take_part(ledger, draw_store, "level-1", "A", prepared_draw(make=never_made))
+    assert "seed" not in str(refused.value)

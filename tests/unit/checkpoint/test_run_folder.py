@@ -150,7 +150,9 @@ def test_manifest_is_replaced_not_written_over(folder: RunFolder) -> None:
 def test_what_is_no_manifest_is_refused(folder: RunFolder, text: str) -> None:
     """A file of another kind or version stops the run instead of being guessed at."""
     folder.manifest_file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(StageError, match="is not a manifest of this version"):
+    with pytest.raises(
+        StageError, match=r"manifest\.json is damaged, or of another version of marginweave; restore it"
+    ):
         folder.read_manifest()
 
 

@@ -305,3 +305,14 @@ def test_finish_books_outputs_once(ledger, reserve, location) -> None:
         ledger.finish("first", "lease", {"a.csv": digest})
         assert sum(kind == "PUBLISHED" for kind, _ in _kinds(location)) == rows
         assert ledger.release("first").outputs == {"a.csv": digest}
+
+
+def test_another_plan_is_refused_for_this_attempt(ledger, reserve, plan) -> None:
+    """Earlier attempts may have drawn: what is said is that this one has not."""
+    reserve()
+    ledger.take_lease("first", "lease")
+    ledger.begin_draw("first", "count", "lease")
+    with pytest.raises(
+        InputError, match=r"with another plan .*\. This attempt drew nothing: finish the run with the program"
+    ):
+        reserve(plan=plan(mu2=0.011))

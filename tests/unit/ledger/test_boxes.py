@@ -218,6 +218,22 @@ def test_an_account_of_0_1_0_admits_nothing_before_it_is_upgraded(old) -> None:
         reserve_on(old, "first", small_plan())
 
 
+def test_an_upgrade_names_the_runs_that_were_stopped_inside_a_draw(old, location, monkeypatch) -> None:
+    """0.1.0 alone can finish them, from the backup; those that were stopped between two draws go on here."""
+    for name in ("between", "inside"):
+        _reserve_as_0_1_0(old, None, name, small_plan(cost=gaussian(0.01)), monkeypatch)
+        old.take_lease(name, name)
+        old.begin_draw(name, "count", name)
+        old.commit_draw(name, "count", name, "ab" * 32, tainted=False)
+    old.begin_draw("inside", "level-1", "inside")
+    _as_of_0003(location)
+    told: list[str] = []
+    upgrade(location, {}, tell=told.append)
+    (line,) = [line for line in told if line.startswith("Run ")]
+    assert line.startswith("Run inside of account affairs: 0.1.0 was stopped inside draw level-1, ")
+    assert "restore the backup" in line
+
+
 def test_an_upgrade_gives_every_account_the_box_of_its_history(old, location, monkeypatch) -> None:
     """Told before it is written; rows of before keep their hashes and verify by the rule of then; then the box rules."""
     _reserve_as_0_1_0(old, None, "first", small_plan(cost=gaussian(0.01, 1e-7)), monkeypatch)

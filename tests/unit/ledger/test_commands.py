@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from marginweave.flows.cli.app import app
 from marginweave.tasks.ledger import PostgresLocation
 from marginweave.tasks.ledger.key import key_file
+from tests.support.configurations import raw
 from tests.support.databases import change, on_both
 
 Call = Callable[..., Result]
@@ -148,6 +149,37 @@ def test_expiry_gives_back_what_stands_still(published, call, tmp_path) -> None:
     assert "Nothing is that old" in call("expire", "--older-than", "0d").stdout
     shutil.rmtree(run)
     assert "every seal checked" in call("verify").stdout
+
+
+def test_expiry_of_a_begun_release_says_what_becomes_of_its_run(published, ledger, call) -> None:
+    """By its name alone; its run cannot finish, and the steward is told what to do about it."""
+    ledger.take_lease("second", "other lease")
+    ledger.begin_draw("second", "count", "other lease")
+    assert "Nothing is that old" in call("expire", "--older-than", "0d").stdout
+    said = call("expire", "--older-than", "0d", "--release", "second").stdout
+    assert "Its run second had begun to draw and can no longer finish; what was drawn stays charged" in said
+    assert said.rstrip().endswith("marginweave purge second --unfinished")
+
+
+@pytest.mark.parametrize("given", ["1", "1.5;1e-6"])
+def test_what_other_homes_spent_needs_both_amounts(published, ledger, call, given: str) -> None:
+    """A number alone is refused in words that show the form, and nothing is booked."""
+    rows = ledger.verify()
+    assert (
+        "--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6"
+        in call("reconcile", "--unaccounted", given, code=2).stderr
+    )
+    assert ledger.verify() == rows
+
+
+def test_a_weak_delta_of_a_configuration_is_explained_there(ledger, call, tmp_path) -> None:
+    """A reason on the command line is the account's: the releases of the configuration need one of their own."""
+    config = tmp_path / "weak.yaml"
+    config.write_text(json.dumps(raw(privacy__delta=0.01)))
+    told = call("open", "people", "--for", config, "--weak-delta", "a public example", code=2).stderr
+    assert 'say why not in the configuration: privacy: {weak_delta: "reason"}' in told
+    config.write_text(json.dumps(raw(privacy__delta=0.01, privacy__weak_delta="a public example")))
+    assert "Account people is open" in call("open", "people", "--for", config).stdout
 
 
 def test_an_anchor_shows_what_the_chain_alone_cannot(published, call, location, tmp_path) -> None:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
+from marginweave.flows.plan.noise import ledger_forecast, policy_forecast
+from marginweave.flows.plan.schedule import Schedule, schedule_forecast
+from marginweave.flows.run.preparation import open_ledger
+from marginweave.flows.run.request import Request, read_request
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, amount
 from marginweave.schemas.errors import AuditError, BudgetError
 from marginweave.schemas.ledger import Account
+from marginweave.schemas.policy import Policy
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, LedgerLocation, opening_for, releases
 from marginweave.tasks.ledger.admission import admitted
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.ledger.openings import planned_statement
-from tests.support.configurations import configuration
+from tests.support.configurations import configuration, raw
 from tests.support.databases import on_both
 
 
@@ -120,3 +128,59 @@ def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledg
     with pytest.raises(BudgetError, match=r"plain epsilon 0 of 0 left, and 0\.3 is asked for") as refused:
         reserve("second", plan=laplace_plan())
     assert "ledger open" not in str(refused.value)
+
+
+@pytest.fixture
+def pure(ledger: Ledger, account: Account) -> Ledger:
+    """A ledger with an account of (2, 0)."""
+    ledger.open_account(replace(account, dataset="people", epsilon=Decimal(2), delta=Decimal(0)), actor="steward")
+    return ledger
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_an_account_without_delta_says_what_it_admits(pure: Ledger, reserve, private: bool) -> None:
+    """No epsilon and no smaller delta helps a Gaussian release; the first one is shown the cap that would, later ones none."""
+    asked = configuration(**({"columns__region": {"type": "category", "domain": "private"}} if private else {}))
+    ask = {"dataset": "people", "source": "people", "plan": plan_budget(asked)}
+    words = r"was opened with delta 0, and admits only releases with privacy: \{delta: 0\} and .*noise: laplace\}"
+    with pytest.raises(
+        BudgetError, match=words + r"\. To raise the cap instead: .* --epsilon 2\.0 --delta 1e-06 "
+    ) as refused:
+        reserve("gaussian", largest=partial(largest_epsilon, asked), **ask)
+    assert "a smaller privacy.delta may" not in str(refused.value)
+    reserve("laplace", dataset="people", plan=laplace_plan(privacy__delta=0.0), source="people")
+    with pytest.raises(BudgetError, match=words + "$"):
+        reserve("gaussian", largest=partial(largest_epsilon, asked), **ask)
+
+
+def _request(place: Path, **changes: object) -> Request:
+    path = place / "people.yaml"
+    path.write_text(json.dumps(raw(**changes)))
+    return read_request(path, run=None, source=None, home=place)
+
+
+def test_plan_names_no_endless_epsilon(
+    pure: Ledger, location: LedgerLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
+    (told,) = ledger_forecast(_request(tmp_path))
+    assert "spent epsilon 0 of 2 at delta 0; it will be refused: account people was opened with delta 0" in told
+    policy = Policy(per="month", epsilon=Decimal(1), delta=Decimal(0))
+    pure.change_cap("people", 2.0, 0.0, "a policy", "steward", policy=policy)
+    schedule = Schedule("0 3 1 */3 *", "UTC")
+    lines = [*policy_forecast(_request(tmp_path)), *schedule_forecast(_request(tmp_path), schedule)]
+    assert not any("inf" in line for line in lines)
+    assert any("a run needs a delta" in line for line in lines)
+
+
+def test_plan_and_run_advise_alike_on_a_mistyped_account(
+    pure: Ledger, location: LedgerLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both know the configuration, and the account that may be meant."""
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
+    request = _request(tmp_path, dataset="poeple")
+    (told,) = ledger_forecast(request)
+    with pytest.raises(BudgetError) as refused:
+        open_ledger(request)
+    assert told == f"Ledger: {refused.value}"
+    assert told.endswith(f"did you mean people? If not, open it: marginweave ledger open poeple --for {request.path}")

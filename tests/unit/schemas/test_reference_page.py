@@ -24,7 +24,7 @@ from marginweave.schemas.configuration.columns.confirmation import Confirmation
 from marginweave.schemas.configuration.columns.draws import Histogram
 from marginweave.schemas.configuration.columns.number import Steps
 from marginweave.schemas.configuration.engine import EngineSettings
-from marginweave.schemas.configuration.evaluation import PaidSettings
+from marginweave.schemas.configuration.evaluation import EvaluationSettings, PaidSettings
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.parse import load_configuration, parse_configuration
@@ -35,12 +35,8 @@ from marginweave.schemas.configuration.preparation import (
     WeightedImputation,
 )
 from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUnit
-from marginweave.schemas.configuration.release import (
-    Configuration,
-    EvaluationSettings,
-    ExpectationSettings,
-    PublishSettings,
-)
+from marginweave.schemas.configuration.publication import ExpectationSettings, PublishSettings
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
