@@ -17,7 +17,8 @@ from marginweave.schemas.errors import BudgetError, StageError
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.blocks import BlockFile
-from marginweave.tasks.checkpoint.draws import Attempt, DrawStore
+from marginweave.tasks.checkpoint.draw_store import DrawStore
+from marginweave.tasks.checkpoint.draws import Attempt
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.secrets import DrawSecrets

@@ -15,7 +15,8 @@ from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.terms import with_terms
-from marginweave.tasks.checkpoint.draws import DrawStore, check_same_program, unknown_draw
+from marginweave.tasks.checkpoint.draw_store import DrawStore, unknown_draw
+from marginweave.tasks.checkpoint.draws import check_same_program
 from marginweave.tasks.checkpoint.files import file_digest
 from marginweave.tasks.checkpoint.publication import check_proposed, propose_staged, publish_staged
 from marginweave.tasks.checkpoint.run_folder import RunFolder

@@ -15,7 +15,7 @@ from marginweave.schemas.errors import AuditError, BudgetError, StageError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.blocks import open_blocks
-from marginweave.tasks.checkpoint.draws import DrawStore, unknown_draw
+from marginweave.tasks.checkpoint.draw_store import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.files import file_digest, read_file
 from marginweave.tasks.checkpoint.publication import published_place
 from marginweave.tasks.checkpoint.run_folder import RunFolder

@@ -17,7 +17,7 @@ from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.released.manifest import RunState
-from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.draw_store import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.tasks.ledger.books import releases_of

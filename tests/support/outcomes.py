@@ -17,7 +17,7 @@ from typing import Any
 from marginweave.flows import release
 from marginweave.flows.run import bookkeeping, continuity, preparation
 from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.draw_store import DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.secrets import DrawSecrets

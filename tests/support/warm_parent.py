@@ -39,7 +39,7 @@ from marginweave.tasks.aggregate.adaptive import task as adaptive
 from marginweave.tasks.budget import task as budget_door
 from marginweave.tasks.checkpoint import blocks, draws, files
 from marginweave.tasks.checkpoint.codecs import unpack_table
-from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.draw_store import DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.secrets import DrawSecrets

@@ -137,7 +137,7 @@ FAULTS = (
     ),
     Fault(
         name="a committed draw is read back without a look at its digest",
-        file="tasks/checkpoint/draws.py",
+        file="tasks/checkpoint/draw_store.py",
         text="if opened is not None and (digest is None or hmac.compare_digest(opened[1], digest)):",
         instead="if opened is not None:",
         killed_by=("tests/unit/checkpoint/test_run_draw.py::test_committed_bytes_must_be_those_of_the_ledger",),

@@ -8,7 +8,8 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError, MachineError
 from marginweave.schemas.ledger import State
-from marginweave.tasks.checkpoint.draws import Attempt, DrawStore, PreparedDraw, run_draw
+from marginweave.tasks.checkpoint.draw_store import DrawStore
+from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, run_draw
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import NoiseBits

@@ -13,7 +13,7 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger import Event, EventKind, State
-from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.draw_store import DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.secrets import DrawSecrets
 from marginweave.tasks.ledger import Ledger

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.checkpoint.draws import DrawStore
+from marginweave.tasks.checkpoint.draw_store import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.secrets import DrawSecrets
 from marginweave.tasks.ledger import Ledger
