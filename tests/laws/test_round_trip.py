@@ -16,8 +16,8 @@ from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.preprocess.clean import clean_table
+from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
-from tests.support.kinds import KINDS
 from tests.support.tables import FixedWords, prepare_rows
 
 STRUCTURE = {

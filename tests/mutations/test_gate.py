@@ -48,12 +48,12 @@ KNOWN = {
 
 
 class Judges:
-    """`tests.mutations.warm_parent` as a process."""
+    """`tests.mutations.fault_fork_server` as a process."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.mutations.warm_parent"],
+            [sys.executable, "-m", "tests.mutations.fault_fork_server"],
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

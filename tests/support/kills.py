@@ -31,12 +31,12 @@ _SECRET = re.compile(r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?:seed|copy)(?P<temp
 _ENDED = {EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST}
 
 
-class WarmParent:
-    """`tests.support.warm_parent` as a process; `calls` is how often each undisturbed run passes each transition."""
+class ForkServer:
+    """`tests.support.run_fork_server` as a process; `calls` is how often each undisturbed run passes each transition."""
 
     def __init__(self, warm: Victim, environment: dict[str, str], *others: Victim) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.warm_parent"],
+            [sys.executable, "-m", "tests.support.run_fork_server"],
             cwd=REPOSITORY,
             env=environment,
             stdin=subprocess.PIPE,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.kills import Victim
-from tests.support.people import people
+from tests.support.people_table import people
 
 PRIVATE = {"type": "category", "domain": "private"}
 SHAPES: dict[str, dict[str, Any]] = {

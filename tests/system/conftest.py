@@ -19,7 +19,7 @@ import pytest
 
 from marginweave.flows.orchestration.environment import prepare_environment, service_directory
 from marginweave.flows.orchestration.server import prefect_server
-from tests.support.forking import forking
+from tests.support.cli_fork_server import forking
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSTALLED = Path(sys.executable).parent / "marginweave"

@@ -21,8 +21,8 @@ from marginweave.schemas.ledger import EventKind, State
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from tests.support.kills import Victim, WarmParent
-from tests.support.people import people
+from tests.support.kills import ForkServer, Victim
+from tests.support.people_table import people
 from tests.system.conftest import CommandLine
 from tests.system.test_release import RELEASED, contents, opened
 
@@ -43,9 +43,9 @@ def victim(tmp_path: Path) -> Victim:
 
 
 @pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     home = tmp_path_factory.mktemp("warm")
-    made = WarmParent(Victim(home=home, config=people(home, 40, aggregate__reporting_length=2)), _environment())
+    made = ForkServer(Victim(home=home, config=people(home, 40, aggregate__reporting_length=2)), _environment())
     yield made
     made.close()
 
@@ -81,7 +81,7 @@ def _check_awaiting(victim: Victim) -> dict[str, bytes]:
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("point", ENDING)
 def test_a_run_killed_at_its_end_awaits_approval_in_the_end(
-    parent: WarmParent, victim: Victim, point: str, side: str
+    parent: ForkServer, victim: Victim, point: str, side: str
 ) -> None:
     """Nothing gets into `release/`, no row is written twice, and resuming brings the run to where the ledger is."""
     number = {"manifest": parent.calls[0]["manifest"]}.get(point, 1)
@@ -100,7 +100,7 @@ def test_a_run_killed_at_its_end_awaits_approval_in_the_end(
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("point", DECIDING)
 def test_an_approval_killed_anywhere_ends_in_one_publication(
-    parent: WarmParent, victim: Victim, point: str, side: str
+    parent: ForkServer, victim: Victim, point: str, side: str
 ) -> None:
     """The same command again, or the run's, completes it: the submitted bytes, one APPROVED row, one PUBLISHED row."""
     assert parent.ask(victim.order())["code"] == 0
@@ -132,7 +132,7 @@ def test_an_approval_killed_anywhere_ends_in_one_publication(
     ],
 )
 def test_whoever_wants_an_approved_release_completes_its_approval(
-    parent: WarmParent, victim: Victim, marginweave: CommandLine, tmp_path: Path, command: str, point: str, side: str
+    parent: ForkServer, victim: Victim, marginweave: CommandLine, tmp_path: Path, command: str, point: str, side: str
 ) -> None:
     """Killed when the ledger had the approval and the files were not in place, or the manifest did not say so."""
     assert parent.ask(victim.order())["code"] == 0
@@ -150,7 +150,7 @@ def test_whoever_wants_an_approved_release_completes_its_approval(
 
 
 def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
-    parent: WarmParent, victim: Victim, marginweave: CommandLine, tmp_path: Path
+    parent: ForkServer, victim: Victim, marginweave: CommandLine, tmp_path: Path
 ) -> None:
     """Plan, promise, rows, anchor, which verify; not what was counted or discovered. The same once the files are purged."""
     people(
@@ -216,7 +216,7 @@ def _check_verification(bundle: Path, published: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_a_rejection_killed_anywhere_publishes_nothing(parent: WarmParent, victim: Victim, side: str) -> None:
+def test_a_rejection_killed_anywhere_publishes_nothing(parent: ForkServer, victim: Victim, side: str) -> None:
     """Its charge stays, the run goes nowhere, and no later approval changes that."""
     assert parent.ask(victim.order())["code"] == 0
     assert parent.ask(victim.order(decision=NO, point=["decide", side, 1]))["code"] == -signal.SIGKILL
@@ -235,7 +235,7 @@ def test_a_rejection_killed_anywhere_publishes_nothing(parent: WarmParent, victi
 
 
 def test_a_purge_completes_a_rejection_that_was_killed(
-    parent: WarmParent, victim: Victim, monkeypatch: pytest.MonkeyPatch
+    parent: ForkServer, victim: Victim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger's row is there and the manifest does not know of it: what was proposed goes all the same."""
     assert parent.ask(victim.order())["code"] == 0
@@ -250,7 +250,7 @@ def test_a_purge_completes_a_rejection_that_was_killed(
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "added", "replaced by a link"])
-def test_tampered_files_are_not_approved(parent: WarmParent, victim: Victim, damage: str) -> None:
+def test_tampered_files_are_not_approved(parent: ForkServer, victim: Victim, damage: str) -> None:
     """The digests were booked before: nothing is published and nothing written; a rejection is still possible."""
     assert parent.ask(victim.order())["code"] == 0
     _check_awaiting(victim)

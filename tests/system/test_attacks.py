@@ -11,7 +11,7 @@ import pytest
 
 from marginweave.flows.postprocess.regenerate import attack_release
 from marginweave.schemas.errors import InputError
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.system.conftest import CommandLine
 from tests.system.test_release import contents, opened
 

@@ -14,7 +14,7 @@ from marginweave.flows.verify.files import audit_files
 from marginweave.schemas.errors import AuditError
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.system.conftest import CommandLine
 from tests.system.test_release import opened
 

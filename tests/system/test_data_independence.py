@@ -39,7 +39,7 @@ from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference
 from tests.support.configurations import quick, raw
-from tests.support.warm_parent import flow_module
+from tests.support.run_fork_server import flow_module
 from tests.system.test_non_interference import _artifacts, unpacked
 
 pytestmark = pytest.mark.system

@@ -15,10 +15,10 @@ import pytest
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import State
 from marginweave.tasks.ledger import Ledger
-from tests.support.kills import Victim, WarmParent
-from tests.support.people import people
+from tests.support.kills import ForkServer, Victim
+from tests.support.people_table import people
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
-from tests.support.warm_parent import FAULTS, LEASE
+from tests.support.run_fork_server import FAULTS, LEASE
 from tests.system.conftest import CommandLine, settle
 from tests.system.test_kills import new_victim, parent, parents  # noqa: F401 - fixtures
 from tests.system.test_release import opened
@@ -55,7 +55,7 @@ def _mend(place: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "read-only"])
-def test_every_write_may_fail_once(parent: WarmParent, runs: Path, kind: str) -> None:  # noqa: F811
+def test_every_write_may_fail_once(parent: ForkServer, runs: Path, kind: str) -> None:  # noqa: F811
     """The fault moves from one file to the next: each attempt stops with a typed error, and no draw is ever lost."""
     if not runs.is_mount():
         kind = {"full": "size limit", "read-only": "forbidden"}[kind]
@@ -84,7 +84,7 @@ def test_every_write_may_fail_once(parent: WarmParent, runs: Path, kind: str) ->
 
 
 @pytest.mark.parametrize("draw", [1, 3, 5])
-def test_a_disk_that_fills_after_the_charge_loses_no_draw(parent: WarmParent, runs: Path, draw: int) -> None:  # noqa: F811
+def test_a_disk_that_fills_after_the_charge_loses_no_draw(parent: ForkServer, runs: Path, draw: int) -> None:  # noqa: F811
     """Room for a draw is set aside before it is charged, so that its bytes are kept when the disk is full."""
     if not runs.is_mount():
         pytest.skip("a disk of limited size can be mounted by root only")
@@ -115,7 +115,7 @@ def cramped(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(home / "ledger")], check=True)
 
 
-def test_a_ledger_without_room_loses_no_draw(parent: WarmParent, cramped: Path) -> None:  # noqa: F811
+def test_a_ledger_without_room_loses_no_draw(parent: ForkServer, cramped: Path) -> None:  # noqa: F811
     """The ledger's own disk is full between charge and commit: what was begun is committed, and nothing more is begun."""
     victim = Victim(home=cramped, config=people(cramped, 40, aggregate__reporting_length=2))
     for number in (1, 1, 1):

@@ -24,9 +24,9 @@ from marginweave.tasks.evaluate import paid_task
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import DerivedReference
 from tests.support.kills import Victim
-from tests.support.opened import opened_files, within
-from tests.support.people import people
-from tests.support.warm_parent import DOORS, flow_module
+from tests.support.opened_files import opened_files, within
+from tests.support.people_table import people
+from tests.support.run_fork_server import DOORS, flow_module
 
 pytestmark = pytest.mark.system
 ROWS = 97

@@ -34,7 +34,7 @@ from marginweave.tasks.engine.local import Engine, LocalEngine
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 from tests.laws.test_counting_kernels import same
 from tests.support.counting import AMPLE, count_blocks, histogram_of
-from tests.support.fatal import Failing, FatalBlocks, Slow, Square
+from tests.support.fatal_workers import Failing, FatalBlocks, Slow, Square
 from tests.support.tables import level_from
 from tests.system.conftest import EXAMPLES, REPOSITORY, CommandLine
 

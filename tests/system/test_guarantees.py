@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from marginweave.schemas.ledger import State
-from tests.support.kills import Victim, WarmParent
-from tests.support.people import people
+from tests.support.kills import ForkServer, Victim
+from tests.support.people_table import people
 from tests.system.conftest import CommandLine
 from tests.system.test_marginals import victims
 from tests.system.test_release import contents
@@ -129,8 +129,8 @@ def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: CommandL
 
 
 @pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
-    started = WarmParent(victims(tmp_path_factory.mktemp("warm"), **MODES["joint"])(), dict(os.environ))
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    started = ForkServer(victims(tmp_path_factory.mktemp("warm"), **MODES["joint"])(), dict(os.environ))
     yield started
     started.close()
 
@@ -140,7 +140,7 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
     [*((mode, "begin_draw", "after") for mode in MODES), ("delta 0", "commit_draw", "before")],
 )
 def test_killed_at_any_draw_it_goes_on_under_what_was_charged(
-    parent: WarmParent, tmp_path: Path, mode: str, transition: str, side: str
+    parent: ForkServer, tmp_path: Path, mode: str, transition: str, side: str
 ) -> None:
     """One draw after the other is that at which the run dies: what was begun is made again, what is whole stays."""
     planned, home = DRAWS[mode], tmp_path / "home"

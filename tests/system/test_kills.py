@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.ledger import State
-from tests.support.kills import Victim, WarmParent
+from tests.support.kills import ForkServer, Victim
+from tests.support.run_fork_server import POINTS
 from tests.support.shapes import PRIVATE, SHAPES, NewVictim, victims
 from tests.support.walk import Walk
-from tests.support.warm_parent import POINTS
 from tests.system.conftest import CommandLine
 from tests.system.test_release import RELEASED
 
@@ -40,12 +40,12 @@ def new_victim(tmp_path: Path) -> NewVictim:
 
 
 @pytest.fixture(scope="module")
-def parents(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[list[WarmParent]]:
+def parents(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[list[ForkServer]]:
     environment = {**os.environ, "PREFECT_API_URL": server}
     warm = victims(tmp_path_factory.mktemp("warm"))
 
-    def started(_: int) -> WarmParent:
-        return WarmParent(warm(), environment, *[warm(shape) for shape in SHAPES])
+    def started(_: int) -> ForkServer:
+        return ForkServer(warm(), environment, *[warm(shape) for shape in SHAPES])
 
     with ThreadPoolExecutor() as pool:
         begun = list(pool.map(started, range(PARENTS)))
@@ -55,7 +55,7 @@ def parents(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[l
 
 
 @pytest.fixture
-def parent(parents: list[WarmParent]) -> WarmParent:
+def parent(parents: list[ForkServer]) -> ForkServer:
     return parents[0]
 
 
@@ -94,7 +94,7 @@ def _order(choice: random.Random, calls: dict[str, int]) -> dict[str, object]:
     }
 
 
-def _one_of_the_walk(parent: WarmParent, new_victim: NewVictim, walk: Walk) -> None:
+def _one_of_the_walk(parent: ForkServer, new_victim: NewVictim, walk: Walk) -> None:
     """One run, killed up to six times wherever chance has it, and finished."""
     number, choice = walk.choices()
     shape = sorted(SHAPES)[number % len(SHAPES)]
@@ -126,13 +126,13 @@ def _one_of_the_walk(parent: WarmParent, new_victim: NewVictim, walk: Walk) -> N
 
 
 def test_killed_anywhere_nothing_is_lost_uncharged_or_drawn_twice(
-    parents: list[WarmParent], new_victim: NewVictim, pytestconfig: pytest.Config
+    parents: list[ForkServer], new_victim: NewVictim, pytestconfig: pytest.Config
 ) -> None:
     """Processes forked from warm parents, through Prefect and by the stages' functions, at transitions and random times."""
     walk, kills = _walk("forked", pytestconfig), pytestconfig.getoption("kills")
     wanted = kills - int(COMMAND_LINE_SHARE * kills)
 
-    def walked(parent: WarmParent) -> None:
+    def walked(parent: ForkServer) -> None:
         while walk.figures["kills"] < wanted:
             _one_of_the_walk(parent, new_victim, walk)
 
@@ -145,13 +145,13 @@ def test_killed_anywhere_nothing_is_lost_uncharged_or_drawn_twice(
 @pytest.mark.parametrize(
     "shape", [pytest.param(shape, marks=() if shape in USUAL else pytest.mark.long) for shape in SHAPES]
 )
-def test_a_kill_at_every_transition(parents: list[WarmParent], new_victim: NewVictim, shape: str) -> None:
+def test_a_kill_at_every_transition(parents: list[ForkServer], new_victim: NewVictim, shape: str) -> None:
     """Right before and right after the first call of each, some of them in one run; none is left out that a run passes."""
     passed = parents[0].calls[1 + list(SHAPES).index(shape)]
     left = deque((point, side) for point in POINTS if passed.get(point) for side in ("before", "after"))
     total = len(left)
 
-    def kill(parent: WarmParent) -> int:
+    def kill(parent: ForkServer) -> int:
         killed = 0
         while left:
             victim, lives = new_victim(shape), 4
@@ -212,7 +212,7 @@ def test_the_command_line_killed_at_random_times(
     assert walk.figures["kills"] >= wanted
 
 
-def test_a_changed_version_of_the_code_adopts_what_was_drawn(parent: WarmParent, new_victim: NewVictim) -> None:
+def test_a_changed_version_of_the_code_adopts_what_was_drawn(parent: ForkServer, new_victim: NewVictim) -> None:
     """Resumed by another version: deterministic stages are computed anew, committed draws are read, nothing is drawn again."""
     victim = new_victim()
     assert parent.ask(victim.order(point=["begin_draw", "before", 4]))["code"] == -signal.SIGKILL
@@ -227,7 +227,7 @@ def test_a_changed_version_of_the_code_adopts_what_was_drawn(parent: WarmParent,
     assert len({file.name for file in victim.folder.private.glob("*.ckpt")}) == 2 * len(before)
 
 
-def test_a_draw_is_ended_by_the_program_that_began_it(parent: WarmParent, new_victim: NewVictim) -> None:
+def test_a_draw_is_ended_by_the_program_that_began_it(parent: ForkServer, new_victim: NewVictim) -> None:
     """Begun and not made: another program is refused, draws nothing and books nothing; the one that began it goes on."""
     victim = new_victim()
     assert parent.ask(victim.order(point=["made", "before", 3]))["code"] == -signal.SIGKILL
@@ -250,7 +250,7 @@ def _flip(file: Path) -> None:
 @pytest.mark.parametrize("damage", [_flip, Path.unlink], ids=["flipped", "missing"])
 @pytest.mark.parametrize("ending", ["draw", "copy"])
 def test_one_damaged_copy_of_a_draw_is_mended(
-    parent: WarmParent, new_victim: NewVictim, ending: str, damage: Callable[[Path], None]
+    parent: ForkServer, new_victim: NewVictim, ending: str, damage: Callable[[Path], None]
 ) -> None:
     """Of a committed draw and of one that was not committed yet: the other copy takes its place, nothing is drawn again."""
     victim = new_victim()
@@ -267,7 +267,7 @@ def test_one_damaged_copy_of_a_draw_is_mended(
 
 @pytest.mark.parametrize("damage", [_flip, Path.unlink], ids=["flipped", "missing"])
 def test_a_corrupt_committed_draw_stops_the_run(
-    parent: WarmParent, new_victim: NewVictim, damage: Callable[[Path], None]
+    parent: ForkServer, new_victim: NewVictim, damage: Callable[[Path], None]
 ) -> None:
     """Both copies: exit 3 that says so, at every attempt; nothing is drawn under its charge."""
     victim = new_victim()
@@ -282,7 +282,7 @@ def test_a_corrupt_committed_draw_stops_the_run(
     assert victim.makes.read_text().count("made count ") == 1
 
 
-def test_a_draw_is_made_again_over_damaged_files(parent: WarmParent, new_victim: NewVictim) -> None:
+def test_a_draw_is_made_again_over_damaged_files(parent: ForkServer, new_victim: NewVictim) -> None:
     """Both copies damaged before the commit: the seed is still there, and the same bytes take their place."""
     victim = new_victim()
     assert parent.ask(victim.order(point=["commit_draw", "before", 1]))["code"] == -signal.SIGKILL
@@ -306,7 +306,7 @@ def test_a_draw_is_made_again_over_damaged_files(parent: WarmParent, new_victim:
         ["published", "before", 1],
     ],
 )
-def test_a_zombie_on_another_machine_is_fenced(parent: WarmParent, new_victim: NewVictim, point: list[object]) -> None:
+def test_a_zombie_on_another_machine_is_fenced(parent: ForkServer, new_victim: NewVictim, point: list[object]) -> None:
     """Stopped in a draw or on its way out, taken over, and woken: it cannot name its file, commit, draw again or publish."""
     victim = new_victim()
     stopped = parent.ask(victim.order(no_lock=True, point=[*point, "stop"]))
@@ -325,7 +325,7 @@ def test_a_zombie_on_another_machine_is_fenced(parent: WarmParent, new_victim: N
 @pytest.mark.parametrize("rows_of", [["take_lease", "after", 1], ["commit_draw", "after", 1]])
 @pytest.mark.parametrize("manifest", ["kept", "of the backup"])
 def test_a_ledger_restored_in_the_middle_of_a_run_stops_it(
-    parent: WarmParent, new_victim: NewVictim, rows_of: list[object], manifest: str
+    parent: ForkServer, new_victim: NewVictim, rows_of: list[object], manifest: str
 ) -> None:
     """What has been drawn since the backup is not drawn again under the charges that the backup still takes for open."""
     victim = new_victim()
@@ -347,7 +347,7 @@ def test_a_ledger_restored_in_the_middle_of_a_run_stops_it(
 
 
 def test_a_release_whose_folder_was_removed_is_not_charged_again(
-    parent: WarmParent, new_victim: NewVictim, marginweave: CommandLine
+    parent: ForkServer, new_victim: NewVictim, marginweave: CommandLine
 ) -> None:
     """The same command without the manifest is refused, `verify` says what is missing; another name is another release."""
     victim = new_victim()
@@ -371,7 +371,7 @@ def test_a_release_whose_folder_was_removed_is_not_charged_again(
     victim.check_finished()
 
 
-def test_a_length_without_candidates_goes_back_to_the_account(parent: WarmParent, new_victim: NewVictim) -> None:
+def test_a_length_without_candidates_goes_back_to_the_account(parent: ForkServer, new_victim: NewVictim) -> None:
     """An empty table of private domains leaves nothing to combine: length 2 is given back, the guarantee stays."""
     victim = new_victim(columns=dict.fromkeys(("sex", "region", "grade"), PRIVATE))
     (victim.config.parent / "people.csv").write_text("sex,region,grade\n")
@@ -384,7 +384,7 @@ def test_a_length_without_candidates_goes_back_to_the_account(parent: WarmParent
 
 
 def test_a_purged_unfinished_run_is_settled_and_stays_over(
-    parent: WarmParent, new_victim: NewVictim, marginweave: CommandLine
+    parent: ForkServer, new_victim: NewVictim, marginweave: CommandLine
 ) -> None:
     """Purging gives back what was not begun and books the begun draw as lost; the name cannot be used again."""
     victim = new_victim()
@@ -403,7 +403,7 @@ def test_a_purged_unfinished_run_is_settled_and_stays_over(
 
 
 def test_internal_evaluation_of_another_source_is_refused(
-    parent: WarmParent, new_victim: NewVictim, marginweave: CommandLine
+    parent: ForkServer, new_victim: NewVictim, marginweave: CommandLine
 ) -> None:
     """The keyed digest of the source is compared first: nothing is read further, booked or written."""
     victim = new_victim()

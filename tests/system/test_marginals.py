@@ -21,8 +21,8 @@ from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.ledger import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.publish.reader import PublishedRelease
-from tests.support.kills import Victim, WarmParent
-from tests.support.people import people
+from tests.support.kills import ForkServer, Victim
+from tests.support.people_table import people
 from tests.system.conftest import CommandLine
 from tests.system.test_release import RELEASED, opened
 
@@ -53,8 +53,8 @@ def new_victim(tmp_path: Path) -> NewVictim:
 
 
 @pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
-    started = WarmParent(victims(tmp_path_factory.mktemp("warm"), **MARGINALS)(), dict(os.environ))
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    started = ForkServer(victims(tmp_path_factory.mktemp("warm"), **MARGINALS)(), dict(os.environ))
     yield started
     started.close()
 
@@ -164,7 +164,7 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
 
 @pytest.mark.parametrize(("changes", "draws", "larger"), VARIANTS.values(), ids=VARIANTS.keys())
 def test_every_kind_of_marginals_is_released(
-    parent: WarmParent, new_victim: NewVictim, changes: dict[str, object], draws: list[str], larger: int
+    parent: ForkServer, new_victim: NewVictim, changes: dict[str, object], draws: list[str], larger: int
 ) -> None:
     """All stages; the draws are the planned ones; what is published follows from them, and can be read back."""
     victim = new_victim(**changes)
@@ -206,7 +206,7 @@ def test_every_kind_of_marginals_is_released(
 @pytest.mark.parametrize("transition", ["begin_draw", "commit_draw"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_a_run_killed_at_any_draw_goes_on(
-    parent: WarmParent, new_victim: NewVictim, transition: str, side: str, number: int
+    parent: ForkServer, new_victim: NewVictim, transition: str, side: str, number: int
 ) -> None:
     """Values, single attributes, scores, marginals: nothing is lost, uncharged or drawn twice.
 
@@ -236,7 +236,7 @@ def test_a_run_killed_at_any_draw_goes_on(
     ],
 )
 def test_a_run_killed_in_a_round_goes_on(
-    parent: WarmParent, new_victim: NewVictim, transition: str, side: str, number: int
+    parent: ForkServer, new_victim: NewVictim, transition: str, side: str, number: int
 ) -> None:
     """A choice, a share, the choice of a later round: what a round has drawn stands, and the rest of it follows."""
     victim = new_victim(aggregate__cliques=ROUNDS)
@@ -251,7 +251,7 @@ def test_a_run_killed_in_a_round_goes_on(
     assert parent.ask(victim.order(recompute=True))["code"] == 0
 
 
-def test_rounds_are_planned_and_told(parent: WarmParent, new_victim: NewVictim) -> None:
+def test_rounds_are_planned_and_told(parent: ForkServer, new_victim: NewVictim) -> None:
     """What the ledger holds is the plan, share by share; what was not chosen goes back; privacy.json and report say so."""
     victim = new_victim(aggregate__cliques={"adaptive": 3, "rounds": 5, "batch": 2})
     assert parent.ask(victim.order())["code"] == 0
@@ -279,7 +279,7 @@ def test_rounds_are_planned_and_told(parent: WarmParent, new_victim: NewVictim) 
     assert 0.95 * 10 * sigma**-2 < measured <= 10 * sigma**-2 * (1 + 1e-3)
 
 
-def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(parent: WarmParent, new_victim: NewVictim) -> None:
+def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(parent: ForkServer, new_victim: NewVictim) -> None:
     """An empty table, whose scores are noise of 10.4 / mu, where 12 cells, the fewest, cost 67 / mu: false alarm 1e-9."""
     shares = {"aggregate__one_way_share": 0.1, "aggregate__selection_share": 0.88, "aggregate__compress": "none"}
     victim = new_victim(rows=0, **shares)
@@ -401,7 +401,7 @@ TUPLE_VARIANTS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("changes", TUPLE_VARIANTS.values(), ids=TUPLE_VARIANTS.keys())
-def test_gum_takes_k_tuples(parent: WarmParent, new_victim: NewVictim, changes: dict[str, object]) -> None:
+def test_gum_takes_k_tuples(parent: ForkServer, new_victim: NewVictim, changes: dict[str, object]) -> None:
     """Every kind of column; the records follow from what is published, and a second synthesis makes the same."""
     victim = new_victim(600, aggregate__method="k-tuples", synthesize__method="gum", **changes)
     answer = parent.ask(victim.order())

@@ -34,9 +34,9 @@ from marginweave.schemas.ledger import Account
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
-from tests.support.opened import opened_files, within
-from tests.support.people import people
-from tests.support.warm_parent import DOORS, flow_module
+from tests.support.opened_files import opened_files, within
+from tests.support.people_table import people
+from tests.support.run_fork_server import DOORS, flow_module
 from tests.system.conftest import CommandLine
 from tests.system.test_release import contents
 from tests.system.test_units import visits

@@ -19,7 +19,7 @@ import pytest
 from marginweave.tasks.ledger import Ledger
 from tests.support.cluster import Cluster, cluster, pgpass
 from tests.support.configurations import raw
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.system.conftest import INSTALLED, REPOSITORY, CommandLine, settle
 
 PAGE = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")

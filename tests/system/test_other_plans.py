@@ -27,8 +27,8 @@ from marginweave.tasks.aggregate import terms
 from marginweave.tasks.budget import task as budget_stage
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
-from tests.support.people import people
-from tests.support.warm_parent import run_by_doors
+from tests.support.people_table import people
+from tests.support.run_fork_server import run_by_doors
 
 flow = sys.modules["marginweave.flows.release"]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.ledger import State
-from tests.support.kills import LOST, REPOSITORY, Victim, WarmParent
+from tests.support.kills import LOST, REPOSITORY, ForkServer, Victim
 from tests.support.outcomes import FAULTS, NOTHING, NOTHING_WRITTEN, STEPS, flip, unflip, word
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.support.shapes import victims
 
 pytestmark = pytest.mark.system
@@ -51,8 +51,8 @@ def write_column(fault: str, column: dict[str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
-    started = WarmParent(victims(tmp_path_factory.mktemp("warm"))(), dict(os.environ))
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    started = ForkServer(victims(tmp_path_factory.mktemp("warm"))(), dict(os.environ))
     yield started
     started.close()
 
@@ -82,7 +82,7 @@ def _mend(victim: Victim) -> None:
         away.replace(ledger)
 
 
-def outcome(parent: WarmParent, disk: Path, step: str, fault: str) -> str:
+def outcome(parent: ForkServer, disk: Path, step: str, fault: str) -> str:
     """What a run says that the fault strikes at the step, and what it takes to finish it; it is finished, for one charge."""
     home = disk / "home"
     home.mkdir()
@@ -119,7 +119,7 @@ def outcome(parent: WarmParent, disk: Path, step: str, fault: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_table_is_what_happens(parent: WarmParent, disk: Path, fault: str, pytestconfig: pytest.Config) -> None:
+def test_the_table_is_what_happens(parent: ForkServer, disk: Path, fault: str, pytestconfig: pytest.Config) -> None:
     """Every step; no draw is lost."""
     column = {step: outcome(parent, disk, step, fault) for step in STEPS}
     if pytestconfig.getoption("write_outcomes"):
@@ -140,7 +140,7 @@ SOME = [
 
 
 @pytest.mark.parametrize(("step", "fault"), list(dict.fromkeys(SOME)))
-def test_some_of_the_table_is_what_happens(parent: WarmParent, disk: Path, step: str, fault: str) -> None:
+def test_some_of_the_table_is_what_happens(parent: ForkServer, disk: Path, step: str, fault: str) -> None:
     """A diagonal."""
     assert outcome(parent, disk, step, fault) == table_of_page()[step][fault]
 
@@ -156,7 +156,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damaged", DAMAGE)
-def test_only_damaged_seeds_and_inputs_lose_a_draw(parent: WarmParent, tmp_path: Path, damaged: str) -> None:
+def test_only_damaged_seeds_and_inputs_lose_a_draw(parent: ForkServer, tmp_path: Path, damaged: str) -> None:
     """Killed in the noise of a draw, then one byte flipped: the same command finishes it, or says that the draw is lost."""
     files, loses = DAMAGE[damaged]
     home = tmp_path / "home"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from marginweave.schemas.ledger import State
-from tests.support.kills import Victim, WarmParent
-from tests.support.people import people
+from tests.support.kills import ForkServer, Victim
+from tests.support.people_table import people
 from tests.system.conftest import CommandLine
 from tests.system.test_marginals import victims
 from tests.system.test_release import contents, opened
@@ -40,8 +40,8 @@ def new_victim(tmp_path: Path) -> NewVictim:
 
 
 @pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmParent]:
-    started = WarmParent(victims(tmp_path_factory.mktemp("warm"), **PAID)(), dict(os.environ))
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    started = ForkServer(victims(tmp_path_factory.mktemp("warm"), **PAID)(), dict(os.environ))
     yield started
     started.close()
 
@@ -55,7 +55,7 @@ def paid_of(victim: Victim) -> dict[str, Any]:
 @pytest.mark.parametrize("transition", ["begin_draw", "commit_draw"])
 @pytest.mark.parametrize(("changes", "before"), METHODS.values(), ids=METHODS.keys())
 def test_a_run_killed_at_the_evaluation_goes_on(
-    parent: WarmParent,
+    parent: ForkServer,
     new_victim: NewVictim,
     changes: dict[str, object],
     before: list[str],
@@ -107,7 +107,7 @@ def test_a_run_killed_at_the_evaluation_goes_on(
     ],
 )
 def test_every_kind_of_release_can_buy_it(
-    parent: WarmParent,
+    parent: ForkServer,
     new_victim: NewVictim,
     changes: dict[str, object],
     returned: set[str] | None,

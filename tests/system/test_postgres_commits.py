@@ -13,8 +13,8 @@ from sqlalchemy import make_url
 
 from marginweave.schemas.ledger import EventKind
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
-from tests.support.kills import Victim, WarmParent
-from tests.support.people import people
+from tests.support.kills import ForkServer, Victim
+from tests.support.people_table import people
 from tests.support.postgres import Server, postgres_server
 from tests.support.shapes import victims
 
@@ -27,7 +27,7 @@ SAMPLED = 4
 class Releases:
     """Runs with a database each, behind one proxy."""
 
-    parent: WarmParent
+    parent: ForkServer
     server: Server
     proxy: CommitProxy
     behind: str
@@ -59,7 +59,7 @@ class Releases:
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Releases]:
     place = tmp_path_factory.mktemp("releases")
-    parent = WarmParent(victims(tmp_path_factory.mktemp("warm"))(), dict(os.environ))
+    parent = ForkServer(victims(tmp_path_factory.mktemp("warm"))(), dict(os.environ))
     with postgres_server() as server, commit_proxy(server.url) as (proxy, url):
         behind = url.set(drivername="postgresql").render_as_string(hide_password=False)
         yield Releases(parent, server, proxy, behind, place)

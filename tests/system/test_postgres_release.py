@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.support.postgres import Server, postgres_server
 from tests.system.conftest import CommandLine
 from tests.system.test_release import only_run, opened

@@ -18,7 +18,7 @@ import yaml
 
 from marginweave.schemas.ledger import Account, ReleaseRecord, State
 from marginweave.tasks.ledger import Ledger, ledger_location
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.support.postgres import installed_postgres
 from tests.support.production import REPOSITORY, Site, documented, site, until
 from tests.system.test_release import RELEASED, contents

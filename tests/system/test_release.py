@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.system.conftest import EXAMPLES, CommandLine
 
 pytestmark = pytest.mark.system

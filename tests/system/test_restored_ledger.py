@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.kills import Victim, WarmParent
+from tests.support.kills import ForkServer, Victim
 from tests.system.conftest import CommandLine
 from tests.system.test_kills import new_victim, parent, parents  # noqa: F401 - fixtures
 
@@ -19,7 +19,7 @@ NewVictim = Callable[..., Victim]
 
 @pytest.mark.parametrize("moment", ["begin_draw", "finish"])
 def test_a_copy_from_the_middle_of_a_release_admits_no_other(
-    parent: WarmParent,  # noqa: F811
+    parent: ForkServer,  # noqa: F811
     new_victim: NewVictim,  # noqa: F811
     marginweave: CommandLine,
     moment: str,

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.support.postgres import Server, postgres_server
-from tests.support.witness import heard, witness
+from tests.support.protection_hook import heard, witness
 from tests.system.conftest import REPOSITORY, CommandLine
 from tests.system.test_release import only_run, opened
 

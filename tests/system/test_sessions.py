@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from marginweave.flows.cli import run as run_command
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.system.conftest import CommandLine
 from tests.system.test_release import opened
 

@@ -14,7 +14,7 @@ import pytest
 
 from marginweave.schemas.ledger import State
 from marginweave.tasks.ledger import Ledger
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.system.conftest import REPOSITORY, CommandLine
 
 pytestmark = pytest.mark.system

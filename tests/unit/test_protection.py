@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.witness import heard, witness
+from tests.support.protection_hook import heard, witness
 
 _CALL = "import os; os.umask({umask}); from marginweave.flows.run.process_hardening import protect_process; {call}"
 

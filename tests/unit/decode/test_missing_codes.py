@@ -20,8 +20,8 @@ from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.preprocess.clean import clean_table
+from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
-from tests.support.kinds import KINDS
 from tests.support.tables import FixedWords
 
 YEAR = {"type": "date", "bounds": ["2019-01-01", "2020-12-31"]}

@@ -24,7 +24,7 @@ from marginweave.tasks.ledger.key import load_key
 from marginweave.tasks.ledger.reconciliation import OtherHomes
 from marginweave.tasks.ledger.witness import SEEN
 from tests.support.homes import unpack_home
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
 ALONE = OtherHomes(reason="there is one machine")

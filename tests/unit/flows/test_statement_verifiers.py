@@ -29,7 +29,7 @@ from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.key import load_key
 from marginweave.tasks.ledger.keyring import Keyring
 from tests.support.homes import HOMES, unpack_home
-from tests.support.people import people
+from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
 HIDDEN = {"type": "category", "domain": "private"}

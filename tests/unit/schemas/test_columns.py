@@ -13,8 +13,8 @@ from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
+from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration, raw
-from tests.support.kinds import KINDS
 
 DATE = {"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "month"}
 SET = {"type": "set", "values": ["a", "b"], "max_values": 2}

@@ -17,8 +17,8 @@ from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.contract import clean_frame
+from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
-from tests.support.kinds import KINDS
 from tests.support.tables import FixedWords
 from tests.unit.normalize.released import aggregates_of
 

@@ -1,4 +1,4 @@
-"""`marginweave` as `tests.support.forking` forks it: the same arguments, environment, folder, streams and exit code.
+"""`marginweave` as `tests.support.cli_fork_server` forks it: the same arguments, environment, folder, streams and exit code.
 
 A program of its own that imports next to nothing: `python -I -S forked.py SOCKET [ARGUMENTS]`.
 """

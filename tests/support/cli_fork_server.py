@@ -2,8 +2,8 @@
 
 Importing Prefect, pyarrow, numba, matplotlib and the stages takes some 4 s of CPU, loading compiled kernels, fonts and
 templates for the first time some more, and the tests type hundreds of commands. A child has the arguments, environment,
-folder and streams of `tests.support.forked`, which ends as the child does, and runs `marginweave.flows.cli.main`. What is said
-of processes, of their start or of a server of their own is tested with the installed program.
+folder and streams of `tests.support.forked_cli`, which ends as the child does, and runs `marginweave.flows.cli.main`. What is
+said of processes, of their start or of a server of their own is tested with the installed program.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def _warm_up(home: Path) -> None:
     """Make a release with the functions of its stages: without Prefect, whose threads a child would not have."""
     sys.path.insert(0, str(REPOSITORY))
     from tests.support.kills import Victim
-    from tests.support.people import people
-    from tests.support.warm_parent import run_by_doors
+    from tests.support.people_table import people
+    from tests.support.run_fork_server import run_by_doors
 
     home.mkdir()
     victim = Victim(home=home, config=people(home, 40))
