@@ -19,11 +19,11 @@ from marginweave.flows.orchestration.session import prefect_session
 from marginweave.flows.run.bookkeeping import run_lock
 from marginweave.flows.run.request import default_run, read_request
 from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.configuration.parse import load_configuration, parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
 from marginweave.schemas.configuration.written import mapping_of
 from marginweave.schemas.errors import InputError, OperatorError
+from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.publish.reader import PublishedRelease

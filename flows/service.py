@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from marginweave.flows.orchestration.environment import SERVICE, service_directory
 from marginweave.flows.run.bookkeeping import held_alone
 from marginweave.flows.run.parameters import FLOW
-from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 
 _COLUMNS: dict[str, Any] = {
     "sex": {"type": "category", "values": ["f", "m"]},

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from marginweave.flows.audit.tables import one_block, table_of
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.encode.blocks import EncodedBlocks
 
 Codes = NDArray[np.int64]

@@ -50,7 +50,7 @@ def plan(
     Example: `marginweave plan deployments/examples/affairs.yaml`, or
     `marginweave plan census.yaml --schedule "0 3 1 */3 *" --timezone Europe/Berlin`
     """
-    from marginweave.schemas.configuration.parse import load_configuration
+    from marginweave.tasks.accounting.plan.resolve import load_configuration
 
     if len(configs) > 2:
         raise InputError(f"one configuration is planned, or two are compared, and not {len(configs)}")

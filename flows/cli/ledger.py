@@ -100,8 +100,8 @@ def _asked_by(config: Path | None) -> dict[str, Any]:
     """What a configuration says of the account for its releases, and what one of them costs; nothing without one."""
     if config is None:
         return {}
-    from marginweave.schemas.configuration.parse import load_configuration
     from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+    from marginweave.tasks.accounting.plan.resolve import load_configuration
 
     privacy, plan = load_configuration(config).privacy, plan_budget(load_configuration(config))
     return {

@@ -36,7 +36,7 @@ def audit(
     """
     from marginweave.flows.audit.examples import examples
     from marginweave.flows.audit.suite import audit as audit_configuration
-    from marginweave.schemas.configuration.parse import load_configuration
+    from marginweave.tasks.accounting.plan.resolve import load_configuration
     from marginweave.tasks.checkpoint.files import at_place, replace_file
     from marginweave.tasks.empirical.findings import refuted
     from marginweave.tasks.publish.audit import ABOUT, render_audit

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from marginweave.flows.run.limits import marginal_noise, public_sizes
 from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.configuration.attributes import most_combinations
-from marginweave.schemas.configuration.automatic import (
+from marginweave.schemas.configuration.k_tuples import AggregateSettings
+from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.tasks.accounting.plan.defaults import (
     automatic_aggregate,
     automatic_method,
     counts_words,
     is_decided_by_noise,
     pair_noise,
 )
-from marginweave.schemas.configuration.k_tuples import AggregateSettings
-from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.cliques import declared_cliques
 from marginweave.tasks.aggregate.marginals import all_cliques, cells

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from prefect.context import FlowRunContext
 
 from marginweave.flows.run.request import default_run
-from marginweave.schemas.configuration.parse import load_configuration
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

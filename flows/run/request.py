@@ -10,10 +10,10 @@ from pathlib import Path
 
 from marginweave.flows.run.limits import check_size
 from marginweave.schemas.configuration.engine import EngineSettings
-from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import EXAMPLE_PREFIX
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.estimate.graphical.fit import check_installed

@@ -1,16 +1,13 @@
-"""From a YAML file to a configuration, with one readable message where a rule is broken."""
+"""One readable message where a configuration breaks a rule."""
 
 from __future__ import annotations
 
 import difflib
-from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.unsupported import refuse_unsupported
-from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
 
 _UNIONS = {("aggregate", "thresholds"), ("aggregate", "cliques"), ("privacy", "unit")}
@@ -26,28 +23,13 @@ _TYPES = {
 }
 
 
-def load_configuration(path: Path) -> Configuration:
-    """The configuration in the YAML file at `path`.
-
-    Raises:
-        InputError: the file is not there or not YAML, or the first rule that it breaks, by key: `privacy.epsilon (-1.0)
-            must be positive`.
-    """
-    return parse_configuration(read_yaml(path))
-
-
-def parse_configuration(raw: dict[str, Any]) -> Configuration:
-    """The configuration that a mapping describes; raises InputError as `load_configuration` does."""
-    refuse_unsupported(raw)
-    try:
-        return Configuration.from_written(raw)
-    except ValidationError as error:
-        # An unknown key first: it is often the misspelt one that is missed elsewhere.
-        found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
-        messages = [_message(dict(item)) for item in found]
-    unique = list(dict.fromkeys(messages))
+def refusal(error: ValidationError) -> InputError:
+    """The first rule that is broken, by key, and how many more are: `privacy.epsilon (-1.0) must be positive (and 1 more)`."""
+    # An unknown key first: it is often the misspelt one that is missed elsewhere.
+    found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
+    unique = list(dict.fromkeys(_message(dict(item)) for item in found))
     more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
-    raise InputError(unique[0] + more)
+    return InputError(unique[0] + more)
 
 
 def _message(error: dict[str, Any]) -> str:

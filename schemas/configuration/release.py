@@ -7,16 +7,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
-from pydantic import ValidationInfo, field_validator, model_validator
+from pydantic import model_validator
 
-from marginweave.schemas.configuration.automatic import (
-    NEEDED,
-    check_automatic,
-    is_automatic,
-    resolve_aggregate,
-    resolve_method,
-    resolve_sigma,
-)
 from marginweave.schemas.configuration.columns import (
     MeasuredColumn,
     NumberColumn,
@@ -24,9 +16,7 @@ from marginweave.schemas.configuration.columns import (
 )
 from marginweave.schemas.configuration.evaluation import check_evaluation
 from marginweave.schemas.configuration.execution import Execution
-from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals_rules import check_marginals
-from marginweave.schemas.configuration.methods import method_of
 from marginweave.schemas.configuration.missing_rules import check_open_bins
 from marginweave.schemas.configuration.preparation_rules import check_preparation
 from marginweave.schemas.configuration.privacy_rules import check_privacy
@@ -38,41 +28,6 @@ from marginweave.schemas.configuration.written import canonical_written, digest_
 
 class Configuration(Sections):
     """One release, whose sections go together; `auto` is resolved."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _needed(cls, data: Any) -> Any:
-        """What is counted for a synthesis that works on one kind of counts only, whatever `auto` would have."""
-        if not isinstance(data, dict) or not is_automatic(data.get("aggregate", {})):
-            return data
-        needed = NEEDED.get(method_of(data.get("synthesize"), "auto"))
-        return data if needed is None else {**data, "aggregate": {"method": needed}}
-
-    @field_validator("aggregate", mode="before")
-    @classmethod
-    def _counts(cls, section: Any, info: ValidationInfo) -> Any:
-        """What `auto` stands for: what is counted, and in what proportions; as with `_method`."""
-        check_automatic(section)
-        if not {"columns", "privacy"} <= info.data.keys():
-            return {} if is_automatic(section) else section  # they are refused
-        before = cls.model_construct(**info.data, aggregate=AggregateSettings())
-        if is_automatic(section):
-            section = resolve_aggregate(before)
-        if not isinstance(section, dict) or method_of(section, "k-tuples") != "k-tuples":
-            return section
-        return resolve_sigma(section, before)
-
-    @field_validator("synthesize", mode="before")
-    @classmethod
-    def _method(cls, section: Any, info: ValidationInfo) -> Any:
-        """The method that `auto` stands for is what the digest, and whoever reads the configuration, sees."""
-        if not isinstance(section, dict) or section.get("method", "auto") != "auto":
-            return section
-        given = {key: value for key, value in section.items() if key != "method"}
-        if not {"columns", "privacy", "aggregate"} <= info.data.keys():
-            return given  # they are refused
-        before = cls.model_construct(**info.data)  # the sections above this one, each of which is valid
-        return resolve_method(given, before.aggregate, before.attributes)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -150,9 +105,9 @@ class Configuration(Sections):
         return digest_of(self.written)
 
     @classmethod
-    def from_written(cls, raw: dict[str, Any]) -> Self:
-        """The configuration that the mapping `raw` describes, which remembers what was written; raises ValidationError."""
-        found = cls.model_validate(raw)
+    def from_written(cls, resolved: Mapping[str, Any], raw: Mapping[str, Any]) -> Self:
+        """The configuration of `resolved`, which remembers what was written, `raw`; raises ValidationError."""
+        found = cls.model_validate(resolved)
         found.__dict__["written"] = canonical_written(raw)  # where a cached property is kept
         return found
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.fitting import fitting_seconds
 from marginweave.schemas.released.measurements import CensoredMeasurement
+from marginweave.tasks.accounting.plan.cost import fitting_seconds
 from marginweave.tasks.estimate.mixture.censored import expected_below, surprise
 from marginweave.tasks.estimate.mixture.columns import nearest_column
 

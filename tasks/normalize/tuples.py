@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.fitting import MOST_SECONDS
 from marginweave.schemas.configuration.numbers import MAX_TABLE
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
+from marginweave.tasks.accounting.plan.cost import MOST_SECONDS
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.estimate.mixture.censored import expected_below, surprise
 from marginweave.tasks.normalize.consistency import TOLERANCE

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.yaml_source import parse_yaml, read_yaml
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.validate.dpsyn_columns import Converted, convert_column
 from marginweave.tasks.validate.draft import column_line, dataset_name, flow, heading
 

@@ -21,10 +21,10 @@ from typing import TypeVar
 import numpy as np
 
 from marginweave.schemas.configuration.execution import Execution
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room

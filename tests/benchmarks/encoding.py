@@ -15,8 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess.clean import clean_table

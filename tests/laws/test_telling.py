@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.fitting import fitting_seconds
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
+from marginweave.tasks.accounting.plan.cost import fitting_seconds
 from marginweave.tasks.estimate.mixture.columns import hold_columns, nearest_column
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture

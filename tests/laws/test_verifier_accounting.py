@@ -21,9 +21,9 @@ from marginweave.flows.verify.bundle_accounting import (
     selection_covered,
 )
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_epsilon, selection_mu, zcdp_delta
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.accounting.selection_composition import release_delta
 from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_loss
 from tests.support.configurations import raw
@@ -75,7 +75,7 @@ def holds(plan: BudgetPlan, epsilon: float) -> bool:
 @pytest.mark.parametrize("name", PLANS)
 def test_what_the_program_plans_holds_and_no_less_does(name: str, epsilon: float) -> None:
     """Every plan passes at the epsilon that it states of its draws, and at a smaller one it does not."""
-    plan = plan_budget(Configuration.model_validate(raw(**{**PLANS[name], "privacy__epsilon": epsilon})))
+    plan = plan_budget(parse_configuration(raw(**{**PLANS[name], "privacy__epsilon": epsilon})))
     assert holds(plan, plan.spent_epsilon)
     assert holds(plan, plan.epsilon)
     assert not holds(plan, plan.spent_epsilon * (1 - 1e-6))
@@ -91,7 +91,7 @@ def test_what_the_program_plans_holds_and_no_less_does(name: str, epsilon: float
 @pytest.mark.parametrize("name", ["gaussian", "joint", "percentiles", "laplace"])
 def test_draws_that_cost_more_do_not_hold(name: str) -> None:
     """A fifth more of any draw is too much."""
-    plan = plan_budget(Configuration.model_validate(raw(**PLANS[name])))
+    plan = plan_budget(parse_configuration(raw(**PLANS[name])))
     for i, draw in enumerate(plan.draws):
         dearer = replace(draw.cost, mu2=draw.cost.mu2 * Decimal("1.2"), rho=draw.cost.rho * Decimal("1.2"))
         dearer = replace(dearer, plain=dearer.plain + dearer.plain)

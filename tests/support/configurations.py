@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 
 BASE: dict[str, Any] = {
     "dataset": "people",

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 import yaml
 
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.ledger import Account
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate import marginals_task
 from marginweave.tasks.checkpoint import draws
 from marginweave.tasks.ledger import Ledger

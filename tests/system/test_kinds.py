@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.table import check_contract, input_schema
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 from tests.support.configurations import raw
 from tests.system.conftest import CommandLine
 

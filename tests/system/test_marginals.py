@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from marginweave.schemas.budget import Cost
-from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.ledger import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
 from tests.support.configurations import quick, raw

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table

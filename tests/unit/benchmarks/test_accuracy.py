@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.flows.plan.accuracy import MEASURED
-from marginweave.schemas.configuration.automatic import counts_words, pair_noise
-from marginweave.schemas.configuration.parse import parse_configuration
+from marginweave.tasks.accounting.plan.defaults import counts_words, pair_noise
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from tests.benchmarks.accuracy import __main__ as program
 from tests.benchmarks.accuracy import methods
 from tests.benchmarks.accuracy.environments import PLACE, pinned

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 
 
 def configuration(
@@ -28,7 +29,7 @@ def configuration(
             column["missing"] = []
             if "values" in column:
                 column["outside"] = "error"
-    return Configuration.model_validate(
+    return parse_configuration(
         {
             "dataset": "people",
             "source": "people.csv",

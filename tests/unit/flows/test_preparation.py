@@ -8,9 +8,9 @@ import pytest
 
 from marginweave.flows.run.preparation import prepare_run
 from marginweave.flows.run.request import read_request
-from marginweave.schemas.configuration import automatic
-from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan import defaults
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.references import RunReference
 
 TEXT = """
@@ -45,9 +45,9 @@ def test_a_run_keeps_the_resolution_it_was_begun_with(tmp_path: Path, monkeypatc
     path = tmp_path / "fair.yaml"
     path.write_text(TEXT.format(execution="", epsilon="1"))
     begun = prepare_run(read_request(path, run=None, source=None, home=tmp_path))[0]
-    original = automatic.resolve_aggregate
+    original = defaults.resolve_aggregate
     monkeypatch.setattr(
-        "marginweave.schemas.configuration.release.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
+        "marginweave.tasks.accounting.plan.resolve.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
     )
     request = read_request(path, run=None, source=None, home=tmp_path)
     assert load_configuration(path).canonical() != begun.manifest.configuration

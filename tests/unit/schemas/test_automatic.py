@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.automatic import automatic_method
-from marginweave.schemas.configuration.fitting import fitting_seconds
 from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.cost import fitting_seconds
+from marginweave.tasks.accounting.plan.defaults import automatic_method
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}

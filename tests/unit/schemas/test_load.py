@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from tests.support.configurations import configuration, raw
 
 SEEDED = {"synthesize__method": "aggregate-seeded"}

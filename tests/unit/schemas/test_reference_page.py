@@ -27,7 +27,6 @@ from marginweave.schemas.configuration.engine import EngineSettings
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, PaidSettings
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-from marginweave.schemas.configuration.parse import load_configuration, parse_configuration
 from marginweave.schemas.configuration.preparation import (
     GaussianImputation,
     ResizeSettings,
@@ -41,6 +40,7 @@ from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.schemas.configuration.yaml_source import parse_yaml
+from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 from tests.support.configurations import raw
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration import automatic
-from marginweave.schemas.configuration.parse import load_configuration, parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.written import canonical_written, mapping_of
 from marginweave.schemas.configuration.yaml_source import parse_yaml
+from marginweave.tasks.accounting.plan import defaults
+from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration, resolve
 from tests.support.configurations import raw
 from tests.support.homes import HOMES, unpack_home
 
@@ -117,9 +117,9 @@ def test_defaults_and_auto_are_not_filled_in(monkeypatch: pytest.MonkeyPatch) ->
     """A version whose `auto` resolves to something else names the same file the same."""
     written = raw(aggregate=None)
     before = parse_configuration(written)
-    original = automatic.resolve_aggregate
+    original = defaults.resolve_aggregate
     monkeypatch.setattr(
-        "marginweave.schemas.configuration.release.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
+        "marginweave.tasks.accounting.plan.resolve.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
     )
     after = parse_configuration(written)
     assert after.digest != before.digest
@@ -136,7 +136,7 @@ def test_what_was_written_can_be_written_again() -> None:
     config = parse_configuration(raw())
     again = parse_configuration(parse_yaml(json.dumps(mapping_of(config.written))))
     assert (again.written, again) == (config.written, config)
-    made = Configuration.model_validate(raw())
+    made = Configuration.model_validate(resolve(raw()))
     assert parse_configuration(parse_yaml(json.dumps(mapping_of(made.written)))).written == made.written
 
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.table import check_contract, input_schema
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.validate.source import TableSource
 from tests.support.configurations import configuration

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from marginweave.schemas.configuration.marginals import AllCliques
-from marginweave.schemas.configuration.parse import parse_configuration
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.validate.dpsyn import Conversion, convert_dpsyn
 
 RUN = {"epsilon": 10.0, "delta": 3.4e-11, "max_records": 1000, "max_records_per_individual": 1}

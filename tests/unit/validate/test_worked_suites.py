@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from marginweave.schemas.configuration.parse import load_configuration
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.validate.expectations import Suite, read_suite
 
 DEPLOYMENTS = Path(__file__).resolve().parents[3] / "deployments"

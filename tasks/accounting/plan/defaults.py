@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.fitting import MOST_SECONDS, fitting_seconds, looking_seconds
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_TABLE
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.tasks.accounting.plan.cost import MOST_SECONDS, fitting_seconds, looking_seconds
 
 # Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples;
 # and beyond which they need most of it.
@@ -81,16 +81,11 @@ def automatic_method(
     return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
 
 
-def is_automatic(section: Any) -> bool:
-    """Whether the section `aggregate` leaves all to us: no key but `method: auto`."""
-    return isinstance(section, dict) and section in ({}, {"method": "auto"})
-
-
-def check_automatic(section: Any) -> None:
-    """Refuse keys beside `method: auto`; raises ValueError."""
+def check_own_keys(section: Any) -> None:
+    """Refuse keys beside `aggregate: {method: auto}`; raises ValueError."""
     if isinstance(section, dict) and section.get("method") == "auto" and len(section) > 1:
         other = next(key for key in section if key != "method")
-        raise ValueError(f"has {other}, which method auto has not; name the method, k-tuples or marginals")
+        raise ValueError(f"aggregate has {other}, which method auto has not; name the method, k-tuples or marginals")
 
 
 def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
@@ -264,10 +259,10 @@ def resolve_method(
     """
     for key in given:
         if key in _OWN:
-            raise ValueError(f"has {key}, which not every method has; name the method, such as {_OWN[key]}")
+            raise ValueError(f"synthesize has {key}, which not every method has; name the method, such as {_OWN[key]}")
     method = automatic_method(aggregate, attributes).method
     if given.get("records") == "exhaust" and method == "aggregate-seeded":  # the others have it not at all
-        raise ValueError(f"has records: exhaust, which not every method has; name the method, {method}")
+        raise ValueError(f"synthesize has records: exhaust, which not every method has; name the method, {method}")
     return {**given, "method": method}
 
 

@@ -1,0 +1,85 @@
+"""From what a user wrote to the configuration of a release: what is left to us (`auto`) is decided here, once and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from marginweave.schemas.configuration.methods import method_of
+from marginweave.schemas.configuration.parse import refusal
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.sections import Sections
+from marginweave.schemas.configuration.unsupported import refuse_unsupported
+from marginweave.schemas.configuration.yaml_source import read_yaml
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.defaults import (
+    NEEDED,
+    check_own_keys,
+    resolve_aggregate,
+    resolve_method,
+    resolve_sigma,
+)
+
+
+def load_configuration(path: Path) -> Configuration:
+    """The configuration in the YAML file at `path`.
+
+    Raises:
+        InputError: the file is not there or not YAML, or the first rule that it breaks, by key: `privacy.epsilon (-1.0)
+            must be positive`.
+    """
+    return parse_configuration(read_yaml(path))
+
+
+def parse_configuration(raw: dict[str, Any]) -> Configuration:
+    """The configuration that a mapping describes; raises InputError as `load_configuration` does."""
+    refuse_unsupported(raw)
+    try:
+        return Configuration.from_written(resolve(raw), raw)
+    except ValidationError as error:
+        raise refusal(error) from None
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What was written, with all decided that it leaves to us: what is counted, in what proportions, and what makes records.
+
+    The decisions see the sections as they were declared, with k-tuples where counts are left to us.
+    DP: a function of public facts alone.
+
+    Raises:
+        ValidationError: a section that breaks a rule of its own.
+        ValueError: a key beside `auto` that only some methods have.
+    """
+    counting, making = raw.get("aggregate", {}), raw.get("synthesize", {})
+    is_free = isinstance(making, dict) and making.get("method", "auto") == "auto"
+    check_own_keys(counting)
+    declared = {**raw, "aggregate": {} if _is_automatic(counting) else _without_sigma(counting)}
+    sections = Sections.model_validate({**declared, "synthesize": {} if is_free else making})
+    if _is_automatic(counting):
+        needed = NEEDED.get(method_of(making, "auto"))
+        counting = resolve_aggregate(sections) if needed is None else {"method": needed}
+    elif isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
+        sections = Sections.model_validate({**raw, "aggregate": {}, "synthesize": {}})
+    if isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
+        counting = resolve_sigma(counting, sections)
+    if is_free:
+        counted = Sections.model_validate({**raw, "aggregate": counting, "synthesize": {}})
+        given = {key: value for key, value in making.items() if key != "method"}
+        making = resolve_method(given, counted.aggregate, counted.attributes)
+    return {**raw, "aggregate": counting, "synthesize": making}
+
+
+def _is_automatic(section: Any) -> bool:
+    """Whether the section `aggregate` leaves all to us: no key but `method: auto`."""
+    return isinstance(section, dict) and section in ({}, {"method": "auto"})
+
+
+def _without_sigma(section: Any) -> Any:
+    if isinstance(section, dict) and section.get("sigma") == "auto":
+        return {key: value for key, value in section.items() if key != "sigma"}
+    return section
