@@ -32,7 +32,7 @@ BOUNDS = "bounds"
 
 @dataclass(frozen=True, kw_only=True)
 class StageResult:
-    """What a door tells the flow, and the next door: the stage's checkpoint and the draws that it charged.
+    """What a stage tells the flow, and the next stage: the stage's checkpoint and the draws that it charged.
 
     `digest` is keyed where the bytes are private, a SHA-256 where released counts determine them.
     """

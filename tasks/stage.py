@@ -1,4 +1,4 @@
-"""What every stage's door shares: a Prefect task that never repeats by itself, never caches, and never quotes data."""
+"""What the tasks of all stages share: a Prefect task that never repeats by itself, never caches, and never quotes data."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ BACK_OFF_SECONDS = (1.0, 4.0, 16.0)
 def stage_task(
     stage: str, run_name: str | None = None, *, patient: bool = False
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Make a function the door of `stage`.
+    """Make a function the Prefect task of `stage`.
 
     No result caching: a cached frame would be a copy of private rows outside the checkpoint store. No retries, as a draw may
     only be repeated through the ledger, except for a `patient` stage, which draws nothing: it waits out a fault of the machine
     (`MachineError`), and no other.
     """
-    door = task(
+    as_task = task(
         name=stage,
         task_run_name=run_name or stage,
         retries=len(BACK_OFF_SECONDS) if patient else 0,
@@ -49,7 +49,7 @@ def stage_task(
     silence = quiet(stage)
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
-        return door(silence(function))
+        return as_task(silence(function))
 
     return decorate
 

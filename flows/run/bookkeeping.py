@@ -108,17 +108,17 @@ class Bookkeeper:
     def __post_init__(self) -> None:
         reporter().begin(self.stages)
 
-    def step(self, name: str, door: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a door that leaves no checkpoint."""
+    def step(self, name: str, task: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a task that leaves no checkpoint."""
         reporter().started(name)
-        result = door(*args, **kwargs)
+        result = task(*args, **kwargs)
         charged = result.charged if isinstance(result, StageResult) else ()
         reporter().finished(name, charged)
         return result
 
-    def stage(self, name: str, door: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
-        """Run a door and enter its checkpoint into the manifest."""
-        result = self.step(name, door, *args, **kwargs)
+    def stage(self, name: str, task: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
+        """Run a task and enter its checkpoint into the manifest."""
+        result = self.step(name, task, *args, **kwargs)
         manifest = self.folder.read_manifest()
         if manifest is None:
             raise StageError(f"{self.folder.manifest_file} is missing")

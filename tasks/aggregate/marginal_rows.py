@@ -1,4 +1,4 @@
-"""What the doors of marginals read: rows over the released domain, rare values merged or not, and earlier draws."""
+"""What the tasks of marginals read: rows over the released domain, rare values merged or not, and earlier draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doors of the stage where marginals are measured: private values, single attributes, the choice of pairs, the rest.
+"""Tasks of the stage where marginals are measured: private values, single attributes, the choice of pairs, the rest.
 
 Each draw goes through `draw_once`: charged, then drawn, then committed. What is measured is a function of earlier draws.
 """

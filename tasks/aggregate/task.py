@@ -1,4 +1,4 @@
-"""Doors of the stage: the record count, one length at a time, and the collection of what was drawn.
+"""Tasks of the stage: the record count, one length at a time, and the collection of what was drawn.
 
 Each draw goes through `draw_once`: charged, then drawn, then committed.
 """

@@ -1,4 +1,4 @@
-"""Door of the budget: reserve the whole plan of a release before its first draw."""
+"""The task of the stage: reserve the whole plan of a release before its first draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Door of the stage: synthetic records as a table of the declared columns."""
+"""The task of the stage: synthetic records as a table of the declared columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Door of the stage: encode the clean records, checkpoint the codes."""
+"""The task of the stage: encode the clean records, checkpoint the codes."""
 
 from __future__ import annotations
 

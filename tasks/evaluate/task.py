@@ -1,4 +1,4 @@
-"""Door of the releasable evaluation: synthetic records against the released counts; it cannot open a private file."""
+"""The task of the releasable evaluation: synthetic records against the released counts; it cannot open a private file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Door of the stage: consistent counts from the collected ones."""
+"""The task of the stage: consistent counts from the collected ones."""
 
 from __future__ import annotations
 

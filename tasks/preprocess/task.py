@@ -1,4 +1,4 @@
-"""Doors of the stage: clean the raw columns of bounded or joined subjects, and buy private bounds."""
+"""Tasks of the stage: clean the raw columns of bounded or joined subjects, and buy private bounds."""
 
 from __future__ import annotations
 

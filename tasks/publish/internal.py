@@ -1,4 +1,4 @@
-"""Door of the report's internal twin: the report with the comparison with the sensitive table in it, never for release."""
+"""The task of the report's internal twin: the report with the comparison with the sensitive table in it, never for release."""
 
 from __future__ import annotations
 

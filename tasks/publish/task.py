@@ -1,4 +1,4 @@
-"""Door of the stage: write what becomes `release/`, the only place from which anything may leave."""
+"""The task of the stage: write what becomes `release/`, the only place from which anything may leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Door of the stage: synthetic records, as codes, from the normalized counts."""
+"""The task of the stage: synthetic records, as codes, from the normalized counts."""
 
 from __future__ import annotations
 

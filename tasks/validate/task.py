@@ -1,4 +1,4 @@
-"""Door of the stage: read the source, hold it against the contract and the suite, checkpoint the raw columns."""
+"""The task of the stage: read the source, hold it against the contract and the suite, checkpoint the raw columns."""
 
 from __future__ import annotations
 

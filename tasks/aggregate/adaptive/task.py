@@ -1,4 +1,4 @@
-"""Doors of marginals that are chosen in rounds: the candidates' exact counts, once, then a round each.
+"""Tasks of marginals that are chosen in rounds: the candidates' exact counts, once, then a round each.
 
 A round chooses marginals by the exponential mechanism, one draw each, and measures them with one draw a share. Each draw goes
 through `draw_once`: charged, then drawn, then committed. What a round is like follows from committed draws alone.
