@@ -1,4 +1,4 @@
-"""The task of the bought comparison with the sensitive table: the last draw, beside `internal` the one look right of `aggregate`.
+"""The task of the bought comparison with the sensitive table: the last draw, and the one look at rows right of `aggregate`.
 
 The number goes through `draw_once`: charged, then drawn, then committed. Nothing that is released depends on it, but what is
 told of it.
