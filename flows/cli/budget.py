@@ -135,12 +135,11 @@ def _heading(request: Request) -> str:
 
 def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: str) -> None:
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
+    from marginweave.flows.plan.account import ledger_forecast, policy_forecast
     from marginweave.flows.plan.accuracy import error_forecast, method_forecast
     from marginweave.flows.plan.noise import (
         combinations_forecast,
-        ledger_forecast,
         noise_forecast,
-        policy_forecast,
         preparation_forecast,
         rounds_forecast,
     )

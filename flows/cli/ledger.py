@@ -277,7 +277,7 @@ def reconcile(
     from marginweave.schemas.budget import Plain
     from marginweave.schemas.errors import InputError
     from marginweave.tasks.ledger import Ledger
-    from marginweave.tasks.ledger.reconciliation import OtherHomes
+    from marginweave.tasks.ledger.other_homes import OtherHomes
 
     homes = [_home(each) for each in home] if home else [_home(None)]
     for each in homes if home else ():

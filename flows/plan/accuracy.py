@@ -14,9 +14,9 @@ from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.tasks.accounting.plan.default_records import automatic_method
 from marginweave.tasks.accounting.plan.defaults import (
     automatic_aggregate,
-    automatic_method,
     counts_words,
     is_decided_by_noise,
     pair_noise,

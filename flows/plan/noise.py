@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from fractions import Fraction
 
 from scipy.special import ndtr, ndtri
 
 from marginweave.flows.run.limits import marginal_noise, public_sizes
-from marginweave.flows.run.lookup import there_already
-from marginweave.flows.run.request import Request
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
 from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.plan.draws import EVALUATION, is_pick, is_share, share_name
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
@@ -25,9 +21,6 @@ from marginweave.tasks.accounting.thresholds import level_threshold, private_thr
 from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
 from marginweave.tasks.aggregate.cliques import discovery, scoring
 from marginweave.tasks.aggregate.marginals import marginal_deviation
-from marginweave.tasks.ledger import Ledger, Witness, opening_for
-from marginweave.tasks.ledger.admission import delta_refusal, unit_refusal
-from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation, error_sensitivity
 from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.mechanisms.percentile import rank_error
@@ -274,58 +267,6 @@ def _number_forecast(
         error=f"± {float(sd) * math.sqrt(2 / math.pi):.1f}",  # the mean of |N(0, sd)|
         threshold=threshold,
     )
-
-
-def ledger_forecast(request: Request) -> list[str]:
-    """What the ledger will say to the release, in words; nothing is booked."""
-    configuration = request.configuration
-    dataset = configuration.dataset
-    if (there := there_already(request.folder)) is not None:
-        return [f"Ledger: {there}"]
-    if request.is_example:
-        return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
-    try:
-        plan = plan_budget(configuration)
-        command = opening_for(dataset, plan, request.path)
-        witness = Witness(request.folder.path.parent.parent)
-        ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
-        ledger.check_account(dataset, command)
-        after, fits = ledger.forecast(dataset, plan)
-        total = ledger.account_total(dataset)
-    except BudgetError as refusal:
-        return [f"Ledger: {refusal}"]
-    verdict = "it fits"
-    if not fits:
-        largest = largest_epsilon(configuration, total.account, total.spent)
-        verdict = "it will be refused" + (f"; with privacy.epsilon: {largest:g} it fits" if largest else "")
-    reached = f"with this release {after:.4g}: " if math.isfinite(after) else ""
-    other = unit_refusal(plan.unit, plan.neighbors, total.account) or delta_refusal(plan.cost, total.account)
-    if other is not None:
-        verdict = f"it will be refused: {other.message}"
-    spent = f"epsilon {total.epsilon:.4g} of {float(total.account.epsilon):g} at delta {float(total.account.delta):g}"
-    return [f"Ledger: {dataset} has spent {spent}; {reached}{verdict}"]
-
-
-def policy_forecast(request: Request) -> list[str]:
-    """What the account's policy for this period says to the release, in words; nothing where there is none."""
-    dataset, plan = request.configuration.dataset, plan_budget(request.configuration)
-    try:
-        ledger = Ledger.open(request.ledger_location)
-        found = ledger.period_forecast(dataset, plan, datetime.now(UTC))
-    except BudgetError:  # `ledger_forecast` says so
-        return []
-    if found is None or math.isinf(found.after):  # of an account without delta
-        return []
-    verdict = "it fits" if found.fits else "it will be refused"
-    if not found.fits:
-        verdict += (
-            f"; it fits from {found.fits_from} on"
-            if found.fits_from
-            else f", as it is too much for any {found.policy.per}"
-        )
-    spent = f"epsilon {found.before:.4g} of {float(found.policy.epsilon):g} at delta {float(found.policy.delta):g}"
-    period = f"{dataset} has spent {spent} since {found.start} (UTC)"
-    return [f"Policy, not a guarantee: {period}; with this release {found.after:.4g}: {verdict}"]
 
 
 def _rank_error(configuration: Configuration, draw: PlannedDraw) -> str:

@@ -11,30 +11,20 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
-from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_TABLE
+from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.configuration.numbers import MAX_CELLS
 from marginweave.schemas.configuration.sections import Sections
-from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.tasks.accounting.plan.cost import MOST_SECONDS, fitting_seconds, looking_seconds
+from marginweave.tasks.accounting.plan.default_records import mixture_hindrance, public_codes, table_cells
 
 # Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples;
 # and beyond which they need most of it.
 _SHORT, _SINGLES = 16.0, 40.0
 
-Method = Literal["aggregate-seeded", "gum", "mixture"]
-_MODELS = (SynthesisSettings, GumSynthesis, MixtureSynthesis, PgmSynthesis)
-# Keys that not every method has, and a method that has it.
-_OWN = {
-    key: f"method: {model.model_fields['method'].default}"
-    for model in _MODELS
-    for key in model.model_fields
-    if not all(key in other.model_fields for other in _MODELS)
-}
 
 # Marginals that `auto` stands for where not all triples are measured (`_triples`): pairs that are worth their noise, and, where
 # few are, those that a model gets most wrong.
@@ -49,36 +39,6 @@ NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
 # Most seconds (`fitting_seconds`) that triples may take, of which a tenth to two fifths were seen to be taken; most columns.
 _TRIPLES_SECONDS = 250.0
 _TRIPLES_COLUMNS = 40
-
-# What makes records where no mixture can be fitted: both work on what was released, value by value or row by row.
-_INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "gum"}
-
-# A model has a share of each code in each component: 2400 x 8 bytes, and half as much again in every fit that is under way.
-_MOST_CODES = 10_000
-
-# So many sets of columns are looked at in less than a second; far fewer can be measured.
-_MOST_SETS = 200_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class AutomaticMethod:
-    """The method that `auto` stands for, and why, in words."""
-
-    method: Method
-    reason: str
-
-
-def automatic_method(
-    aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]
-) -> AutomaticMethod:
-    """The mixture wherever it can be fitted to the counts, else what goes without dense tables of all values.
-
-    DP: a function of public facts alone, of the settings and the declared domains.
-    """
-    hindrance = _hindrance(aggregate, attributes)
-    if hindrance is None:
-        return AutomaticMethod(method="mixture", reason="mostly the nearest to the table, as far as measured")
-    return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
 
 
 def check_own_keys(section: Any) -> None:
@@ -133,7 +93,7 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     usual = _SELECTED if noise <= _SINGLES else _ROUNDS
     for section in (*(_triples(attributes) if noise <= _SHORT else ()), usual):
         settings = MarginalSettings.model_validate(section)
-        if not (_hindrance(settings, attributes) or _takes_long(settings, attributes)):
+        if not (mixture_hindrance(settings, attributes) or _takes_long(settings, attributes)):
             shares = _SHARES if settings.selects(len(attributes)) else ("one_way_share",)
             scaled = {key: round(left * getattr(settings, key), 9) for key in shares} if left < 1 else {}
             return {**section, **scaled}
@@ -173,7 +133,7 @@ def _triples(attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
 
     Pairs that have more cells than the triples are measured as well, and take their time.
     """
-    sizes = tuple(_sizes(attributes).values())
+    sizes = tuple(public_codes(attributes).values())
     length = min(3, len(sizes))
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
@@ -210,7 +170,7 @@ def _left(configuration: Sections) -> float:
 
 def _cannot_be_measured(configuration: Sections) -> bool:
     """Whether marginals are refused, with SDS's accounting, pure epsilon or too large a structural zero, or are of sets."""
-    sizes = [*_sizes(configuration.attributes).values()]
+    sizes = [*public_codes(configuration.attributes).values()]
     try:
         forbidden = configuration.forbidden
     except (KeyError, ValueError):  # a column or value that is not there is refused elsewhere
@@ -249,89 +209,11 @@ def resolve_sigma(given: Mapping[str, Any], configuration: Sections) -> dict[str
     return {**given, "sigma": "short" if pairs <= _SINGLES else "singles"}
 
 
-def resolve_method(
-    given: Mapping[str, Any], aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]
-) -> dict[str, Any]:
-    """The section `synthesize` with the method that `auto` stands for in the place of `auto`.
-
-    Raises:
-        ValueError: a key, or a value, that only some methods have.
-    """
-    for key in given:
-        if key in _OWN:
-            raise ValueError(f"synthesize has {key}, which not every method has; name the method, such as {_OWN[key]}")
-    method = automatic_method(aggregate, attributes).method
-    if given.get("records") == "exhaust" and method == "aggregate-seeded":  # the others have it not at all
-        raise ValueError(f"synthesize has records: exhaust, which not every method has; name the method, {method}")
-    return {**given, "method": method}
-
-
-def _sizes(attributes: Sequence[Attribute]) -> dict[str, int]:
-    """Codes of each attribute, missing included, as far as they are public."""
-    return {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
-
-
 def _takes_long(settings: MarginalSettings, attributes: Sequence[Attribute]) -> bool:
     """Whether looking at each pair in each round takes longer than all fits may."""
     rounds = settings.adaptive
     if rounds is None:
         return False
-    sizes = _sizes(attributes)
-    looks = (rounds.rounds * looking_seconds(cells) for cells in _products(sizes, 2, rounds.max_cells))
+    sizes = public_codes(attributes)
+    looks = (rounds.rounds * looking_seconds(cells) for cells in table_cells(sizes, 2, rounds.max_cells))
     return any(seconds > MOST_SECONDS for seconds in itertools.accumulate(looks))
-
-
-def _hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]) -> str | None:
-    """What is public and forbids a mixture, in the plural."""
-    if any(attribute.is_set for attribute in attributes):
-        return "columns of sets"
-    if any(attribute.private for attribute in attributes):
-        return "private domains, whose sizes are not public,"
-    sizes = _sizes(attributes)
-    if sum(sizes.values()) > _MOST_CODES:
-        return f"{sum(sizes.values())} values, more than {_MOST_CODES},"
-    cliques = aggregate.cliques if isinstance(aggregate, MarginalSettings) else None
-    if isinstance(cliques, AllCliques) and cliques.looked_at(len(sizes)) > _MOST_SETS:
-        return "so many sets of columns"
-    so_far = itertools.accumulate(_seconds(aggregate, sizes))
-    if any(seconds > MOST_SECONDS for seconds in so_far):  # there may be millions more
-        return "so many columns and values"
-    return None
-
-
-def _seconds(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str, int]) -> Iterator[float]:
-    """What each table takes, from short ones to long ones.
-
-    All of the longest k-tuples are looked at, and fitted as many as there is time for (`Telling`). Marginals that are still to
-    be selected may be all.
-    """
-    if isinstance(aggregate, MarginalSettings):
-        yield from map(fitting_seconds, _marginals(aggregate, sizes))
-        return
-    longest = aggregate.reporting_length or min(3, len(sizes))
-    for length in range(1, longest + 1):
-        takes = fitting_seconds if length == 1 or length < longest else looking_seconds
-        yield from map(takes, _products(sizes, length, MAX_TABLE))
-
-
-def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int]) -> Iterator[int]:
-    """Cells of each marginal, single attributes first: of pairs still to be selected all, of rounds the largest."""
-    yield from sizes.values()
-    if isinstance(aggregate.cliques, tuple):
-        # a name that is no attribute is refused elsewhere
-        yield from (math.prod(sizes.get(name, 1) for name in clique) for clique in aggregate.cliques)
-        return
-    if isinstance(aggregate.cliques, AdaptiveCliques):
-        rounds, widest = aggregate.cliques, sorted(sizes.values())
-        candidates = sum(math.comb(len(sizes), length) for length in range(2, rounds.adaptive + 1))
-        most = min(rounds.max_cells, math.prod(widest[-rounds.adaptive :]))
-        yield from itertools.repeat(most, min(rounds.rounds * rounds.batch, candidates))
-        return
-    chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
-    if chosen.all > 1:
-        yield from chosen.cells(tuple(sizes.values()))
-
-
-def _products(sizes: Mapping[str, int], length: int, most: int) -> Iterator[int]:
-    """Cells of each table of so many attributes that has at most `most`."""
-    return (cells for cells in map(math.prod, itertools.combinations(sizes.values(), length)) if cells <= most)

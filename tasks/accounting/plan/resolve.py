@@ -15,13 +15,8 @@ from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.unsupported import refuse_unsupported
 from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.defaults import (
-    NEEDED,
-    check_own_keys,
-    resolve_aggregate,
-    resolve_method,
-    resolve_sigma,
-)
+from marginweave.tasks.accounting.plan.default_records import resolve_method
+from marginweave.tasks.accounting.plan.defaults import NEEDED, check_own_keys, resolve_aggregate, resolve_sigma
 
 
 def load_configuration(path: Path) -> Configuration:

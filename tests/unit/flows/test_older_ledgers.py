@@ -21,7 +21,7 @@ from marginweave.schemas.ledger import CHARGED, Account
 from marginweave.tasks.ledger import Ledger, Witness, upgrade
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.reconciliation import OtherHomes
+from marginweave.tasks.ledger.other_homes import OtherHomes
 from marginweave.tasks.ledger.witness import SEEN
 from tests.support.homes import unpack_home
 from tests.support.people_table import people

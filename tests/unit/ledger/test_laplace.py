@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.flows.plan.noise import ledger_forecast, policy_forecast
+from marginweave.flows.plan.account import ledger_forecast, policy_forecast
 from marginweave.flows.plan.schedule import Schedule, schedule_forecast
 from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request, read_request

@@ -20,7 +20,7 @@ from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.reconciliation import OtherHomes, unaccounted_cost
+from marginweave.tasks.ledger.other_homes import OtherHomes, unaccounted_cost
 from marginweave.tasks.ledger.witness import SEEN, Sighting
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 

@@ -1,0 +1,141 @@
+"""What makes the records where nobody says it: the mixture wherever one can be fitted, in time and memory, to the counts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.k_tuples import AggregateSettings
+from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.schemas.configuration.numbers import MAX_TABLE
+from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.tasks.accounting.plan.cost import MOST_SECONDS, fitting_seconds, looking_seconds
+
+Method = Literal["aggregate-seeded", "gum", "mixture"]
+
+
+_MODELS = (SynthesisSettings, GumSynthesis, MixtureSynthesis, PgmSynthesis)
+
+
+# Keys that not every method has, and a method that has it.
+_OWN = {
+    key: f"method: {model.model_fields['method'].default}"
+    for model in _MODELS
+    for key in model.model_fields
+    if not all(key in other.model_fields for other in _MODELS)
+}
+
+
+# What makes records where no mixture can be fitted: both work on what was released, value by value or row by row.
+_INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "gum"}
+
+
+# A model has a share of each code in each component: 2400 x 8 bytes, and half as much again in every fit that is under way.
+_MOST_CODES = 10_000
+
+
+# So many sets of columns are looked at in less than a second; far fewer can be measured.
+_MOST_SETS = 200_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomaticMethod:
+    """The method that `auto` stands for, and why, in words."""
+
+    method: Method
+    reason: str
+
+
+def automatic_method(
+    aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]
+) -> AutomaticMethod:
+    """The mixture wherever it can be fitted to the counts, else what goes without dense tables of all values.
+
+    DP: a function of public facts alone, of the settings and the declared domains.
+    """
+    hindrance = mixture_hindrance(aggregate, attributes)
+    if hindrance is None:
+        return AutomaticMethod(method="mixture", reason="mostly the nearest to the table, as far as measured")
+    return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
+
+
+def resolve_method(
+    given: Mapping[str, Any], aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]
+) -> dict[str, Any]:
+    """The section `synthesize` with the method that `auto` stands for in the place of `auto`.
+
+    Raises:
+        ValueError: a key, or a value, that only some methods have.
+    """
+    for key in given:
+        if key in _OWN:
+            raise ValueError(f"synthesize has {key}, which not every method has; name the method, such as {_OWN[key]}")
+    method = automatic_method(aggregate, attributes).method
+    if given.get("records") == "exhaust" and method == "aggregate-seeded":  # the others have it not at all
+        raise ValueError(f"synthesize has records: exhaust, which not every method has; name the method, {method}")
+    return {**given, "method": method}
+
+
+def public_codes(attributes: Sequence[Attribute]) -> dict[str, int]:
+    """Codes of each attribute, missing included, as far as they are public."""
+    return {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
+
+
+def mixture_hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]) -> str | None:
+    """What is public and forbids a mixture, in the plural."""
+    if any(attribute.is_set for attribute in attributes):
+        return "columns of sets"
+    if any(attribute.private for attribute in attributes):
+        return "private domains, whose sizes are not public,"
+    sizes = public_codes(attributes)
+    if sum(sizes.values()) > _MOST_CODES:
+        return f"{sum(sizes.values())} values, more than {_MOST_CODES},"
+    cliques = aggregate.cliques if isinstance(aggregate, MarginalSettings) else None
+    if isinstance(cliques, AllCliques) and cliques.looked_at(len(sizes)) > _MOST_SETS:
+        return "so many sets of columns"
+    so_far = itertools.accumulate(_seconds(aggregate, sizes))
+    if any(seconds > MOST_SECONDS for seconds in so_far):  # there may be millions more
+        return "so many columns and values"
+    return None
+
+
+def _seconds(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str, int]) -> Iterator[float]:
+    """What each table takes, from short ones to long ones.
+
+    All of the longest k-tuples are looked at, and fitted as many as there is time for (`Telling`). Marginals that are still to
+    be selected may be all.
+    """
+    if isinstance(aggregate, MarginalSettings):
+        yield from map(fitting_seconds, _marginals(aggregate, sizes))
+        return
+    longest = aggregate.reporting_length or min(3, len(sizes))
+    for length in range(1, longest + 1):
+        takes = fitting_seconds if length == 1 or length < longest else looking_seconds
+        yield from map(takes, table_cells(sizes, length, MAX_TABLE))
+
+
+def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int]) -> Iterator[int]:
+    """Cells of each marginal, single attributes first: of pairs still to be selected all, of rounds the largest."""
+    yield from sizes.values()
+    if isinstance(aggregate.cliques, tuple):
+        # a name that is no attribute is refused elsewhere
+        yield from (math.prod(sizes.get(name, 1) for name in clique) for clique in aggregate.cliques)
+        return
+    if isinstance(aggregate.cliques, AdaptiveCliques):
+        rounds, widest = aggregate.cliques, sorted(sizes.values())
+        candidates = sum(math.comb(len(sizes), length) for length in range(2, rounds.adaptive + 1))
+        most = min(rounds.max_cells, math.prod(widest[-rounds.adaptive :]))
+        yield from itertools.repeat(most, min(rounds.rounds * rounds.batch, candidates))
+        return
+    chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
+    if chosen.all > 1:
+        yield from chosen.cells(tuple(sizes.values()))
+
+
+def table_cells(sizes: Mapping[str, int], length: int, most: int) -> Iterator[int]:
+    """Cells of each table of so many attributes that has at most `most`."""
+    return (cells for cells in map(math.prod, itertools.combinations(sizes.values(), length)) if cells <= most)
