@@ -17,6 +17,7 @@ from marginweave.flows.cli import (
     decisions,
     init,
     ledger,
+    ledger_repair,
     measure,
     postprocess,
     retention,
@@ -51,6 +52,8 @@ app.command()(retention.runs)
 app.command()(retention.purge)
 for audited in (audit.verify, audit.anchor, audit.export, audit.alias):
     ledger.app.command()(audited)
+for repairing in (ledger_repair.expire, ledger_repair.reconcile):
+    ledger.app.command()(repairing)
 ledger.app.add_typer(audit.keys, name="key")
 app.add_typer(ledger.app, name="ledger")
 

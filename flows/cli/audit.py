@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli.console import Home, command, out
+from marginweave.flows.cli.ledger_options import Example, home_of, location_of
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger import LedgerLocation
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 keys = typer.Typer(help="The key that seals the ledger.", no_args_is_help=True, rich_markup_mode="markdown")
 
-Example = Annotated[bool, typer.Option("--example", help="The ledger of the example data in the home.")]
 Reason = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
 
 
@@ -40,7 +40,7 @@ def verify(
     from marginweave.tasks.ledger.anchor import Anchor
     from marginweave.tasks.ledger.audit import audit_ledger
 
-    location = _location(example, home)
+    location = location_of(example, home)
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
     ring, missing = _keys(location)
     audited = audit_ledger(location, ring, expected)
@@ -77,7 +77,7 @@ def anchor(
     from marginweave.tasks.checkpoint.files import replace_file
     from marginweave.tasks.ledger.audit import audit_ledger
 
-    location = _location(example, home)
+    location = location_of(example, home)
     content = audit_ledger(location, _loaded(location)).anchor.to_json()
     if to is None:
         typer.echo(content, nl=False)
@@ -107,7 +107,7 @@ def export(
     from marginweave.tasks.program import program_identity
     from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 
-    location = _location(example, home)
+    location = location_of(example, home)
     audited = audit_ledger(location, _keys(location)[0])
     if dataset is not None:
         account_in(audited.accounts, dataset, opening_command(dataset))
@@ -146,8 +146,8 @@ def alias(
     """
     from marginweave.tasks.ledger import Ledger, Witness
 
-    witness = Witness(_home(home))
-    Ledger.open(_location(example, home), witness=witness).alias(dataset, other, reason, actor=getpass.getuser())
+    witness = Witness(home_of(home))
+    Ledger.open(location_of(example, home), witness=witness).alias(dataset, other, reason, actor=getpass.getuser())
     out.print(f"Sources of {other} may be released under {dataset}; what {other} has spent is not counted there")
 
 
@@ -162,8 +162,8 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
     """
     from marginweave.tasks.ledger import Ledger, Witness
 
-    witness = Witness(_home(home))
-    name = Ledger.open(_location(example, home), witness=witness).rotate_key(reason, actor=getpass.getuser())
+    witness = Witness(home_of(home))
+    name = Ledger.open(location_of(example, home), witness=witness).rotate_key(reason, actor=getpass.getuser())
     out.print(f"New rows are sealed with key {name}")
     out.print("Keep a copy of the ledger's keys in another place: without them no release can be made.")
 
@@ -195,15 +195,3 @@ def _content(place: Path) -> bytes:
         return place.read_bytes()
     except OSError as error:
         raise InputError(f"anchor ({place}) cannot be read: {error.strerror}") from None
-
-
-def _home(home: Path | None) -> Path:
-    from marginweave.flows.orchestration.environment import home_directory
-
-    return home_directory(home, os.environ)
-
-
-def _location(example: bool, home: Path | None) -> LedgerLocation:
-    from marginweave.tasks.ledger import example_ledger_location, ledger_location
-
-    return example_ledger_location(_home(home)) if example else ledger_location(os.environ)

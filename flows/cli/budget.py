@@ -137,12 +137,8 @@ def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: s
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
     from marginweave.flows.plan.account import ledger_forecast, policy_forecast
     from marginweave.flows.plan.accuracy import error_forecast, method_forecast
-    from marginweave.flows.plan.noise import (
-        combinations_forecast,
-        noise_forecast,
-        preparation_forecast,
-        rounds_forecast,
-    )
+    from marginweave.flows.plan.noise import combinations_forecast, noise_forecast, rounds_forecast
+    from marginweave.flows.plan.preparation import preparation_forecast
 
     told = (combinations_forecast, noise_forecast, rounds_forecast, preparation_forecast, method_forecast)
     lines = [line for forecast in told for line in forecast(request.configuration)]

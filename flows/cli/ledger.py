@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import getpass
 import os
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from marginweave.flows.cli.console import Home, command, days, out, tell
+from marginweave.flows.cli.console import Home, command, out, tell
+from marginweave.flows.cli.ledger_options import (
+    Dataset,
+    Delta,
+    Epsilon,
+    Example,
+    Per,
+    Weak,
+    decimal_of,
+    home_of,
+    location_of,
+    policy_of,
+)
 
 if TYPE_CHECKING:
     from marginweave.schemas.ledger import AccountTotal
     from marginweave.schemas.policy import Policy
-    from marginweave.tasks.ledger import Ledger, LedgerLocation
+    from marginweave.tasks.ledger import Ledger
 
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
-
-Dataset = Annotated[
-    str, typer.Argument(metavar="DATASET", help="Name of the account: all releases about the same people.")
-]
-Epsilon = Annotated[str, typer.Option("--epsilon", help="Cap on epsilon over all releases.")]
-Delta = Annotated[str, typer.Option("--delta", help="Cap on delta over all releases.")]
-Weak = Annotated[
-    str | None,
-    typer.Option("--weak-delta", metavar="REASON", help="Why delta may be above .001; it stays in the ledger."),
-]
-Per = Annotated[
-    str | None,
-    typer.Option("--per", metavar="PERIOD=E,D", help="Policy beside the cap: day, week, month, quarter or year."),
-]
-Example = Annotated[bool, typer.Option("--example", help="The ledger of the example data in the home.")]
 
 
 @app.command("open")
@@ -78,13 +74,13 @@ def open_account(
         raise InputError(f"neighbors ({neighbors}) must be add-remove or replace-one")
     account = Account(
         dataset=dataset,
-        epsilon=_decimal("epsilon", epsilon or asked["epsilon"]),
-        delta=_decimal("delta", delta or asked["delta"]),
+        epsilon=decimal_of("epsilon", epsilon or asked["epsilon"]),
+        delta=decimal_of("delta", delta or asked["delta"]),
         unit=unit,
         neighbors="add-remove" if neighbors == "add-remove" else "replace-one",
         kind_of_plan=asked.get("cost"),
         weak_delta=weak_delta or asked.get("weak_delta"),
-        policy=None if per is None else _policy(per),
+        policy=None if per is None else policy_of(per),
     )
     location = ledger_location(os.environ)
     Ledger.create(location).open_account(account, actor=getpass.getuser())
@@ -137,7 +133,7 @@ def upgrade_tables(
     """
     from marginweave.tasks.ledger import upgrade
 
-    location = _location(example, home)
+    location = location_of(example, home)
     version = upgrade(location, os.environ, writer=writer, tell=out.print)
     out.print(f"The tables of the ledger {location} have version {version}")
 
@@ -161,11 +157,11 @@ def cap(
     """
     from marginweave.tasks.ledger import Ledger, Witness
 
-    ledger = Ledger.open(_location(example, home), witness=Witness(_home(home)))
+    ledger = Ledger.open(location_of(example, home), witness=Witness(home_of(home)))
     policy: Policy | Literal["as it is"] | None = "as it is"
     if per is not None:
-        policy = None if per == "none" else _policy(per)
-    cap_ = float(_decimal("epsilon", epsilon)), float(_decimal("delta", delta))
+        policy = None if per == "none" else policy_of(per)
+    cap_ = float(decimal_of("epsilon", epsilon)), float(decimal_of("delta", delta))
     ledger.change_cap(dataset, *cap_, reason, getpass.getuser(), policy=policy, weak_delta=weak_delta)
     out.print(_line(ledger.account_total(dataset)))
 
@@ -208,109 +204,15 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
         out.print(by_draw(release))
 
 
-@app.command("expire")
-@command
-def expire(
-    older_than: Annotated[str, typer.Option("--older-than", help="Days without a row, such as 7d.")],
-    release: Annotated[
-        str | None,
-        typer.Option(
-            "--release", metavar="ID", help="This release alone, also if it was begun: its run can never finish."
-        ),
-    ] = None,
-    example: Example = False,
-    home: Home = None,
-) -> None:
-    """Give back what is reserved for stalled releases of which nothing was drawn; their runs reserve it again.
-
-    A release that has begun to draw keeps its reservation, so that its run can finish. To give up such a run, use
-    `marginweave purge RUN --unfinished`, or name its release with `--release` where its home is lost.
-
-    Example: `marginweave ledger expire --older-than 7d`
-    """
-    from marginweave.schemas.budget import Cost
-    from marginweave.tasks.ledger import Ledger, Witness
-
-    age, witness = days("older-than", older_than), Witness(_home(home))
-    ledger = Ledger.open(_location(example, home), witness=witness)
-    expired = ledger.expire(age, release)
-    for name in expired.returned:
-        out.print(f"Release {name}: what was reserved is given back")
-        record = ledger.release(name)
-        if record is not None and record.charged != Cost():
-            out.print(
-                f"Its run {record.run} had begun to draw and can no longer finish; what was drawn stays charged. Give a new "
-                "release a name of its own with --run, and where the home of this one is left: "
-                f"marginweave purge {record.run} --unfinished"
-            )
-    for name in expired.elsewhere:
-        out.print(
-            f"Release {name}: left alone, as its run is not below {witness.home}; where that is lost, --release {name}"
-        )
-    if not (expired.returned or expired.elsewhere):
-        out.print("Nothing is that old")
-
-
-@app.command("reconcile")
-@command
-def reconcile(
-    home: Annotated[
-        list[Path] | None,
-        typer.Option("--home", help="A home that drew under this ledger; once for each. Default: this one."),
-    ] = None,
-    no_other_home: Annotated[
-        str | None, typer.Option("--no-other-home", help="Why no other home drew under it; it stays in the ledger.")
-    ] = None,
-    unaccounted: Annotated[
-        str | None,
-        typer.Option(metavar="EPSILON,DELTA", help="What homes that are gone may have released, together."),
-    ] = None,
-    example: Example = False,
-) -> None:
-    """Bring a ledger that was restored from an old copy up to what homes have seen of it; it only ever adds charges.
-
-    What is reserved in the old copy is charged as lost. Every account admits nothing until the homes that were not looked at
-    are named, by one of the two options; both are told in privacy.json from then on.
-
-    Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
-    """
-    from marginweave.schemas.budget import Plain
-    from marginweave.schemas.errors import InputError
-    from marginweave.tasks.ledger import Ledger
-    from marginweave.tasks.ledger.other_homes import OtherHomes
-
-    homes = [_home(each) for each in home] if home else [_home(None)]
-    for each in homes if home else ():
-        if not (each / "runs").is_dir():
-            raise InputError(f"--home {each} has no runs: it is no home of marginweave; nothing was changed")
-    epsilon, comma, delta = (unaccounted or "").partition(",")
-    if unaccounted and not comma:
-        raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
-    charge = Plain(epsilon=_decimal("epsilon", epsilon), delta=_decimal("delta", delta)) if unaccounted else None
-    said = no_other_home is not None or charge is not None
-    others = OtherHomes(reason=no_other_home, unaccounted=charge) if said else None
-    outcome = Ledger.open(_location(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())
-    out.print(f"Looked at {outcome.runs} run(s) of {len(homes)} home(s)")
-    out.print(f"{outcome.adopted} row(s) adopted, {outcome.lost} reserved draw(s) charged as lost")
-    for dataset in outcome.charged:
-        out.print(f"{dataset} is charged ({unaccounted}) for what other homes may have released")
-    for dataset in outcome.opened:
-        out.print(f"{dataset} admits releases again, as far as its cap holds them")
-    for dataset in outcome.frozen:
-        out.print(
-            f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what of other homes'
-        )
-
-
 def _compared(example: bool, home: Path | None) -> Ledger:
     """The ledger, to be read; with a warning where the runs of this home have seen more than it knows."""
     from marginweave.schemas.errors import BudgetError
     from marginweave.tasks.ledger import Ledger, Witness
 
-    location = _location(example, home)
+    location = location_of(example, home)
     ledger = Ledger.open(location)
     try:
-        Ledger.open(location, witness=Witness(_home(home)))
+        Ledger.open(location, witness=Witness(home_of(home)))
     except BudgetError as refusal:
         tell(f"warning: {refusal}")
     return ledger
@@ -326,38 +228,3 @@ def _line(total: AccountTotal) -> str:
         f"{scientific(cap_.delta)}, "
         f"{total.spent.releases} release(s)"
     )
-
-
-def _home(home: Path | None) -> Path:
-    from marginweave.flows.orchestration.environment import home_directory
-
-    return home_directory(home, os.environ)
-
-
-def _location(example: bool, home: Path | None) -> LedgerLocation:
-    from marginweave.tasks.ledger import example_ledger_location, ledger_location
-
-    return example_ledger_location(_home(home)) if example else ledger_location(os.environ)
-
-
-def _decimal(name: str, text: str) -> Decimal:
-    from marginweave.schemas.configuration.values import number
-    from marginweave.schemas.errors import InputError
-
-    value = number(text.strip())
-    if value is None:
-        raise InputError(f"{name} ({text}) must be a finite number")
-    return value
-
-
-def _policy(text: str) -> Policy:
-    """The policy that `--per PERIOD=E,D` says."""
-    from marginweave.schemas.errors import InputError
-    from marginweave.schemas.policy import PERIODS, Policy
-
-    period, _, amounts = text.partition("=")
-    epsilon, comma, delta = amounts.partition(",")
-    chosen = next((known for known in PERIODS if known == period.strip()), None)
-    if chosen is None or not comma:
-        raise InputError(f"per ({text}) must be PERIOD=EPSILON,DELTA, the period one of {', '.join(PERIODS)}")
-    return Policy(per=chosen, epsilon=_decimal("per epsilon", epsilon), delta=_decimal("per delta", delta))

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.flows.verify.bundle_accounting import AMOUNTS
-from marginweave.flows.verify.bundle_statement import NOT_IN_ROWS, Fault, check_statement
+from marginweave.flows.verify.bundle_noise import Fault
+from marginweave.flows.verify.bundle_statement import NOT_IN_ROWS, check_statement
 
 # As in the ledger: what is no part of a row's hash, and what is no part of it where it is empty.
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
-from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, draws_hold, exposure, selection_covered
+from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, draws_hold, selection_covered
+from marginweave.flows.verify.bundle_noise import Fault, check_marginals, compare, stated_noise
 
 # What the rows of one release do not determine, by its path in privacy.json; `ledger verify` has the rows of the whole ledger.
 NOT_IN_ROWS = {
@@ -48,11 +48,6 @@ NOT_IN_ROWS = {
     "account.purse.spent_delta": "rows of other releases",
     "account.policy": "rows of other releases",
 }  # fmt: skip
-_ROUNDED = 1024
-
-
-class Fault(Exception):
-    """What does not fit."""
 
 
 def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: str) -> None:
@@ -68,7 +63,7 @@ def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: s
     body = own[0]["body"]
     draws = _draws(body, own)
     booked = {"dataset": own[0]["account"], "run": body["run"], "release": release}
-    _compare("", told, {"format": 1, **booked})
+    compare("", told, {"format": 1, **booked})
     if ("supersedes" in body) != ("supersedes" in told) or told.get("supersedes", {}).get("release") != body.get(
         "supersedes"
     ):
@@ -76,7 +71,7 @@ def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: s
     if "program" in body:
         drew = [row["body"] for row in own if row["kind"] == "DRAWN" and "program" in row["body"]]
         said = list({row["program"]: {"version": row["version"], "digest": row["program"]} for row in drew}.values())
-        _compare("programs", told["programs"], {"reserved": body["program"], "drew": said})
+        compare("programs", told["programs"], {"reserved": body["program"], "drew": said})
     _check_guarantee(told, body, draws)
     _check_mechanisms(told, body, draws)
     _check_account(told["account"], rows, own)
@@ -103,7 +98,7 @@ def _check_guarantee(told: dict[str, Any], body: dict[str, Any], draws: list[dic
     plain = bool(total["plain_epsilon"] or total["plain_delta"])
     mu = None if plain else math.sqrt(total["mu2"])
     fabricated = [draw["terms"]["fabrication"] for draw in draws if "fabrication" in draw["terms"]]
-    _compare("guarantee", said, {
+    compare("guarantee", said, {
         "epsilon": float(body["epsilon"]),
         "delta": float(body["delta"]),
         "neighbors": body["neighbors"],
@@ -124,7 +119,7 @@ def _check_guarantee(told: dict[str, Any], body: dict[str, Any], draws: list[dic
         observer = min(1.0, math.erfc(-mu / 2 / math.sqrt(2)) / 2 + threshold)
     else:
         observer = min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
-    _compare("", told, {"observer": observer})
+    compare("", told, {"observer": observer})
 
 
 def _check_epsilon(said: dict[str, Any], draws: list[dict[str, Any]], body: dict[str, Any]) -> None:
@@ -186,109 +181,15 @@ def _check_mechanisms(told: dict[str, Any], body: dict[str, Any], draws: list[di
             named: draw["parameter"],
             "state": draw["state"],
         }
-        _compare(place, row, planned)
+        compare(place, row, planned)
         if any(Decimal(row[name]) != draw[name] for name in AMOUNTS):
             raise Fault(f"the cost of {draw['name']} in privacy.json is not that of its row")
-        noise = _noise(told, body, draw, draws) if published else {}
-        _compare(place, row, {name: value for name, value in noise.items() if value is not None})
+        noise = stated_noise(told, body, draw, draws) if published else {}
+        compare(place, row, {name: value for name, value in noise.items() if value is not None})
         if unknown := set(row) - {*planned, *AMOUNTS, *noise}:
             raise Fault(f"{place} in privacy.json has {', '.join(sorted(unknown))}, which no row explains")
     for draw in draws if "marginals" in told else ():
-        _check_marginals(told["marginals"], draw, draws)
-
-
-def _noise(  # noqa: C901, PLR0911 - one case a kind of draw
-    told: dict[str, Any], body: dict[str, Any], draw: dict[str, Any], draws: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """The noise that a draw had, by its terms; None where rows of 0.1.0 do not say it."""
-    name, terms = draw["name"], draw["terms"]
-    sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else None
-    unit = _unit(told, body, draw)
-    if name == "evaluation":
-        return {"sensitivity": terms.get("sensitivity"), "sigma": sigma}
-    if name == "values":
-        return {"threshold": terms.get("threshold"), "sigma": sigma}
-    if name == "selection":
-        steps = terms.get("steps")
-        return {
-            "sigma": None if steps is None else float(Fraction(terms["sigma"])) / steps,
-            "step": steps and 1 / steps,
-        }
-    if name.startswith("select-"):
-        return {"sensitivity": unit and unit[0] * (2 if unit[1] else 1)}
-    if name.startswith("measure-"):
-        batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws)
-        return {"sigma": unit and _deviation(draw["parameter"] * math.sqrt(batch), 1, *unit)}
-    if name == "count":
-        return {
-            "sigma": sigma if sigma is not None or unit is None else _deviation(draw["parameter"], 1, unit[0], False)
-        }
-    if not name.startswith("level-"):
-        return {}
-    level = told["noise"][draw["length"] - 1]
-    bound = level["contribution_bound"]
-    if level["length"] != draw["length"] or not 1 <= bound <= terms.get("cap", bound):
-        raise Fault(f"the noise of length {draw['length']} in privacy.json is not that of its row")
-    if unit is not None:
-        _compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})
-    if "contribution_bound" in terms:
-        _compare(f"noise.{name}", level, {"contribution_bound": terms["contribution_bound"]})
-    if terms and ("private_threshold" in terms or "private_values" not in terms):
-        _compare(f"noise.{name}", level, {"private_threshold": terms.get("private_threshold", 0)})
-    if "threshold_delta" in terms and unit is not None:
-        _check_thresholds(level, terms, unit[0])
-    return {"sigma": level["deviation"]}
-
-
-def _check_thresholds(level: dict[str, Any], terms: dict[str, Any], records: int) -> None:
-    """That delta pays for thresholds that follow from a percentile, and the one of private values is the least such."""
-    sigma, bound, delta = level["deviation"], level["contribution_bound"], float(terms["threshold_delta"])
-    if terms["fabrication"] == "none" and exposure(level["threshold"], sigma, bound, records) > delta * (1 + SLACK):
-        raise Fault(f"noise.{level['length']}.threshold in privacy.json lets pass more than its delta")
-    if "private_values" not in terms:
-        return
-    threshold, held = level["private_threshold"], min(bound, terms["private_values"])
-    least = exposure(threshold - 1, sigma, held, records) > delta * (1 - SLACK) or threshold == level["threshold"]
-    if exposure(threshold, sigma, held, records) > delta * (1 + SLACK) or not least:
-        raise Fault(f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta")
-
-
-def _unit(told: dict[str, Any], body: dict[str, Any], draw: dict[str, Any]) -> tuple[int, bool] | None:
-    """How many records a unit has, and whether they are replaced; None where rows of 0.1.0 do not say it."""
-    terms = draw["terms"]
-    if "records" in terms:
-        return terms["records"], terms["neighbors"] == "replace-one"
-    plain = body["unit"] == "row" and '"resize":{' not in told["configuration"]
-    return (1, body["neighbors"] == "replace-one") if plain else None
-
-
-def _deviation(multiplier: float, bound: int, records: int, replaced: bool) -> float:
-    """Multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024."""
-    square = (Fraction(multiplier) * _ROUNDED) ** 2 * records**2 * bound * (2 if replaced else 1)
-    return (math.isqrt(math.ceil(square) - 1) + 1) / _ROUNDED
-
-
-def _check_marginals(marginals: list[dict[str, Any]], draw: dict[str, Any], draws: list[dict[str, Any]]) -> None:
-    """The deviations of the marginals of a draw cost what it did together; those of rounds, merged, no more."""
-    shares = [other for other in draws if other["name"].startswith("measure-") and other["state"] == "drawn"]
-    rounds = bool(shares) and draw["name"] == shares[0]["name"]
-    found = [row for row in marginals if row["draw"] == ("rounds" if rounds else draw["name"])]
-    if not found or "records" not in draw["terms"]:
-        return
-    if any(row["noise"] != draw["mechanism"] for row in found):
-        raise Fault(f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
-    records, replaced = draw["terms"]["records"], draw["terms"]["neighbors"] == "replace-one"
-    step = 1 / _ROUNDED
-    if draw["mechanism"] == "discrete-laplace":
-        one, moved = float(draw["parameter"]), records * (2 if replaced else 1)
-        scales = [1 / (2 * math.asinh(1 / (math.sqrt(2) * row["deviation"]))) for row in found]
-        least, most = math.fsum(moved / b for b in scales), math.fsum(moved / (b - 2 * step) for b in scales)
-    else:
-        one, moved = (len(shares) if rounds else 1) / float(draw["parameter"]) ** 2, records**2 * (2 if replaced else 1)
-        sigmas = [row["deviation"] for row in found]
-        least, most = math.fsum(moved / s**2 for s in sigmas), math.fsum(moved / (s - step) ** 2 for s in sigmas)
-    if least > one * (1 + SLACK) or (not rounds and most < one * (1 - SLACK)):
-        raise Fault(f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
+        check_marginals(told["marginals"], draw, draws)
 
 
 def _check_account(told: dict[str, Any], rows: list[dict[str, Any]], own: list[dict[str, Any]]) -> None:
@@ -302,7 +203,7 @@ def _check_account(told: dict[str, Any], rows: list[dict[str, Any]], own: list[d
     caps = [row for row in rows if row["account"] == account and row["kind"] in {"OPENED", "CAP_CHANGED"}]
     before = [row for row in caps if row["seq"] < drawn][-1:]
     meanwhile = [row for row in caps if row["seq"] > drawn and (rejected or row["seq"] < ended)]
-    _compare("account", told, {"dataset": account})
+    compare("account", told, {"dataset": account})
     said = Decimal(repr(told["cap_epsilon"])), Decimal(repr(told["delta"]))
     if said not in {
         tuple(Decimal(repr(float(row["body"][name]))) for name in ("epsilon", "delta")) for row in before + meanwhile
@@ -310,7 +211,7 @@ def _check_account(told: dict[str, Any], rows: list[dict[str, Any]], own: list[d
         raise Fault("the cap of the account in privacy.json is not that of the rows")
     if "purse" in told:
         purse = opened.get("purse", {"epsilon": "0", "delta": "0"})
-        _compare("account.purse", told["purse"], {name: float(purse[name]) for name in ("epsilon", "delta")})
+        compare("account.purse", told["purse"], {name: float(purse[name]) for name in ("epsilon", "delta")})
     costs = {row["draw"]: row for row in own if row["kind"] == "RESERVED"}
     begun = {row["draw"]: row["body"].get("replaces") or row["draw"] for row in own if row["kind"] == "DRAWN"}
     lost = [
@@ -321,12 +222,3 @@ def _check_account(told: dict[str, Any], rows: list[dict[str, Any]], own: list[d
     mine = [row for row in told["lost_draws"] if row["release"] == own[0]["release"]]
     if sorted(lost) != sorted((row["draw"], *(Decimal(row[name]) for name in AMOUNTS)) for row in mine):
         raise Fault("the lost draws of the release in privacy.json are not those of the rows")
-
-
-def _compare(place: str, told: dict[str, Any], booked: dict[str, Any]) -> None:
-    """Numbers within 1e-9 of themselves, which is what another library may compute otherwise; everything else exactly."""
-    for name, value in booked.items():
-        said, where = told[name], f"{place}.{name}".strip(".")
-        number = isinstance(value, float) and isinstance(said, (int, float)) and not isinstance(said, bool)
-        if not (math.isclose(said, value, rel_tol=SLACK) if number else said == value):
-            raise Fault(f"{where} in privacy.json is not that of the rows")

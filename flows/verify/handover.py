@@ -16,9 +16,7 @@ from marginweave.flows.run.bookkeeping import account_statement, release_facts
 from marginweave.flows.run.continuity import check_outputs
 from marginweave.flows.run.lookup import decided_run
 from marginweave.flows.run.request import ledger_file_of, ledger_of
-from marginweave.flows.verify import bundle as handover_check
-from marginweave.flows.verify import bundle_accounting as handover_accounting
-from marginweave.flows.verify import bundle_statement as handover_statement
+from marginweave.flows.verify import bundle, bundle_accounting, bundle_noise, bundle_statement
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import AuditError, InputError, StageError
 from marginweave.schemas.ledger import EventKind, ReleaseRecord
@@ -112,10 +110,11 @@ def verifier() -> bytes:
     """verify.py: the program's own modules of the verifier in one file, which needs nothing but Python's own library."""
     parts = []
     for module in (
-        handover_check,
-        handover_accounting,
-        handover_statement,
-    ):  # the first says what it is, and runs at the end
+        bundle,
+        bundle_accounting,
+        bundle_noise,
+        bundle_statement,
+    ):  # the first says what it is, and runs last
         source = read_file(Path(str(module.__file__)))
         if source is None:
             raise StageError("the program is not installed whole: its verifier is missing")

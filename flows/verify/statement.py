@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from marginweave.flows.verify.bundle_statement import Fault, check_statement
+from marginweave.flows.verify.bundle_noise import Fault
+from marginweave.flows.verify.bundle_statement import check_statement
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger import ReleaseRecord, State
 from marginweave.tasks.ledger.admission import account_total

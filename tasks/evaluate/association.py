@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.released.aggregates import IntArray
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray
-from marginweave.tasks.evaluate.tallies import Attributes
+from marginweave.tasks.evaluate.numbering import Attributes
 
 Matrix = tuple[tuple[float | None, ...], ...]
 

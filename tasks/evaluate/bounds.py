@@ -18,7 +18,8 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.evaluate.cells import Released
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.marginal_intervals import project
-from marginweave.tasks.evaluate.tallies import Numbering, Records, Tally, number_set
+from marginweave.tasks.evaluate.numbering import Numbering, Tally, number_set
+from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.holders import Holders
 from marginweave.tasks.normalize.marginals import cell_deviations, compression_of
 

@@ -13,16 +13,8 @@ from numpy.typing import NDArray
 from marginweave.schemas.released.aggregates import Aggregates, IntArray
 from marginweave.tasks.aggregate.marginals import grouped
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.evaluate.tallies import (
-    Attributes,
-    Numbering,
-    Pending,
-    Records,
-    Side,
-    Tally,
-    merged,
-    number_set,
-)
+from marginweave.tasks.evaluate.numbering import Attributes, Numbering, Pending, Side, Tally, number_set
+from marginweave.tasks.evaluate.tallies import Records, merged
 
 FloatArray = NDArray[np.float64]
 T = TypeVar("T")

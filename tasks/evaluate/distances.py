@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from marginweave.tasks.evaluate.cells import Cells, FloatArray
-from marginweave.tasks.evaluate.tallies import Attributes
+from marginweave.tasks.evaluate.numbering import Attributes
 
 SEED = 20240117
 """Which attribute sets are looked at where there are too many: public, and the same for every release."""

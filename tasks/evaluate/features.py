@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from marginweave.tasks.encode.codes import value_slots
-from marginweave.tasks.evaluate.tallies import Codes
+from marginweave.tasks.evaluate.numbering import Codes
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 
 MOST_RECORDS = 50_000

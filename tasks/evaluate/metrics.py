@@ -37,9 +37,10 @@ from marginweave.tasks.evaluate.distances import (
 )
 from marginweave.tasks.evaluate.downstream import Downstream, downstream
 from marginweave.tasks.evaluate.features import has_scikit_learn
+from marginweave.tasks.evaluate.numbering import Attributes, Codes
 from marginweave.tasks.evaluate.propensity import Propensity, propensity
 from marginweave.tasks.evaluate.rules import BrokenRule
-from marginweave.tasks.evaluate.tallies import Attributes, Codes, Records
+from marginweave.tasks.evaluate.tallies import Records
 
 _LONGER = (4, 5)
 _WITHOUT_SCIKIT_LEARN = "propensity and downstream need scikit-learn: pip install 'marginweave[evaluation]'"

@@ -14,7 +14,8 @@ from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Rele
 from marginweave.tasks.evaluate.combinations import ratio
 from marginweave.tasks.evaluate.distances import known_shares, shares_apart
 from marginweave.tasks.evaluate.metrics import counted_sets
-from marginweave.tasks.evaluate.tallies import Attributes, Records
+from marginweave.tasks.evaluate.numbering import Attributes
+from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import Spread
 
 

@@ -17,7 +17,8 @@ from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.aggregate.marginals import cells, count_marginals, in_passes
 from marginweave.tasks.evaluate.cells import Comparison
 from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
-from marginweave.tasks.evaluate.tallies import Attributes, Codes, Records
+from marginweave.tasks.evaluate.numbering import Attributes, Codes
+from marginweave.tasks.evaluate.tallies import Records
 
 Counts = NDArray[np.int64]
 # Cells of a marginal that is counted in a dense table; rows of others are sorted.

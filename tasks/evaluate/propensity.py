@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from marginweave.tasks.evaluate.cells import FloatArray
 from marginweave.tasks.evaluate.features import MOST_RECORDS, code_columns, fixed_order, indicators, stacked, take
-from marginweave.tasks.evaluate.tallies import Codes
+from marginweave.tasks.evaluate.numbering import Codes
 
 _FOLDS = 5
 _DEPTH = 5

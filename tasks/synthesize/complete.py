@@ -12,7 +12,7 @@ from marginweave.schemas.configuration.structure_records import find_record
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import Aggregates, IntArray
 from marginweave.tasks.synthesize.combinations import Combinations
-from marginweave.tasks.synthesize.grow import Prohibitions
+from marginweave.tasks.synthesize.growing_state import Prohibitions
 
 Rule = Sequence[tuple[int, int]]
 

@@ -16,7 +16,8 @@ from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.synthesize.chances import Chances
 from marginweave.tasks.synthesize.combinations import Combinations, number_combinations
 from marginweave.tasks.synthesize.complete import complete_records, prohibit
-from marginweave.tasks.synthesize.grow import Prohibitions, Rules, State, grow_records
+from marginweave.tasks.synthesize.grow import grow_records
+from marginweave.tasks.synthesize.growing_state import Prohibitions, Rules, State
 from marginweave.tasks.synthesize.missing import count_missing
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, every_record, stream
 

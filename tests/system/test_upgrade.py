@@ -62,7 +62,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("wheels")
     made = {"old": _built(place, "7.1"), "new": _built(place, "7.2"), "other": place / "site-other"}
     shutil.copytree(made["new"], made["other"])
-    rule = made["other"] / "marginweave" / "tasks" / "budget" / "split.py"
+    rule = made["other"] / "marginweave" / "tasks" / "accounting" / "plan" / "k_tuples.py"
     text, before = rule.read_text(), "tuple(p / least * scale for p in proportions)"
     assert text.count(before) == 1
     rule.write_text(text.replace(before, "tuple(p / least * scale * (1 + i) for i, p in enumerate(proportions))"))

@@ -10,9 +10,9 @@ _OLDER = "tests/unit/flows/test_older_ledgers.py"
 FAULTS = (
     Fault(
         name="expiry does not ask whether the ledger is an old copy",
-        file="flows/cli/ledger.py",
-        text="Ledger.open(_location(example, home), witness=witness)\n",
-        instead="Ledger.open(_location(example, home))\n",
+        file="flows/cli/ledger_repair.py",
+        text="Ledger.open(location_of(example, home), witness=witness)\n",
+        instead="Ledger.open(location_of(example, home))\n",
         killed_by=(f"{_RESTORED}::test_the_commands_refuse_an_old_copy",),
     ),
     Fault(

@@ -441,7 +441,7 @@ def test_of_a_draw_that_expired_the_way_out_is_said(
     """A release that has begun to draw is not reserved again."""
     if begun:
         take_part(ledger, draw_store, "count", "A", prepared_draw())
-    assert ledger.expire(timedelta(0), "r") == ("r",)
+    assert ledger.expire(timedelta(0), "r").returned == ("r",)
     with pytest.raises(BudgetError, match=advice):
         take_part(ledger, draw_store, "level-1", "A", prepared_draw(make=never_made))
 

@@ -16,7 +16,8 @@ from marginweave.tasks.evaluate.combinations import (
     length_metrics,
 )
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
-from marginweave.tasks.evaluate.tallies import Numbering, Records
+from marginweave.tasks.evaluate.numbering import Numbering
+from marginweave.tasks.evaluate.tallies import Records
 from tests.unit.normalize.released import aggregates_of, domain_of
 
 # Synthetic Data Showcase, documentation of its DP counts, 2.1: five records of three columns and all their combinations.
