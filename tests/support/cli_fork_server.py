@@ -108,7 +108,7 @@ def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:
 def forking(place: Path, environment: dict[str, str]) -> Iterator[Path]:
     """A `marginweave` for the time of the tests: a program whose commands are forked by a process in `environment`."""
     socket_, program = place / "socket", place / "marginweave"
-    client = Path(__file__).with_name("forked.py")
+    client = Path(__file__).with_name("forked_cli.py")
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{client}" "{socket_}" "$@"\n')
     program.chmod(0o755)
     process = subprocess.Popen(

@@ -1,6 +1,6 @@
 """`marginweave` as `tests.support.cli_fork_server` forks it: the same arguments, environment, folder, streams and exit code.
 
-A program of its own that imports next to nothing: `python -I -S forked.py SOCKET [ARGUMENTS]`.
+A program of its own that imports next to nothing: `python -I -S forked_cli.py SOCKET [ARGUMENTS]`.
 """
 
 import json

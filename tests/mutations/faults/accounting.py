@@ -111,7 +111,7 @@ FAULTS = (
     Fault(
         name="the verifiers do not compare the deviation of a length with its row",
         file="flows/verify/bundle_noise.py",
-        text='_compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})',
+        text='compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})',
         instead="pass",
         killed_by=("tests/unit/flows/test_statement_verifiers.py::test_every_other_lie_is_found",),
     ),

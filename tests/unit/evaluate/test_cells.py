@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.evaluate import tallies as counting
 from marginweave.tasks.evaluate.cells import Cells, Comparison, Released
+from marginweave.tasks.evaluate.numbering import number_set
 from marginweave.tasks.evaluate.tallies import Records
 from tests.unit.normalize.released import SIZES, aggregates_of, domain_of, tally
 
@@ -59,7 +60,7 @@ def test_counts_equal_brute_force(dense: bool, data: st.DataObject) -> None:
     sides = [Records.of(codes_of(table), domain_of()) for table in tables]
     comparison = Comparison(reference=sides[0], synthetic=sides[1], sizes=SIZES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "_FEW", 10**6 if dense else -(10**6))
+        patch.setattr(counting, "FEW_CELLS", 10**6 if dense else -(10**6))
         for k in (1, 2, 3, 4):
             for chosen in combinations(range(4), k):
                 found = comparison.cells(chosen)
@@ -74,7 +75,7 @@ def test_counts_equal_brute_force(dense: bool, data: st.DataObject) -> None:
 @pytest.mark.parametrize("dense", [True, False])
 def test_released_counts_weigh_what_they_count(dense: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A released combination has its count, a suppressed one none, and records stay records."""
-    monkeypatch.setattr(counting, "_FEW", 10**6 if dense else -(10**6))
+    monkeypatch.setattr(counting, "FEW_CELLS", 10**6 if dense else -(10**6))
     rng = np.random.default_rng(1)
     table = rng.integers(0, np.array(SIZES) + 1, (400, 4))
     released = {t: 3 * n for t, n in tally(table, 3).items() if n % 2}
@@ -113,7 +114,7 @@ def test_more_cells_than_an_integer_holds(parts: int) -> None:
         assert wide.complete.tolist() == [
             all(c * scale[j] < sizes[j] for c, j in zip(v, chosen, strict=True)) for v in every
         ]
-        (tally,) = sides[0].each([counting.number_set(chosen, sizes, sides)])
+        (tally,) = sides[0].each([number_set(chosen, sizes, sides)])
         assert tally.counts.tolist() == [n for _, n in sorted(values[0].items())]
 
 
@@ -130,8 +131,8 @@ def test_blocks_are_the_table(few: int, room: int, rows: list[Any], cuts: list[i
     assert (len(other), other.slots) == (len(rows), Records.of(whole, domain_of()).slots)
     sets = [chosen for k in (1, 2, 3) for chosen in combinations(range(4), k)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "_FEW", few)
-        numberings = [counting.number_set(chosen, SIZES, [other]) for chosen in sets]
+        patch.setattr(counting, "FEW_CELLS", few)
+        numberings = [number_set(chosen, SIZES, [other]) for chosen in sets]
         for _ in range(2):  # tallies are kept, or not
             for chosen, numbering, tally in zip(sets, numberings, other.each(numberings), strict=True):
                 values = np.array(list(product(*(range(SIZES[j]) for j in chosen))), np.int64)
@@ -165,5 +166,5 @@ def test_few_sets_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     again = Records.of_blocks(Blocks([list(table.T)]), domain_of())
     for _ in range(2):
         del passes[:]
-        list(again.each([counting.number_set(chosen, SIZES, [again]) for chosen in sets]))
+        list(again.each([number_set(chosen, SIZES, [again]) for chosen in sets]))
     assert not passes
