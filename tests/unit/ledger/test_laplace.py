@@ -110,7 +110,7 @@ def test_an_account_for_a_configuration_holds_its_release(
         aggregate__method="marginals", aggregate__noise="laplace", **{"aggregate__cliques": {"all": 2}, **changes}
     )
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    monkeypatch.setattr("marginweave.schemas.configuration.parse.load_configuration", lambda _: config)
+    monkeypatch.setattr("marginweave.tasks.accounting.plan.resolve.load_configuration", lambda _: config)
     words = shlex.split(opening_for("people", plan_budget(config), tmp_path / "people.yaml"))
     assert words[:5] == ["marginweave", "ledger", "open", "people", "--for"]
     opened = CliRunner().invoke(app, words[1:])
