@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.places import REPOSITORY
+
 PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
 SEES_PRIVATE_ROWS = {
     "validate",

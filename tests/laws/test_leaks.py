@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from fractions import Fraction
 from importlib import import_module
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,8 +25,8 @@ from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum
+from tests.support.places import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
 
 

@@ -28,7 +28,7 @@ from marginweave.tasks.aggregate.marginals import count_marginals, measure_margi
 from marginweave.tasks.mechanisms.gaussian import select_candidate
 from marginweave.tasks.mechanisms.randomness import NoiseBits, fresh_bits
 from marginweave.tasks.references import StageResult
-from tests.laws.test_doors_draw import ENCODED, SIZES, Doors, assert_noise, marginal_doors
+from tests.support.stage_draws import ENCODED, SIZES, Stages, assert_noise, marginal_stages
 
 SMALL = (2, 3, 2)
 UNITS = [
@@ -161,8 +161,8 @@ class Rounds:
     """A run of rounds without ledger and files."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, **cliques: Any) -> None:
-        self.doors: Doors
-        self.doors, self.codes = marginal_doors(
+        self.doors: Stages
+        self.doors, self.codes = marginal_stages(
             folder, patch, aggregate__cliques={"adaptive": 2, **cliques}, privacy__epsilon=8.0
         )
         self._kept: dict[str, Any] = {}

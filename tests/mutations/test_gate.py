@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from tests.mutations.catalogue import FAULTS, SECTIONS
-from tests.mutations.fault import REPOSITORY, Fault, MovedError
+from tests.mutations.fault import Fault, MovedError
 from tests.mutations.page import PAGE, written
 from tests.mutations.verdicts import ASSERTION, PASSED
+from tests.support.places import REPOSITORY
 
 # Faults of published programs and texts, or of drafts of this one (`notes/privacy.md`): they stay in the catalogue.
 KNOWN = {

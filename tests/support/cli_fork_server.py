@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from marginweave.flows.orchestration.environment import ANALYTICS_OFF
+from tests.support.places import REPOSITORY
 
 # What commands import when they run, beside the stages: the ledger's upgrades, Prefect's engines, tables of the examples.
 IMPORTED = (
@@ -32,7 +33,6 @@ IMPORTED = (
     "prefect.events.worker", "prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization",
     "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",
 )  # fmt: skip
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Forking:

@@ -21,8 +21,8 @@ from marginweave.tasks.checkpoint.draw_store import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.tasks.ledger.books import releases_of
+from tests.support.places import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")
 _FILE = re.compile(
     r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?P<lease>[0-9a-f]{32})\.(?:draw|copy)(?P<temporary>\.[0-9a-f]+\.tmp)?"

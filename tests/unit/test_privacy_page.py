@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.places import REPOSITORY
+
 PAGE = (REPOSITORY / "docs" / "privacy.md").read_text(encoding="utf-8")
 STEPS = {
     int(number): text
