@@ -105,7 +105,7 @@ class Victim:
     def makes(self) -> Path:
         return self.home / "makes"
 
-    def order(self, through: str = "doors", **more: Any) -> dict[str, Any]:
+    def order(self, through: str = "stages", **more: Any) -> dict[str, Any]:
         """An order for the warm parent: run, or go on."""
         paths = {"home": self.home, "config": self.config, "ledger": self.ledger_file, "makes": self.makes}
         texts = {name: str(path) for name, path in paths.items()}

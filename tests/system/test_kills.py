@@ -58,7 +58,7 @@ def _ended(victim: Victim, killed: int, shape: str) -> Counter[str]:
 
 def _order(choice: random.Random, calls: dict[str, int]) -> dict[str, object]:
     """Where and how a run is killed next: at a transition that an undisturbed one passes, or at a time."""
-    through = "prefect" if choice.random() < 0.08 else "doors"
+    through = "prefect" if choice.random() < 0.08 else "stages"
     if choice.random() < 0.3:
         return {"through": through, "after": choice.uniform(0.0, 1.5)}
     point = choice.choice(sorted(calls))

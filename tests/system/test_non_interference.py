@@ -35,10 +35,10 @@ from tests.support.opened_files import opened_files, within
 from tests.support.people_table import people, visits
 from tests.support.prefect_artifacts import ARTIFACTS, noted_artifacts
 from tests.support.release_checks import contents, unpacked
-from tests.support.run_fork_server import DOORS, flow_module
+from tests.support.run_fork_server import STAGES, flow_module
 
 pytestmark = pytest.mark.system
-LEFT = (*DOORS[: DOORS.index("normalize_counts")], "rounds_left")
+LEFT = (*STAGES[: STAGES.index("normalize_counts")], "rounds_left")
 SETTINGS: dict[str, Any] = {
     "privacy__epsilon": 8.0,
     "privacy__unit": {"column": "person", "max_records": 3},
@@ -171,9 +171,9 @@ SHOWN, RELEASE = flow_module.shown_in_prefect, flow_module._release
 TIME = re.compile(r"^[0-9-]+ [0-9:,]+ ")
 
 
-def _noting(door: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
+def _noting(stage: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
     def call(*arguments: Any, **named: Any) -> Any:
-        results.append(door(*arguments, **named))
+        results.append(stage(*arguments, **named))
         return results[-1]
 
     return call

@@ -1,4 +1,4 @@
-"""The distance from counts to records in two parts: by hand, and through the doors of a run, which fits its model once."""
+"""The distance from counts to records in two parts: by hand, and through the stages of a run, which fits its model once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the doors hand to the ledger has the planned noise: the stages themselves are run, with nothing but the ledger left out.
+"""What the stages hand to the ledger has the planned noise: they themselves are run, with nothing but the ledger left out.
 
-The laws beside this one are about the functions that the doors call. A door that called another one, or handed on the exact
+The laws beside this one are about the functions that the stages call. A stage that called another one, or handed on the exact
 count, would break none of them.
 """
 
