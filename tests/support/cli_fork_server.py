@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from marginweave.flows.orchestration.environment import ANALYTICS_OFF
-from tests.support.places import REPOSITORY
 
 # What commands import when they run, beside the stages: the ledger's upgrades, Prefect's engines, tables of the examples.
 IMPORTED = (
@@ -33,6 +32,7 @@ IMPORTED = (
     "prefect.events.worker", "prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization",
     "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",
 )  # fmt: skip
+REPOSITORY = Path(__file__).resolve().parents[2]  # this is run as a script, which finds no other module of tests
 
 
 class Forking:
@@ -108,7 +108,7 @@ def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:
 def forking(place: Path, environment: dict[str, str]) -> Iterator[Path]:
     """A `marginweave` for the time of the tests: a program whose commands are forked by a process in `environment`."""
     socket_, program = place / "socket", place / "marginweave"
-    client = Path(__file__).with_name("forked.py")
+    client = Path(__file__).with_name("forked_cli.py")
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{client}" "{socket_}" "$@"\n')
     program.chmod(0o755)
     process = subprocess.Popen(
