@@ -39,9 +39,9 @@ from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.synthesize.synthesize import synthesize_records
 from marginweave.tasks.validate.source import TableSource
+from tests.support.places import DATA
 
 T = TypeVar("T")
-DATA = Path(os.environ.get("MARGINWEAVE_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
 def adult_configuration() -> Configuration:

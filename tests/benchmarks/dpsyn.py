@@ -33,7 +33,8 @@ from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum
 from tests.benchmarks.accuracy.measures import mean_l1
 from tests.benchmarks.accuracy.tables import Table
-from tests.system.conftest import DATA, CommandLine
+from tests.support.command_line import CommandLine
+from tests.support.places import DATA
 
 SEEDS = 3
 

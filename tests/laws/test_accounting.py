@@ -25,7 +25,7 @@ from marginweave.tasks.accounting.accountants import (
     zcdp_rho,
 )
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from tests.unit.budget.plans import configuration
+from tests.support.budget_plans import configuration
 
 EPSILONS = st.floats(math.log(1e-3), math.log(100)).map(math.exp)
 DELTAS = st.floats(math.log(1e-15), math.log(0.5)).map(math.exp)

@@ -29,7 +29,7 @@ from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.laplace import l1_sensitivity, laplace_scale
 from marginweave.tasks.mechanisms.noise_table import noise_table
-from tests.unit.budget.plans import configuration
+from tests.support.budget_plans import configuration
 
 DELTA = 1e-6
 Loss = pld.PrivacyLossDistribution

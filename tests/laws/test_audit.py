@@ -27,6 +27,7 @@ from marginweave.tasks.aggregate import cliques, level
 from marginweave.tasks.empirical.findings import Finding, refuted
 from marginweave.tasks.mechanisms import gaussian as mechanisms
 from tests.support import configurations
+from tests.support.configurations import PRIVATE
 
 EXAMPLES = examples()
 FAULT = 1.5
@@ -219,7 +220,6 @@ def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatc
     assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
 
 
-PRIVATE = {"type": "category", "domain": "private"}
 BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
 PLANS: dict[str, dict[str, Any]] = {
     "percentiles": {},

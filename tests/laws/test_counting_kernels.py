@@ -23,7 +23,6 @@ from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 from tests.support.counting import (
     AMPLE,
-    WholeCounts,
     as_counter,
     blocks_of,
     contributions,
@@ -33,6 +32,7 @@ from tests.support.counting import (
     histogram,
     histogram_of,
     reference_counts,
+    same_counts,
 )
 from tests.support.tables import level_from
 
@@ -176,14 +176,7 @@ def test_blocks_tiles_threads_and_memory_change_no_count(
         blocks = blocks_of(table, records)
         other = count_blocks(blocks, candidates, bound, words(), LocalEngine(cores), memory)
         assert np.array_equal(held, histogram_of(blocks, candidates, 9, LocalEngine(cores), memory))
-    assert same(one, other)
-
-
-def same(one: WholeCounts, other: WholeCounts) -> bool:
-    """Whether two results are identical."""
-    return one.column_sets == other.column_sets and all(
-        np.array_equal(a, b) for a, b in zip((*one.cells, *one.counts), (*other.cells, *other.counts), strict=True)
-    )
+    assert same_counts(one, other)
 
 
 def test_spans_hold_every_record_once() -> None:

@@ -19,12 +19,11 @@ from marginweave.tasks.aggregate import cliques
 from marginweave.tasks.aggregate.cliques import count_values, discover_labels, discovery
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import fresh_bits
-from tests.laws.test_level_draw import clopper_pearson, table_of
-from tests.support.configurations import configuration
+from tests.support.configurations import PRIVATE, configuration
+from tests.support.level_draws import clopper_pearson, table_of
 
 SUBJECTS = 40_000
 DELTA = 0.1
-PRIVATE = {"type": "category", "domain": "private"}
 
 
 def config_of(theta: int, columns: int, neighbors: Any) -> Configuration:

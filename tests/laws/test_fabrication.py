@@ -23,11 +23,11 @@ from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.publish.statement import privacy_statement
-from tests.laws.test_level_draw import PRIVATE, bounded, category, clopper_pearson, table_of
-from tests.laws.test_thresholds import ONE_ROW, printed_threshold
-from tests.support.configurations import configuration
+from tests.support.budget_plans import configuration as planned
+from tests.support.configurations import PRIVATE, configuration
+from tests.support.level_draws import bounded, category, clopper_pearson, table_of
+from tests.support.printed_thresholds import ONE_ROW, printed_threshold
 from tests.support.tables import level_from, tuple_counts
-from tests.unit.budget.plans import configuration as planned
 
 
 def unfabricated(**changes: Any):

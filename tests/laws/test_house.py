@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.places import REPOSITORY
+
 PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
 SEES_PRIVATE_ROWS = {
     "validate",
@@ -96,6 +97,45 @@ def test_the_wheel_holds_what_is_tracked(tmp_path: Path) -> None:
 def test_constraints_are_versions_and_nothing_else() -> None:
     lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line) for line in lines)
+
+
+def imported_tests(code: str) -> list[str]:
+    """What `code` imports from unit tests, laws or system tests, or relatively; a program in a string counts as well."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found += re.findall(r"^\s*(?:from|import) (tests\.\S+)", node.value, re.MULTILINE)
+    return [name for name in found if re.match(r"tests\.(unit|laws|system)\b|\.", name)]
+
+
+def test_what_tests_share_is_support() -> None:
+    """No file below tests/ imports from a test module, benchmarks and programs in strings included."""
+    files = sorted((REPOSITORY / "tests").rglob("*.py"))
+    faults = {relative(path): imported_tests(path.read_text(encoding="utf-8")) for path in files}
+    assert len(files) > 200
+    assert {path: names for path, names in faults.items() if names} == {}
+
+
+@pytest.mark.parametrize("folder", ["unit", "laws", "system"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from tests.{}.test_one import helper",
+        "from tests.{}.conftest import helper as other",
+        "import tests.{}.test_one",
+        "from tests import {}",
+        "def test_it():\n    from tests.{} import helper",
+        "from .test_{} import helper",
+        "PROGRAM = 'import sys\\nfrom tests.{}.test_one import helper'",
+    ],
+)
+def test_an_import_from_a_test_module_is_found(line: str, folder: str) -> None:
+    assert len(imported_tests(line.format(folder))) == 1
+    assert imported_tests("from tests.support.places import REPOSITORY\nfrom tests.benchmarks import adult") == []
 
 
 BENCHMARKS = REPOSITORY / "tests" / "benchmarks"

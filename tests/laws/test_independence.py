@@ -31,7 +31,7 @@ from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals
 from marginweave.tasks.mechanisms.gaussian import add_noise, draw_laplace_noise
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import DrawBits, Words, fresh_bits
-from tests.laws.test_level_draw import bounded, surviving_values, table_of
+from tests.support.level_draws import bounded, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
 
 FALSE_ALARM = 1e-6

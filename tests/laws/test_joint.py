@@ -29,8 +29,9 @@ from marginweave.tasks.aggregate.level import draw_level, plan_level
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.noise_table import NoiseTable, noise_table
 from marginweave.tasks.mechanisms.randomness import fresh_bits
-from tests.laws.test_level_draw import PRIVATE, bounded, clopper_pearson, table_of
+from tests.support.configurations import PRIVATE
 from tests.support.configurations import configuration as people
+from tests.support.level_draws import bounded, clopper_pearson, table_of
 
 Row = tuple[int, int, int]
 RELATIONS: tuple[Neighbors, Neighbors] = ("add-remove", "replace-one")

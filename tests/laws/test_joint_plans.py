@@ -21,9 +21,9 @@ from marginweave.tasks.accounting.sparse_histogram import (
     threshold_delta,
 )
 from marginweave.tasks.ledger.plans import draws_fault
-from tests.laws.test_level_draw import PRIVATE
+from tests.support.budget_plans import configuration
+from tests.support.configurations import PRIVATE
 from tests.support.configurations import configuration as people
-from tests.unit.budget.plans import configuration
 
 RESIZED: dict[str, Any] = {
     "columns": {

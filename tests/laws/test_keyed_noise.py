@@ -37,8 +37,8 @@ from marginweave.tasks.mechanisms import zero_cells
 from marginweave.tasks.mechanisms.gaussian import add_noise
 from marginweave.tasks.mechanisms.randomness import DrawBits, KeyedBits
 from marginweave.tasks.mechanisms.zero_cells import passing_noise, passing_zeros
-from tests.laws.test_level_draw import surviving_values, table_of
 from tests.support.counting import AMPLE, WholeCounts, blocks_of
+from tests.support.level_draws import surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
 
 FALSE_ALARM = 1e-6

@@ -17,8 +17,8 @@ from marginweave.tasks.mechanisms.gaussian import add_noise, select_candidate
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.mechanisms.zero_cells import passing_noise, passing_zeros
-from tests.laws.test_level_draw import surviving_values
 from tests.support.counting import WholeCounts
+from tests.support.level_draws import surviving_values
 from tests.support.seeded_bits import SeededBits
 
 BITS = DrawBits(seed=bytes(range(32)), context=("release", 1, "level-2"))

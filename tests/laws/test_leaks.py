@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from fractions import Fraction
 from importlib import import_module
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,8 +25,8 @@ from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum
+from tests.support.places import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
 
 
@@ -37,19 +36,19 @@ def modules() -> list[str]:
     return [name for name in names if ".migrations." not in name]
 
 
-def doors() -> dict[str, Task[..., Any]]:
+def stages() -> dict[str, Task[..., Any]]:
     """Every Prefect task of the stages, by the name of its function."""
     found = (vars(import_module(name)).values() for name in modules())
     return {item.fn.__name__: item for item in itertools.chain.from_iterable(found) if isinstance(item, Task)}
 
 
 def test_only_stages_that_draw_nothing_are_tried_again() -> None:
-    """Of all doors that there are, those that read the source and write files alone; none keeps a result anywhere."""
-    every = doors()
+    """Of all stages that there are, those that read the source and write files alone; none keeps a result anywhere."""
+    every = stages()
     assert len(every) >= 20
-    assert {name for name, door in every.items() if door.retries} == {"validate", "publish", "report_internally"}
-    assert not any(door.persist_result or door.log_prints for door in every.values())
-    assert {type(door.cache_policy).__name__ for door in every.values()} == {"_None"}
+    assert {name for name, stage in every.items() if stage.retries} == {"validate", "publish", "report_internally"}
+    assert not any(stage.persist_result or stage.log_prints for stage in every.values())
+    assert {type(stage.cache_policy).__name__ for stage in every.values()} == {"_None"}
 
 
 SPEAKS = {"debug", "info", "warning", "warn", "exception", "critical", "get_run_logger", "get_logger"}

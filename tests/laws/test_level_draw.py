@@ -17,63 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
-from scipy.stats import beta
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
+from marginweave.tasks.aggregate.level import draw_level
 from marginweave.tasks.aggregate.released import recode, released_values, to_released
-from marginweave.tasks.encode.codes import EncodedTable, code_type
+from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.gaussian import deviation
-from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
-from tests.support.configurations import configuration
-from tests.support.counting import WholeCounts, count_bounded
+from marginweave.tasks.mechanisms.randomness import fresh_bits
+from tests.support.configurations import PRIVATE, configuration
+from tests.support.level_draws import DELTA, bounded, category, clopper_pearson, planned, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
-from tests.support.tables import encoded, level_from
-
-FALSE_ALARM = 1e-6
-DELTA = 0.1
-PRIVATE = {"type": "category", "domain": "private"}
-
-
-def clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
-    """Bounds of a probability; each is wrong with probability at most FALSE_ALARM / 4, and no test looks at more than four."""
-    low = 0.0 if hits == 0 else float(beta.ppf(FALSE_ALARM / 4, hits, trials - hits + 1))
-    high = 1.0 if hits == trials else float(beta.isf(FALSE_ALARM / 4, hits + 1, trials - hits))
-    return low, high
-
-
-def category(size: int) -> dict[str, Any]:
-    """A public domain of `size` values."""
-    return {"type": "category", "values": [f"v{v}" for v in range(size)]}
-
-
-def table_of(columns: Sequence[Sequence[int]], sizes: Sequence[int]) -> EncodedTable:
-    """An encoded table from columns of codes."""
-    codes = tuple(np.array(c, code_type(size)) for c, size in zip(columns, sizes, strict=True))
-    return EncodedTable(codes=codes, labels=tuple(tuple(f"v{v}" for v in range(size)) for size in sizes))
-
-
-def bounded(table: EncodedTable, candidates: CandidateSet, bound: int) -> WholeCounts:
-    """Bounded counts under a fixed key."""
-    return count_bounded(table, candidates, bound, KeyedBits(key=bytes(range(32)), purpose="test"))
-
-
-def planned(
-    config: Configuration, candidates: CandidateSet, bound: int, sd: Fraction, survivors: int = 0
-) -> LevelMechanism:
-    """The mechanism of a level with the large test delta."""
-    return plan_level(
-        config,
-        candidates=candidates,
-        survivors_before=survivors,
-        contribution_bound=bound,
-        deviation=sd,
-        delta_threshold=DELTA,
-    )
-
+from tests.support.tables import encoded
 
 # --- thresholds of private domains ---------------------------------------------------------------------------------
 
@@ -178,11 +135,6 @@ def test_empty_values_of_public_domains_survive_as_the_tail_says(beside: dict[st
     mechanism = planned(config, candidates, 2, Fraction(10))
     level = draw_level(bounded(table_of([[], []], sizes), candidates, 2), candidates, mechanism, fresh_bits())
     assert_survivors(level, sum(sizes), tail(1 if fixed is None else fixed + 1, Fraction(10)))
-
-
-def surviving_values(sizes: Sequence[int]) -> Level:
-    """A level of single values in which all of them survived."""
-    return level_from({((j, v),): 1 for j, size in enumerate(sizes) for v in range(size)}, 1)
 
 
 @pytest.mark.parametrize(

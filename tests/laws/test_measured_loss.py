@@ -26,8 +26,8 @@ from marginweave.tasks.aggregate.universe import Integers
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.randomness import fresh_bits
-from tests.laws.test_level_draw import bounded, category, clopper_pearson, planned, table_of
 from tests.support.configurations import configuration
+from tests.support.level_draws import bounded, category, clopper_pearson, planned, table_of
 
 TRIALS, REPEATS = 400, 150
 SHIFT = (0, 2, 5)

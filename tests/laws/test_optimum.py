@@ -10,7 +10,7 @@ import pytest
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from tests.unit.budget.plans import configuration
+from tests.support.budget_plans import configuration
 
 
 def selection_loss(epsilon: float, interval: float) -> Any:

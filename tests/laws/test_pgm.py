@@ -16,54 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.schemas.released.measurements import Measurement
 from marginweave.tasks.estimate.graphical.fit import fit_tree
 from marginweave.tasks.estimate.graphical.junction import model_cells
 from marginweave.tasks.synthesize.mixture.mend import allowed_records
 from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
 from marginweave.tasks.synthesize.release import synthesize_codes
 from marginweave.tasks.synthesize.shards import every_record
-from tests.laws.test_gum_tuples import WITH_MISSING, four_columns, random_rows, released
-from tests.laws.test_gum_tuples import marginal as pair_counts
+from tests.support.graphical_tables import MASKS, PAIRS, SIZES, decomposable, marginal, mask, measurements_of
+from tests.support.released_tuples import WITH_MISSING, four_columns, random_rows, released
+from tests.support.released_tuples import marginal as cell_counts
 
 mbi = pytest.importorskip("mbi")
 
-SIZES = (3, 4, 2, 5, 2)
-PAIRS: tuple[Clique, ...] = ((0, 1), (1, 3), (2, 4))
 EVERY = [clique for k in (1, 2, 3) for clique in itertools.combinations(range(len(SIZES)), k)]
-
-
-def decomposable(total: float = 10_000.0) -> np.ndarray:
-    """The table of a Markov model of `PAIRS`: p(0, 1) p(3 | 1) p(2, 4)."""
-    rng = np.random.default_rng(4)
-    first, second, third = (rng.dirichlet(np.full(size, 0.7)) for size in (12, 20, 4))
-    second = second.reshape(4, 5) / second.reshape(4, 5).sum(axis=1, keepdims=True)
-    table = total * np.einsum("ab,bd,ce->abcde", first.reshape(3, 4), second, third.reshape(2, 2))
-    assert table.shape == SIZES
-    return table
-
-
-def marginal(table: np.ndarray, clique: Clique) -> np.ndarray:
-    return table.sum(axis=tuple(a for a in range(len(SIZES)) if a not in clique))
-
-
-def told(table: np.ndarray, cliques: tuple[Clique, ...] = PAIRS, noise: float = 0.0) -> list[Measurement]:
-    rng = np.random.default_rng(9)
-    exact = [(clique, marginal(table, clique)) for clique in (*((a,) for a in range(len(SIZES))), *cliques)]
-    return [Measurement(attributes=c, counts=m + rng.normal(0, noise, m.shape), deviation=2.0) for c, m in exact]
-
-
-def tally(records: np.ndarray, clique: Clique) -> np.ndarray:
-    counts = np.zeros([SIZES[a] for a in clique])
-    np.add.at(counts, tuple(records[:, a] for a in clique), 1)
-    return counts
-
-
-def mask(clique: Clique, *forbidden: tuple[int, ...]) -> Mask:
-    allowed = np.ones([SIZES[a] for a in clique], np.bool_)
-    for cell in forbidden:
-        allowed[cell] = False
-    return Mask(attributes=clique, allowed=allowed)
 
 
 def test_a_decomposable_table_comes_back_from_its_own_marginals() -> None:
@@ -73,10 +39,10 @@ def test_a_decomposable_table_comes_back_from_its_own_marginals() -> None:
     sample is at most sum_c sqrt(2 m_c / pi) in the mean, with a deviation below sqrt(n): 6 of them are a false alarm of 1e-9.
     """
     table = decomposable()
-    made = every_record(Pgm.of(told(table), SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
+    made = every_record(Pgm.of(measurements_of(table), SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
     for clique in EVERY:
         exact = marginal(table, clique)
-        distance = np.abs(tally(made, clique) - exact).sum()
+        distance = np.abs(cell_counts(made, clique, SIZES) - exact).sum()
         assert distance < np.sqrt(2 * exact / np.pi).sum() + 6 * np.sqrt(10_000), clique
         assert clique not in PAIRS or distance < 2 * exact.size + 20, clique
 
@@ -85,31 +51,29 @@ def test_noise_is_averaged_by_precision() -> None:
     """Two measurements of a pair, one of them far off and told to be: the exact one is followed."""
     table = decomposable()
     off = Measurement(attributes=(0, 1), counts=np.full((3, 4), 10_000 / 12), deviation=2000.0)
-    made = every_record(Pgm.of([*told(table), off], SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
-    assert np.abs(tally(made, (0, 1)) - marginal(table, (0, 1))).sum() < 60
+    made = every_record(Pgm.of([*measurements_of(table), off], SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
+    assert np.abs(cell_counts(made, (0, 1), SIZES) - marginal(table, (0, 1))).sum() < 60
 
 
 def test_an_incomplete_marginal_is_scaled_up() -> None:
     table = decomposable()
     half = Measurement(attributes=(0, 1), counts=marginal(table, (0, 1)) / 2, deviation=1.0, complete=False)
-    singles = told(table, ())
+    singles = measurements_of(table, ())
     made = every_record(Pgm.of([*singles, half], SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
-    assert np.abs(tally(made, (0, 1)) - marginal(table, (0, 1))).sum() < 60
-
-
-MASKS = {
-    "inside": [mask((0, 1), (0, 0), (2, 3))],
-    "across": [mask((0, 3), (1, 2), (1, 3), (1, 4), (1, 0)), mask((2, 3), (0, 1))],
-    "single": [mask((3,), (4,)), mask((1, 4), (0, 1), (1, 1), (2, 0))],
-    "wide": [mask((0, 2, 3), (0, 0, 0), (1, 1, 1), (2, 1, 4))],
-}
+    assert np.abs(cell_counts(made, (0, 1), SIZES) - marginal(table, (0, 1))).sum() < 60
 
 
 @pytest.mark.parametrize("name", MASKS)
 def test_no_record_is_forbidden(name: str) -> None:
     """Of any noise, in every shard; each shard has its share of the records."""
     maker = Pgm.of(
-        told(decomposable(300.0), noise=9.0), SIZES, 1000, 300.0, PgmSettings(iterations=300), MASKS[name], most=130
+        measurements_of(decomposable(300.0), noise=9.0),
+        SIZES,
+        1000,
+        300.0,
+        PgmSettings(iterations=300),
+        MASKS[name],
+        most=130,
     )
     made = every_record(maker)
     assert maker.shards == 8
@@ -124,10 +88,10 @@ def test_what_a_model_has_no_room_for_is_left_out() -> None:
     table = decomposable()
     pairs = tuple(itertools.combinations(range(len(SIZES)), 2))
     room = PgmSettings(iterations=3000, model_size=8 * model_cells(SIZES, PAIRS))
-    made = every_record(Pgm.of(told(table, pairs), SIZES, 10_000, 10_000.0, room))
+    made = every_record(Pgm.of(measurements_of(table, pairs), SIZES, 10_000, 10_000.0, room))
     for clique in PAIRS:
         exact = marginal(table, clique)
-        assert np.abs(tally(made, clique) - exact).sum() < 2 * exact.size + 20, clique
+        assert np.abs(cell_counts(made, clique, SIZES) - exact).sum() < 2 * exact.size + 20, clique
 
 
 def test_records_of_k_tuples_have_their_pairs() -> None:
@@ -135,21 +99,21 @@ def test_records_of_k_tuples_have_their_pairs() -> None:
     table, config = random_rows(4, 4000), four_columns("pgm")
     made = np.stack(synthesize_codes(released(table, sd=5.0), config, config.synthesize), axis=1)
     for pair in itertools.combinations(range(4), 2):
-        moved = np.abs(pair_counts(made, pair, WITH_MISSING) - pair_counts(table, pair, WITH_MISSING)).sum() / 2
+        moved = np.abs(cell_counts(made, pair, WITH_MISSING) - cell_counts(table, pair, WITH_MISSING)).sum() / 2
         assert moved <= 350, pair
 
 
 def test_masks_that_leave_nothing_are_refused() -> None:
     nothing = [mask((0, 1), *[(0, b) for b in range(4)]), mask((0,), (1,), (2,))]
     with pytest.raises(InputError, match="masks must allow at least one record"):
-        Pgm.of(told(decomposable(50.0)), SIZES, 5, 50.0, PgmSettings(iterations=50), nothing)
+        Pgm.of(measurements_of(decomposable(50.0)), SIZES, 5, 50.0, PgmSettings(iterations=50), nothing)
 
 
 def test_an_attribute_that_was_not_measured_gets_every_value() -> None:
     table = decomposable()
-    some = [m for m in told(table) if 3 not in m.attributes]
+    some = [m for m in measurements_of(table) if 3 not in m.attributes]
     made = every_record(Pgm.of(some, SIZES, 1000, 10_000.0, PgmSettings(iterations=100)))
-    assert (tally(made, (3,)) == 200).all()
+    assert (cell_counts(made, (3,), SIZES) == 200).all()
 
 
 @settings(max_examples=60)
@@ -165,10 +129,10 @@ def test_the_size_is_the_one_of_mbi(data: st.DataObject) -> None:
 
 PROGRAM = """
 import hashlib
-from tests.laws.test_pgm import SIZES, MASKS, decomposable, told
+from tests.support.graphical_tables import MASKS, SIZES, decomposable, measurements_of
 from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
 from marginweave.tasks.synthesize.shards import every_record
-maker = Pgm.of(told(decomposable(), noise=5.0), SIZES, 3000, 1e4, PgmSettings(seed=7), MASKS["across"], most=900)
+maker = Pgm.of(measurements_of(decomposable(), noise=5.0), SIZES, 3000, 1e4, PgmSettings(seed=7), MASKS["across"], most=900)
 print(hashlib.sha256(every_record(maker).tobytes()).hexdigest())
 """
 
@@ -193,6 +157,6 @@ def test_nothing_is_imported_before_a_fit() -> None:
 
 
 def test_a_fit_of_no_steps_is_uniform_where_it_is_allowed() -> None:
-    tree = fit_tree(told(decomposable()), SIZES, 1e4, MASKS["inside"], 0)
+    tree = fit_tree(measurements_of(decomposable()), SIZES, 1e4, MASKS["inside"], 0)
     made = tree.deal(1000, np.random.default_rng(1))
-    assert tally(made, (0, 1)).max() - np.partition(tally(made, (0, 1)).ravel(), 2)[2] <= 1
+    assert cell_counts(made, (0, 1), SIZES).max() - np.partition(cell_counts(made, (0, 1), SIZES).ravel(), 2)[2] <= 1

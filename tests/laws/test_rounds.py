@@ -28,7 +28,7 @@ from marginweave.tasks.aggregate.marginals import count_marginals, measure_margi
 from marginweave.tasks.mechanisms.gaussian import select_candidate
 from marginweave.tasks.mechanisms.randomness import NoiseBits, fresh_bits
 from marginweave.tasks.references import StageResult
-from tests.laws.test_doors_draw import ENCODED, SIZES, Doors, assert_noise, marginal_doors
+from tests.support.stage_draws import ENCODED, SIZES, Stages, assert_noise, marginal_stages
 
 SMALL = (2, 3, 2)
 UNITS = [
@@ -161,16 +161,16 @@ class Rounds:
     """A run of rounds without ledger and files."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, **cliques: Any) -> None:
-        self.doors: Doors
-        self.doors, self.codes = marginal_doors(
+        self.stages: Stages
+        self.stages, self.codes = marginal_stages(
             folder, patch, aggregate__cliques={"adaptive": 2, **cliques}, privacy__epsilon=8.0
         )
         self._kept: dict[str, Any] = {}
         public = SimpleNamespace(checkpoint=self._checkpoint, load=lambda result: self._kept[result.address])
-        self.doors.reference.derived = public
-        self.doors.reference.checkpoint_blocks = self._blocks
-        self.doors.reference.load_blocks = lambda result: self._kept[result.address]
-        patch.setattr(rounds_task, "is_committed", lambda _, name: name in self.doors.drawn)
+        self.stages.reference.derived = public
+        self.stages.reference.checkpoint_blocks = self._blocks
+        self.stages.reference.load_blocks = lambda result: self._kept[result.address]
+        patch.setattr(rounds_task, "is_committed", lambda _, name: name in self.stages.drawn)
 
     def _checkpoint(self, stage: str, inputs: Any, compute: Any) -> StageResult:
         key = f"{stage}-{len(inputs)}"
@@ -184,7 +184,7 @@ class Rounds:
 
     def run(self) -> int:
         """All rounds; how many they are."""
-        reference, number = self.doors.reference, 0
+        reference, number = self.stages.reference, 0
         marginals_task.measure_one_way.fn(reference, ENCODED)
         counted = rounds_task.count_candidates.fn(reference, ENCODED)
         while rounds_task.rounds_left(reference):
@@ -202,20 +202,20 @@ def test_every_share_is_measured_at_its_price(annealing: bool, tmp_path: Path, m
     rounds = Rounds(tmp_path, monkeypatch, rounds=5, batch=2, annealing=annealing)
     number = rounds.run()
     assert number == (2 if annealing else 5)
-    doors = rounds.doors
-    assert {name for name in doors.drawn if name.startswith("measure-")} == {f"measure-{i}" for i in range(1, 6)}
-    assert len([name for name in doors.drawn if name.startswith("select-")]) == 2 * number
+    stages = rounds.stages
+    assert {name for name in stages.drawn if name.startswith("measure-")} == {f"measure-{i}" for i in range(1, 6)}
+    assert len([name for name in stages.drawn if name.startswith("select-")]) == 2 * number
     for share in range(1, 6):
-        measured = unpack_measurements(doors.drawn[f"measure-{share}"])
+        measured = unpack_measurements(stages.drawn[f"measure-{share}"])
         one = 1 if annealing and share == 1 else 2 if annealing else share
-        assert [m.attributes for m in measured] == [unpack_pick(doors.drawn[f"select-{one}-{j}"])[0] for j in (1, 2)]
-        assert sum(m.deviation**-2 for m in measured) <= doors.multiplier(f"measure-{share}") ** -2 * (1 + 1e-12)
-        assert sum(m.deviation**-2 for m in measured) >= doors.multiplier(f"measure-{share}") ** -2 * 0.99
+        assert [m.attributes for m in measured] == [unpack_pick(stages.drawn[f"select-{one}-{j}"])[0] for j in (1, 2)]
+        assert sum(m.deviation**-2 for m in measured) <= stages.multiplier(f"measure-{share}") ** -2 * (1 + 1e-12)
+        assert sum(m.deviation**-2 for m in measured) >= stages.multiplier(f"measure-{share}") ** -2 * 0.99
         exact = count_marginals([rounds.codes], SIZES, [m.attributes for m in measured])
         noise = [(m.counts - table).ravel() / m.deviation for m, table in zip(measured, exact, strict=True)]
         together = np.concatenate(noise)
         assert abs((together**2).mean() - 1) < 0.01 + 5.2 * math.sqrt(2 / together.size)
-    merged, draws = rounds_task.drawn_in_rounds(doors.reference)
+    merged, draws = rounds_task.drawn_in_rounds(stages.reference)
     assert len({m.attributes for m in merged}) == len(merged)
     assert len(draws) == 2 * number + 5
 
@@ -224,8 +224,8 @@ def test_all_that_a_round_draws_is_booked(tmp_path: Path, monkeypatch: pytest.Mo
     """One round: two choices and a share, each under its own name in the ledger."""
     rounds = Rounds(tmp_path, monkeypatch, rounds=1, batch=2)
     assert rounds.run() == 1
-    assert set(rounds.doors.drawn) == {"one-way", "select-1-1", "select-1-2", "measure-1"}
-    assert set(rounds.doors.makes) == set(rounds.doors.drawn)
+    assert set(rounds.stages.drawn) == {"one-way", "select-1-1", "select-1-2", "measure-1"}
+    assert set(rounds.stages.makes) == set(rounds.stages.drawn)
 
 
 def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,10 +240,10 @@ def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatc
     monkeypatch.setattr(rounds_task, "select_candidate", choose)
     rounds.run()
     scores, sensitivity, epsilon = told[0]
-    draw = rounds.doors.reference.plan.draw("select-1-1")
+    draw = rounds.stages.reference.plan.draw("select-1-1")
     assert (sensitivity, epsilon) == (2 * STEPS, draw.parameter)
     assert float(draw.cost.rho) >= epsilon**2 / 8
-    make = rounds.doors.makes["select-1-1"]
+    make = rounds.stages.makes["select-1-1"]
     cliques = candidate_sets(AdaptiveCliques(adaptive=2), SIZES)
     drawn = np.bincount([cliques.index(unpack_pick(make())[0]) for _ in range(2000)], minlength=3)
     expected = 2000 * chances(scores, sensitivity, epsilon)

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.candidates import SIZES, all_candidates, from_codes
 from tests.support.counting import count_bounded
 from tests.support.tables import FixedWords
-from tests.unit.aggregate.test_counting import SIZES, all_candidates, from_codes
 
 records = st.tuples(*(st.integers(0, size) for size in SIZES))
 

@@ -30,8 +30,8 @@ from marginweave.tasks.publish.records import record_codes, show_records
 from marginweave.tasks.synthesize.release import synthesize_codes
 from marginweave.tasks.synthesize.sets import cap_values
 from tests.support.configurations import configuration
+from tests.support.noisy_counts import counts_of
 from tests.support.tables import FixedWords, completed, encoded
-from tests.unit.normalize.released import counts_of
 
 VALUES = ("a", "b", "c", "d", "e")
 COLUMNS: dict[str, Any] = {

@@ -19,10 +19,10 @@ from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.synthesize.release import synthesize_codes
+from tests.support.candidates import named_cells
 from tests.support.configurations import configuration
 from tests.support.counting import histogram
 from tests.support.tables import level_from
-from tests.unit.aggregate.test_counting import named_cells
 
 COLUMNS = {
     "sex": {"type": "category", "values": ["f", "m"], "missing": [], "outside": "error"},

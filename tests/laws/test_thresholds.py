@@ -11,24 +11,12 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import norm
 
-from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.noise_table import noise_table
-
-
-def printed_threshold(sigma: float, bound: int, delta: float) -> float:
-    """rho_1 = 1 + sigma sqrt(Delta) PhiInv((1 - delta/2)^{1/Delta}), in its stable form."""
-    return 1 + sigma * math.sqrt(bound) * stable_quantile(delta / 2, bound)
-
-
-def stable_quantile(d: float, bound: int) -> float:
-    return float(norm.isf(-math.expm1(math.log1p(-d) / bound)))
-
-
-ONE_ROW = Stability(records=1, neighbors="add-remove")
+from tests.support.printed_thresholds import ONE_ROW, printed_threshold, stable_quantile
 
 
 def leak(sd: Fraction, contributions: int, least: int) -> Fraction:

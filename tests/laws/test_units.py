@@ -28,11 +28,11 @@ from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivi
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.preprocess.resize import sampled_rows
 from marginweave.tasks.preprocess.subjects import kept_rows
-from tests.laws.test_level_draw import DELTA, bounded, clopper_pearson, planned, table_of
+from tests.support.candidates import SIZES, all_candidates, from_codes
 from tests.support.configurations import configuration
 from tests.support.counting import count_bounded, histogram
+from tests.support.level_draws import DELTA, bounded, clopper_pearson, planned, table_of
 from tests.support.tables import FixedWords, encoded, prepare_rows
-from tests.unit.aggregate.test_counting import SIZES, all_candidates, from_codes
 
 RELATIONS: tuple[Neighbors, ...] = ("add-remove", "replace-one")
 

@@ -9,7 +9,8 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from tests.mutations.fault import REPOSITORY, Fault
+from tests.mutations.fault import Fault
+from tests.support.places import REPOSITORY
 
 
 class Overlay(SourceFileLoader):

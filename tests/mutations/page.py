@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.catalogue import FAULTS, SECTIONS
-from tests.mutations.fault import REPOSITORY
+from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "faults.md"
 _ABOUT = """\

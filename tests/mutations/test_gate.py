@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from tests.mutations.catalogue import FAULTS, SECTIONS
-from tests.mutations.fault import REPOSITORY, Fault, MovedError
+from tests.mutations.fault import Fault, MovedError
 from tests.mutations.page import PAGE, written
 from tests.mutations.verdicts import ASSERTION, PASSED
+from tests.support.places import REPOSITORY
 
 # Faults of published programs and texts, or of drafts of this one (`notes/privacy.md`): they stay in the catalogue.
 KNOWN = {
@@ -102,7 +103,7 @@ def test_a_fault_is_killed(judges: Judges, fault: Fault) -> None:
     assert verdict["ends"] == dict.fromkeys(fault.killed_by, ASSERTION)
 
 
-DOOR = "tests/unit/test_door.py::test_a_door_neither_retries_nor_caches"
+STAGE_TEST = "tests/unit/test_stage.py::test_a_stage_neither_retries_nor_caches"
 
 
 @pytest.mark.parametrize(
@@ -112,9 +113,11 @@ DOOR = "tests/unit/test_door.py::test_a_door_neither_retries_nor_caches"
 )
 def test_the_gate_tells_other_ends_from_kills(judges: Judges, instead: str, end: str) -> None:
     """A change that is no fault survives, and one that only breaks the code has not been noticed by an assertion."""
-    changed = Fault(name="change", file="tasks/stage.py", text="log_prints=False,", instead=instead, killed_by=(DOOR,))
+    changed = Fault(
+        name="change", file="tasks/stage.py", text="log_prints=False,", instead=instead, killed_by=(STAGE_TEST,)
+    )
     verdict = judges.judge(changed, changed.killed_by)
-    assert verdict == {"planted": end != "error of collection", "ends": {DOOR: end}}
+    assert verdict == {"planted": end != "error of collection", "ends": {STAGE_TEST: end}}
 
 
 def test_code_that_has_moved_is_told() -> None:

@@ -32,7 +32,7 @@ IMPORTED = (
     "prefect.events.worker", "prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization",
     "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",
 )  # fmt: skip
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[2]  # this is run as a script, which finds no other module of tests
 
 
 class Forking:
@@ -131,13 +131,13 @@ def _warm_up(home: Path) -> None:
     sys.path.insert(0, str(REPOSITORY))
     from tests.support.kills import Victim
     from tests.support.people_table import people
-    from tests.support.run_fork_server import run_by_doors
+    from tests.support.run_fork_server import run_by_stages
 
     home.mkdir()
     victim = Victim(home=home, config=people(home, 40))
     os.environ["MARGINWEAVE_LEDGER"] = str(victim.ledger_file)  # children have the environment of their orders
     with (home / "log").open("w") as log, redirect_stdout(log):
-        run_by_doors(victim.order())
+        run_by_stages(victim.order())
     sys.path.remove(str(REPOSITORY))
 
 

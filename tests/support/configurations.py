@@ -1,4 +1,4 @@
-"""Small configurations for tests; domains of unequal size."""
+"""Small configurations for tests; domains of unequal size, but for `FAIR`, which is a file of one column."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ BASE: dict[str, Any] = {
     },
     "aggregate": {"method": "k-tuples"},  # most tests are about these, whatever `auto` has
 }
+PRIVATE = {"type": "category", "domain": "private"}
+FAIR = """
+dataset: fair
+source: example:affairs
+privacy: {{epsilon: {epsilon}, delta: 1e-6, unit: row}}
+columns: {{religious: {{type: category, values: ["1.0", "2.0", "3.0", "4.0"], public: "the questionnaire"}}}}
+{execution}
+"""
 
 
 def raw(**changes: Any) -> dict[str, Any]:

@@ -160,3 +160,10 @@ def _word(seed: int, number: int) -> int:
     word = ((word ^ word >> 30) * 0xBF58476D1CE4E5B9) & _MASK
     word = ((word ^ word >> 27) * 0x94D049BB133111EB) & _MASK
     return word ^ word >> 31
+
+
+def same_counts(one: WholeCounts, other: WholeCounts) -> bool:
+    """Whether two results are identical."""
+    return one.column_sets == other.column_sets and all(
+        np.array_equal(a, b) for a, b in zip((*one.cells, *one.counts), (*other.cells, *other.counts), strict=True)
+    )

@@ -13,6 +13,8 @@ from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import NoiseBits
 from tests.support.releases import PROGRAM
 
+KEY = bytes(range(32))
+
 
 def draw_of_bits(bits: NoiseBits, noise: bytes = b"") -> bytes:
     """A draw that is nothing but its bits, behind the noise that was sealed for it."""

@@ -21,8 +21,8 @@ from marginweave.tasks.checkpoint.draw_store import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.tasks.ledger.books import releases_of
+from tests.support.places import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")
 _FILE = re.compile(
     r"\.?(?P<name>[a-z]+(?:-[a-z0-9]+)*)\.(?P<lease>[0-9a-f]{32})\.(?:draw|copy)(?P<temporary>\.[0-9a-f]+\.tmp)?"
@@ -105,7 +105,7 @@ class Victim:
     def makes(self) -> Path:
         return self.home / "makes"
 
-    def order(self, through: str = "doors", **more: Any) -> dict[str, Any]:
+    def order(self, through: str = "stages", **more: Any) -> dict[str, Any]:
         """An order for the warm parent: run, or go on."""
         paths = {"home": self.home, "config": self.config, "ledger": self.ledger_file, "makes": self.makes}
         texts = {name: str(path) for name, path in paths.items()}

@@ -6,7 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.places import REPOSITORY
+
 _AWAY = {"skip", "skipif", "xfail", "long"}
 
 

@@ -1,10 +1,12 @@
-"""The table of most system tests, with its configuration."""
+"""The tables of most system tests: one of people and one of their visits, each with its configuration, and a frame."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import yaml
 
 from tests.support.configurations import quick, raw
@@ -24,3 +26,30 @@ def people(place: Path, rows: int = 400, **changes: object) -> Path:
     path = place / "people.yaml"
     path.write_text(yaml.safe_dump(quick(raw(**changes)), sort_keys=False))
     return path
+
+
+def visits(place: Path, rows: int = 900, **changes: Any) -> Path:
+    """A table of visits of 300 people, some of them unnamed, and a configuration."""
+    generator = np.random.default_rng(7)
+    lines = ["person,sex,region,age,grade,town"]
+    for _ in range(rows):
+        person = generator.integers(0, 300)
+        name = "" if person % 50 == 0 else f"person-{person}"
+        sex, region = "fm"[person % 2], ["north", "south", "west"][person % 3]
+        lines.append(f"{name},{sex},{region},{20 + person % 60},{generator.integers(1, 8)},T{person % 4}")
+    (place / "people.csv").write_text("\n".join(lines) + "\n")
+    path = place / "people.yaml"
+    path.write_text(yaml.safe_dump(quick(raw(**changes)), sort_keys=False))
+    return path
+
+
+def people_frame(rows: int = 200) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "grade": [i % 7 + 1 for i in range(rows)],
+            "sex": ["f", "m"] * (rows // 2),
+            "region": pd.Categorical((["north", "south", "west", None, "north"] * rows)[:rows]),
+            "age": [float(i % 90) for i in range(rows)],
+            "ignored": range(rows),
+        }
+    )

@@ -21,9 +21,9 @@ from typing import Any
 from sqlalchemy import make_url
 
 from tests.support.listeners import listener, mail_server
+from tests.support.places import REPOSITORY
 from tests.support.postgres import Server
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 # Prefect looks for schedules that were changed once a minute.
 _PROMPT = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3"}

@@ -36,7 +36,7 @@ from marginweave.tasks import references
 from marginweave.tasks.aggregate import marginals, marginals_task
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate.adaptive import task as adaptive
-from marginweave.tasks.budget import task as budget_door
+from marginweave.tasks.budget import task as budget_stage
 from marginweave.tasks.checkpoint import blocks, draws, files
 from marginweave.tasks.checkpoint.codecs import unpack_table
 from marginweave.tasks.checkpoint.draw_store import DrawStore
@@ -48,15 +48,15 @@ from marginweave.tasks.evaluate import paid_task
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.normalize.released import released_counts
-from marginweave.tasks.preprocess import task as preprocess_door
+from marginweave.tasks.preprocess import task as preprocess_stage
 from marginweave.tasks.publish import report
-from marginweave.tasks.publish import task as publish_door
+from marginweave.tasks.publish import task as publish_stage
 from marginweave.tasks.publish.confidence import count_intervals
 from marginweave.tasks.publish.tables import counts_table, csv_bytes
 from tests.support.outcomes import Injected
 
 flow_module = sys.modules["marginweave.flows.release"]
-DOORS = (
+STAGES = (
     "validate", "preprocess", "release_bounds", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
     "discover_values", "measure_one_way", "score_pairs", "measure_larger", "collect_marginals",
     "count_candidates", "measure_round",
@@ -78,7 +78,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "draw level": (aggregate, "draw_level"),
     "draw number": (aggregate, "add_noise"),
     "draw percentile": (aggregate, "select_percentile"),
-    "draw bound": (preprocess_door, "select_percentile"),
+    "draw bound": (preprocess_stage, "select_percentile"),
     "draw values": (marginals_task, "discover_labels"),
     "draw marginals": (marginals_task, "measure_marginals"),
     "draw Laplace marginals": (marginals_task, "measure_with_laplace"),
@@ -88,7 +88,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "draw evaluation": (paid_task, "add_noise"),
     "words": (DrawBits, "words"),
     "Laplace noise": (marginals, "draw_laplace_noise"),
-    "reconcile": (budget_door, "reconcile"),
+    "reconcile": (budget_stage, "reconcile"),
     "room": (DrawStore, "room"),
     "room on disk": (os, "posix_fallocate"),
     "secret": (DrawSecrets, "make"),
@@ -106,7 +106,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "file replaced": (Path, "replace"),
     "file removed": (Path, "unlink"),
     "fsync": (os, "fsync"),
-    "release file": (publish_door, "replace_file"),
+    "release file": (publish_stage, "replace_file"),
     "published": (continuity, "publish_staged"),
     "proposed": (continuity, "propose_staged"),
     "manifest": (RunFolder, "write_manifest"),
@@ -128,7 +128,7 @@ def main() -> None:
         calls: Counter[str] = Counter()
         for point, (owner, name) in POINTS.items():
             setattr(owner, name, _counting(calls, point, originals[point]))
-        run_by_doors(order)
+        run_by_stages(order)
         passed.append(calls)
     for point, (owner, name) in POINTS.items():
         setattr(owner, name, originals[point])
@@ -191,15 +191,15 @@ def _run(order: dict[str, Any]) -> int:
     if order["through"] == "prefect":
         release(order["config"], order["run"], None, order["home"])
     else:
-        run_by_doors(order)
+        run_by_stages(order)
     return 0
 
 
-def run_by_doors(order: dict[str, Any]) -> None:
+def run_by_stages(order: dict[str, Any]) -> None:
     """The flow with the functions of its stages, without Prefect."""
-    names = (*DOORS, "shown_in_prefect")
+    names = (*STAGES, "shown_in_prefect")
     originals = {name: getattr(flow_module, name) for name in names}
-    for name in DOORS:
+    for name in STAGES:
         setattr(flow_module, name, originals[name].fn)
     flow_module.shown_in_prefect = lambda _: nullcontext()  # type: ignore[attr-defined]
     try:

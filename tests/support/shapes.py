@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.configurations import PRIVATE
 from tests.support.kills import Victim
 from tests.support.people_table import people
 
-PRIVATE = {"type": "category", "domain": "private"}
 SHAPES: dict[str, dict[str, Any]] = {
     "k-tuples": {"aggregate__reporting_length": 2, "columns__region": PRIVATE},
     "marginals": {"aggregate__method": "marginals", "columns__region": PRIVATE},
@@ -38,5 +38,18 @@ def victims(place: Path) -> NewVictim:
         usual = {"aggregate__reporting_length": 2} if shape is None else SHAPES[shape]
         settings = {**usual, "publish__keep_private": True, **changes}
         return Victim(home=home, config=people(home, 40, **settings), delta="0" if shape == "Laplace" else "1e-4")
+
+    return make
+
+
+def configured_victims(place: Path, **settings: object) -> NewVictim:
+    """A factory of runs that can be killed, with `settings` unless a run changes them."""
+    numbers = itertools.count()
+
+    def make(rows: int = 300, **changes: object) -> Victim:
+        home = place / f"home-{next(numbers)}"
+        home.mkdir()
+        usual = {"privacy__epsilon": 4.0, "publish__keep_private": True, **settings}
+        return Victim(home=home, config=people(home, rows, **{**usual, **changes}))
 
     return make

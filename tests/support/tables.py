@@ -18,7 +18,7 @@ from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.encode.complete import NumberedTable, complete_blocks
 from marginweave.tasks.encode.labels import encoded_labels, with_labels
 from marginweave.tasks.evaluate.internal import joined_tables
-from marginweave.tasks.mechanisms.randomness import UniformWords
+from marginweave.tasks.mechanisms.randomness import KeyedBits, UniformWords
 from marginweave.tasks.preprocess.blocks import labels_of, private_domains
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.rows import prepare_blocks
@@ -91,3 +91,8 @@ class FixedWords:
     def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:  # noqa: ARG002
         """The first words of this call's own stream, one a record."""
         return self.uniform_words(len(records))
+
+
+def fixed_streams(purpose: str) -> KeyedBits:
+    """Words under a fixed key: tests of them give the same numbers every time."""
+    return KeyedBits(key=bytes(range(32)), purpose=purpose)

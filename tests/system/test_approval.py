@@ -21,10 +21,10 @@ from marginweave.schemas.ledger import EventKind, State
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
+from tests.support.command_line import CommandLine
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people
-from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED, contents, opened
+from tests.support.release_checks import RELEASED, contents, opened
 
 pytestmark = pytest.mark.system
 YES: dict[str, Any] = {"approved": True, "by": "A. Meier", "reason": "checked"}

@@ -11,9 +11,9 @@ import pytest
 
 from marginweave.flows.postprocess.regenerate import attack_release
 from marginweave.schemas.errors import InputError
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.system.conftest import CommandLine
-from tests.system.test_release import contents, opened
+from tests.support.release_checks import contents, opened
 
 pytest.importorskip("syntheval")
 pytestmark = pytest.mark.system

@@ -14,9 +14,9 @@ from marginweave.flows.verify.files import audit_files
 from marginweave.schemas.errors import AuditError
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.system.conftest import CommandLine
-from tests.system.test_release import opened
+from tests.support.release_checks import opened
 
 pytestmark = pytest.mark.system
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.command_line import CommandLine
 from tests.support.configurations import raw
-from tests.system.conftest import CommandLine
 
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"

@@ -22,9 +22,10 @@ import yaml
 from dockerfile_parse import DockerfileParser
 
 from marginweave.flows.orchestration.server import _free_port
-from tests.support.cluster import Cluster, cluster, pgpass
-from tests.system.conftest import REPOSITORY, CommandLine
-from tests.system.test_release import opened
+from tests.support.cluster import Cluster, pgpass
+from tests.support.command_line import CommandLine
+from tests.support.places import REPOSITORY
+from tests.support.release_checks import opened
 
 PLACE = REPOSITORY / "deployments" / "compose"
 COMPOSE: dict[str, Any] = yaml.safe_load((PLACE / "compose.yaml").read_text())
@@ -147,12 +148,6 @@ def test_the_dockerfile(tmp_path: Path) -> None:
 
 
 # From here on the commands themselves, with the addresses of this machine in the place of the services' names.
-
-
-@pytest.fixture(scope="module")
-def databases() -> Iterator[Cluster]:
-    with cluster("superuser-word") as started:
-        yield started
 
 
 @pytest.fixture

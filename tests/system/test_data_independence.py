@@ -39,8 +39,9 @@ from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference
 from tests.support.configurations import quick, raw
+from tests.support.prefect_artifacts import noted_artifacts
+from tests.support.release_checks import unpacked
 from tests.support.run_fork_server import flow_module
-from tests.system.test_non_interference import _artifacts, unpacked
 
 pytestmark = pytest.mark.system
 NAMES = ("sex", "region", "age", "grade", "town")
@@ -125,7 +126,7 @@ def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], *, equal: 
         redirect_stdout(printed),
         redirect_stderr(printed),
         reporting(None),
-        _artifacts(seen.artifacts),
+        noted_artifacts(seen.artifacts),
     ):
         state = flow_module.release(str(config), "r", None, str(home), return_state=True)
     seen.ended = without_names(f"{state.name} {state.message}", home)

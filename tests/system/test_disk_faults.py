@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +15,14 @@ import pytest
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger import State
 from marginweave.tasks.ledger import Ledger
+from tests.support.command_line import CommandLine, settle
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people
+from tests.support.release_checks import opened
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 from tests.support.run_fork_server import FAULTS, LEASE
-from tests.system.conftest import CommandLine, settle
-from tests.system.test_kills import new_victim, parent, parents  # noqa: F401 - fixtures
-from tests.system.test_release import opened
 
 pytestmark = pytest.mark.system
-NewVictim = Callable[..., Victim]
 TOGETHER = ("synthetic.parquet", "synthetic.csv")  # both are open at once: a fault of one may show at the other first
 
 
@@ -55,7 +53,7 @@ def _mend(place: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "read-only"])
-def test_every_write_may_fail_once(parent: ForkServer, runs: Path, kind: str) -> None:  # noqa: F811
+def test_every_write_may_fail_once(parent: ForkServer, runs: Path, kind: str) -> None:
     """The fault moves from one file to the next: each attempt stops with a typed error, and no draw is ever lost."""
     if not runs.is_mount():
         kind = {"full": "size limit", "read-only": "forbidden"}[kind]
@@ -84,7 +82,7 @@ def test_every_write_may_fail_once(parent: ForkServer, runs: Path, kind: str) ->
 
 
 @pytest.mark.parametrize("draw", [1, 3, 5])
-def test_a_disk_that_fills_after_the_charge_loses_no_draw(parent: ForkServer, runs: Path, draw: int) -> None:  # noqa: F811
+def test_a_disk_that_fills_after_the_charge_loses_no_draw(parent: ForkServer, runs: Path, draw: int) -> None:
     """Room for a draw is set aside before it is charged, so that its bytes are kept when the disk is full."""
     if not runs.is_mount():
         pytest.skip("a disk of limited size can be mounted by root only")
@@ -115,7 +113,7 @@ def cramped(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(home / "ledger")], check=True)
 
 
-def test_a_ledger_without_room_loses_no_draw(parent: ForkServer, cramped: Path) -> None:  # noqa: F811
+def test_a_ledger_without_room_loses_no_draw(parent: ForkServer, cramped: Path) -> None:
     """The ledger's own disk is full between charge and commit: what was begun is committed, and nothing more is begun."""
     victim = Victim(home=cramped, config=people(cramped, 40, aggregate__reporting_length=2))
     for number in (1, 1, 1):

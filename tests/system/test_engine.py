@@ -32,11 +32,11 @@ from marginweave.tasks.engine import cluster as cluster_module
 from marginweave.tasks.engine.cluster import DaskEngine, check_workers, dask_engine
 from marginweave.tasks.engine.local import Engine, LocalEngine
 from marginweave.tasks.mechanisms.randomness import KeyedBits
-from tests.laws.test_counting_kernels import same
-from tests.support.counting import AMPLE, count_blocks, histogram_of
+from tests.support.command_line import CommandLine
+from tests.support.counting import AMPLE, count_blocks, histogram_of, same_counts
 from tests.support.fatal_workers import Failing, FatalBlocks, Slow, Square
+from tests.support.places import EXAMPLES, REPOSITORY
 from tests.support.tables import level_from
-from tests.system.conftest import EXAMPLES, REPOSITORY, CommandLine
 
 pytestmark = pytest.mark.system
 
@@ -90,7 +90,7 @@ def test_two_workers_count_what_threads_count(cluster: DaskEngine, blocks: Encod
     one, here = counted(blocks, LocalEngine())
     for memory in (AMPLE, 20_000, 0):
         other, there = counted(blocks, cluster, memory)
-        assert (one == other, same(here, there)) == (True, True)
+        assert (one == other, same_counts(here, there)) == (True, True)
 
 
 def test_a_worker_that_dies_in_the_middle_changes_no_count(
@@ -104,7 +104,7 @@ def test_a_worker_that_dies_in_the_middle_changes_no_count(
         one, here = counted(blocks, LocalEngine())
         other, there = counted(FatalBlocks(blocks, fatal, deaths, tmp_path), cluster)
         assert len(list(tmp_path.glob("death-*"))) == deaths
-        assert (one == other, same(here, there)) == (True, True)
+        assert (one == other, same_counts(here, there)) == (True, True)
 
 
 def test_a_part_over_which_all_workers_die_ends_the_stage(
@@ -263,7 +263,7 @@ def test_a_scheduler_over_tls(blocks: EncodedBlocks, tmp_path: Path) -> None:
             other, there = counted(blocks, engine)
             with pytest.raises(StageError):
                 list(engine.map(Failing("Ada Lovelace"), ["Konrad Zuse"]))
-        assert (one == other, same(here, there)) == (True, True)
+        assert (one == other, same_counts(here, there)) == (True, True)
         with pytest.raises(StageError, match="cannot be reached"), dask_engine(settings, strangers, tmp_path):
             pass
         host, port = address.removeprefix("tls://").split(":")
@@ -335,7 +335,7 @@ def test_a_cluster_that_all_workers_have_left_ends_the_stage(
         with worker_of(address, tmp_path), dask_engine(settings, (), tmp_path) as engine:
             one, here = counted(blocks, LocalEngine())
             other, there = counted(blocks, engine)
-            assert (one == other, same(here, there)) == (True, True)
+            assert (one == other, same_counts(here, there)) == (True, True)
             waiting = engine.map(Slow(tmp_path / "calls"), [1, 2, 3])
             assert next(waiting) == 1
             scheduler.kill()

@@ -10,7 +10,8 @@ import pytest
 
 from marginweave.flows.cli.app import _invoke
 from marginweave.tasks.engine import cluster
-from tests.system.conftest import EXAMPLES, INSTALLED, CommandLine
+from tests.support.command_line import CommandLine
+from tests.support.places import EXAMPLES, INSTALLED
 
 pytestmark = pytest.mark.system
 

@@ -17,7 +17,8 @@ from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.table import check_contract, input_schema
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.validate.source import TableSource
-from tests.system.conftest import DATA, EXAMPLES, CommandLine
+from tests.support.command_line import CommandLine
+from tests.support.places import DATA, EXAMPLES
 
 pytestmark = pytest.mark.system
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.system.conftest import EXAMPLES, INSTALLED, CommandLine
+from tests.support.command_line import CommandLine
+from tests.support.places import EXAMPLES, INSTALLED
 
 pytestmark = pytest.mark.system
 

@@ -28,7 +28,7 @@ from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from tests.support.configurations import quick, raw
 from tests.support.plain_runs import run_plainly
-from tests.system.test_non_interference import unpacked
+from tests.support.release_checks import unpacked
 
 pytestmark = [pytest.mark.system, pytest.mark.long]  # another processor may compute other last digits
 GOLDEN = Path(__file__).parents[1] / "data" / "golden_releases.json"

@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from marginweave.schemas.ledger import State
+from tests.support.command_line import CommandLine
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people
-from tests.system.conftest import CommandLine
-from tests.system.test_marginals import victims
-from tests.system.test_release import contents
+from tests.support.release_checks import contents
+from tests.support.shapes import configured_victims
 
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"
@@ -130,7 +130,7 @@ def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: CommandL
 
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    started = ForkServer(victims(tmp_path_factory.mktemp("warm"), **MODES["joint"])(), dict(os.environ))
+    started = ForkServer(configured_victims(tmp_path_factory.mktemp("warm"), **MODES["joint"])(), dict(os.environ))
     yield started
     started.close()
 

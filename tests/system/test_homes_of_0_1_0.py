@@ -12,8 +12,8 @@ import pytest
 from marginweave.schemas.ledger import EventKind, ReleaseRecord, State
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
+from tests.support.command_line import CommandLine
 from tests.support.homes import HOMES, unpack_home
-from tests.system.conftest import CommandLine
 
 pytestmark = pytest.mark.system
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.conftest import CommandLine
+from tests.support.command_line import CommandLine
 
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"

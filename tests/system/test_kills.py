@@ -6,14 +6,13 @@ come, so that it can be stopped and goes on by the same command.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
 import subprocess
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,42 +20,17 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.ledger import State
+from tests.support.command_line import CommandLine
+from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer, Victim
+from tests.support.release_checks import RELEASED
 from tests.support.run_fork_server import POINTS
-from tests.support.shapes import PRIVATE, SHAPES, NewVictim, victims
+from tests.support.shapes import SHAPES, NewVictim
 from tests.support.walk import Walk
-from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED
 
 pytestmark = pytest.mark.system
-PARENTS = 2
 COMMAND_LINE_SHARE = 0.1
 USUAL = {"k-tuples"}  # the others take their time: in `make test-long`
-
-
-@pytest.fixture
-def new_victim(tmp_path: Path) -> NewVictim:
-    return victims(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def parents(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[list[ForkServer]]:
-    environment = {**os.environ, "PREFECT_API_URL": server}
-    warm = victims(tmp_path_factory.mktemp("warm"))
-
-    def started(_: int) -> ForkServer:
-        return ForkServer(warm(), environment, *[warm(shape) for shape in SHAPES])
-
-    with ThreadPoolExecutor() as pool:
-        begun = list(pool.map(started, range(PARENTS)))
-    yield begun
-    for parent in begun:
-        parent.close()
-
-
-@pytest.fixture
-def parent(parents: list[ForkServer]) -> ForkServer:
-    return parents[0]
 
 
 def _walk(part: str, pytestconfig: pytest.Config) -> Walk:
@@ -84,7 +58,7 @@ def _ended(victim: Victim, killed: int, shape: str) -> Counter[str]:
 
 def _order(choice: random.Random, calls: dict[str, int]) -> dict[str, object]:
     """Where and how a run is killed next: at a transition that an undisturbed one passes, or at a time."""
-    through = "prefect" if choice.random() < 0.08 else "doors"
+    through = "prefect" if choice.random() < 0.08 else "stages"
     if choice.random() < 0.3:
         return {"through": through, "after": choice.uniform(0.0, 1.5)}
     point = choice.choice(sorted(calls))

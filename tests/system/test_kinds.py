@@ -14,8 +14,8 @@ import yaml
 
 from marginweave.schemas.table import check_contract, input_schema
 from marginweave.tasks.accounting.plan.resolve import load_configuration
+from tests.support.command_line import CommandLine
 from tests.support.configurations import raw
-from tests.system.conftest import CommandLine
 
 pytestmark = pytest.mark.system
 COLUMNS = {

@@ -8,7 +8,7 @@ import math
 import os
 import shlex
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -21,40 +21,27 @@ from marginweave.schemas.ledger import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.publish.reader import PublishedRelease
-from tests.support.kills import ForkServer, Victim
+from tests.support.command_line import CommandLine
+from tests.support.configurations import PRIVATE
+from tests.support.kills import ForkServer
 from tests.support.people_table import people
-from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED, opened
+from tests.support.release_checks import RELEASED, opened
+from tests.support.shapes import NewVictim, configured_victims
 
 pytestmark = pytest.mark.system
-NewVictim = Callable[..., Victim]
-PRIVATE = {"type": "category", "domain": "private"}
 IMPUTED = {"distribution": "uniform"}
 ROUNDS = {"adaptive": 2, "rounds": 2, "batch": 1}
 MARGINALS = {"aggregate__method": "marginals"}
 
 
-def victims(place: Path, **settings: object) -> NewVictim:
-    """A factory of runs that can be killed, with `settings` unless a run changes them."""
-    numbers = itertools.count()
-
-    def make(rows: int = 300, **changes: object) -> Victim:
-        home = place / f"home-{next(numbers)}"
-        home.mkdir()
-        usual = {"privacy__epsilon": 4.0, "publish__keep_private": True, **settings}
-        return Victim(home=home, config=people(home, rows, **{**usual, **changes}))
-
-    return make
-
-
 @pytest.fixture
 def new_victim(tmp_path: Path) -> NewVictim:
-    return victims(tmp_path, **MARGINALS)
+    return configured_victims(tmp_path, **MARGINALS)
 
 
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    started = ForkServer(victims(tmp_path_factory.mktemp("warm"), **MARGINALS)(), dict(os.environ))
+    started = ForkServer(configured_victims(tmp_path_factory.mktemp("warm"), **MARGINALS)(), dict(os.environ))
     yield started
     started.close()
 

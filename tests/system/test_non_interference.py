@@ -6,8 +6,6 @@ everything private replaced by that of an unrelated table, and with nothing priv
 
 from __future__ import annotations
 
-import base64
-import gzip
 import io
 import json
 import os
@@ -15,8 +13,8 @@ import re
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from collections.abc import Callable
+from contextlib import ExitStack, closing, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -24,8 +22,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import prefect.artifacts
-import pyarrow.parquet as pq
 import pytest
 
 from marginweave.flows.orchestration.session import prefect_session
@@ -34,16 +30,15 @@ from marginweave.schemas.ledger import Account
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
+from tests.support.command_line import CommandLine
 from tests.support.opened_files import opened_files, within
-from tests.support.people_table import people
-from tests.support.run_fork_server import DOORS, flow_module
-from tests.system.conftest import CommandLine
-from tests.system.test_release import contents
-from tests.system.test_units import visits
+from tests.support.people_table import people, visits
+from tests.support.prefect_artifacts import ARTIFACTS, noted_artifacts
+from tests.support.release_checks import contents, unpacked
+from tests.support.run_fork_server import STAGES, flow_module
 
 pytestmark = pytest.mark.system
-LEFT = (*DOORS[: DOORS.index("normalize_counts")], "rounds_left")
-ARTIFACTS = ("create_table_artifact", "create_markdown_artifact", "create_link_artifact")
+LEFT = (*STAGES[: STAGES.index("normalize_counts")], "rounds_left")
 SETTINGS: dict[str, Any] = {
     "privacy__epsilon": 8.0,
     "privacy__unit": {"column": "person", "max_records": 3},
@@ -162,7 +157,7 @@ class Flow:
             redirect_stdout(printed),
             redirect_stderr(printed),
             reporting(None),
-            _artifacts(found.artifacts),
+            noted_artifacts(found.artifacts),
             mock.patch.multiple(flow_module, **left, normalize_counts=measured),
             SHOWN(private),
         ):
@@ -176,9 +171,9 @@ SHOWN, RELEASE = flow_module.shown_in_prefect, flow_module._release
 TIME = re.compile(r"^[0-9-]+ [0-9:,]+ ")
 
 
-def _noting(door: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
+def _noting(stage: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
     def call(*arguments: Any, **named: Any) -> Any:
-        results.append(door(*arguments, **named))
+        results.append(stage(*arguments, **named))
         return results[-1]
 
     return call
@@ -187,23 +182,6 @@ def _noting(door: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
 def _repeating(results: list[Any]) -> Callable[..., Any]:
     left = iter(results)
     return lambda *_, **__: next(left)
-
-
-@contextmanager
-def _artifacts(found: list[tuple[str, dict[str, Any]]]) -> Iterator[None]:
-    """Note every artifact, and send it on."""
-
-    def noting(name: str) -> Callable[..., Any]:
-        send = getattr(prefect.artifacts, name)
-
-        def call(**content: Any) -> Any:
-            found.append((name, json.loads(json.dumps(content))))
-            return send(**content)
-
-        return call
-
-    with mock.patch.multiple(prefect.artifacts, **{name: noting(name) for name in ARTIFACTS}):
-        yield
 
 
 def people_of(changes: dict[str, Any]) -> Callable[[Path], Path]:
@@ -328,15 +306,6 @@ def marked_people(home: Path, changes: dict[str, Any]) -> Path:
     marked.append(f"{MARKER}sex,{MARKER}region,{MARKER}7,{MARKER}grade,rash;{MARKER}sign,{MARKER}person,{MARKER}")
     (home / "people.csv").write_text("\n".join([f"{head},signs,person,{MARKER}header", *marked]) + "\n")
     return path
-
-
-def unpacked(name: str, content: bytes) -> bytes:
-    """A file's bytes, and what is packed in them: of a table of Parquet its cells, of the explorer its data."""
-    if name.endswith(".parquet"):
-        return content + json.dumps(pq.read_table(io.BytesIO(content)).to_pydict()).encode()
-    if packed := re.search(rb'id="data">([^<]+)<', content):
-        return content + gzip.decompress(base64.b64decode(packed[1]))
-    return content
 
 
 def exact_numbers(table: Path) -> set[str]:

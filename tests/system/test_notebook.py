@@ -9,15 +9,16 @@ import sys
 import threading
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from marginweave.flows import Synthesizer
 from marginweave.flows.run.bookkeeping import run_lock
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from tests.support.command_line import CommandLine
 from tests.support.configurations import quick, raw
-from tests.system.conftest import REPOSITORY, CommandLine
+from tests.support.people_table import people_frame
+from tests.support.places import REPOSITORY
 
 pytestmark = pytest.mark.system
 
@@ -31,31 +32,19 @@ def ledgered(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Comma
     return marginweave
 
 
-def frame(rows: int = 200) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "grade": [i % 7 + 1 for i in range(rows)],
-            "sex": ["f", "m"] * (rows // 2),
-            "region": pd.Categorical((["north", "south", "west", None, "north"] * rows)[:rows]),
-            "age": [float(i % 90) for i in range(rows)],
-            "ignored": range(rows),
-        }
-    )
-
-
 def test_fit_and_sample(ledgered: CommandLine) -> None:
     """fit charges once; sample is free, has the declared columns, and leaves no copy of the frame behind."""
     with pytest.raises(BudgetError, match="marginweave ledger open people"):
-        Synthesizer(quick(raw())).fit(frame())
+        Synthesizer(quick(raw())).fit(people_frame())
     ledgered("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
-    model = Synthesizer(quick(raw())).fit(frame())
+    model = Synthesizer(quick(raw())).fit(people_frame())
     sample = model.sample(50, seed=3)
     assert list(sample.columns) == ["sex", "region", "age", "grade"]
     assert len(sample) == 50
     assert set(sample["sex"].dropna()) <= {"f", "m"}
     assert sample.equals(model.sample(50, seed=3))
     assert len(model.sample()) == model.release.aggregates.record_count
-    Synthesizer(quick(raw())).fit(frame())
+    Synthesizer(quick(raw())).fit(people_frame())
     assert "1 release(s)" in ledgered("ledger", "list").stdout
     assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frame.parq*"))
 
@@ -64,7 +53,7 @@ def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:
     with pytest.raises(InputError, match="fit must be called"):
         Synthesizer(raw()).sample(1)
     with pytest.raises(InputError, match="lacks the declared column 'grade'"):
-        Synthesizer(raw()).fit(frame().drop(columns="grade"))
+        Synthesizer(raw()).fit(people_frame().drop(columns="grade"))
     with pytest.raises(InputError, match=r"privacy.epsilon \(0\) must be positive"):
         Synthesizer(raw(privacy__epsilon=0))
 
@@ -75,14 +64,14 @@ import pandas as pd
 from marginweave.flows import Synthesizer
 from marginweave.tasks.validate.source import TableSource
 from tests.support.configurations import quick, raw
-from tests.system.test_notebook import frame
+from tests.support.people_table import people_frame
 read = TableSource.tables
 def dying(self, columns):
     rows = sum(table.num_rows for table in read(self, columns))
-    assert rows == len(frame())
+    assert rows == len(people_frame())
     os.kill(os.getpid(), signal.SIGKILL)
 TableSource.tables = dying
-Synthesizer(quick(raw())).fit(frame())
+Synthesizer(quick(raw())).fit(people_frame())
 """
 
 
@@ -109,7 +98,7 @@ def test_a_killed_fit_leaves_no_rows(ledgered: CommandLine) -> None:
     assert not link.exists()
     assert _with_rows(ledgered.home) == []
     for _ in range(2):
-        model = Synthesizer(quick(raw())).fit(frame())
+        model = Synthesizer(quick(raw())).fit(people_frame())
         (line,) = [line for line in ledgered("runs").stdout.splitlines() if line.startswith("people-")]
         assert line.split()[-1] == "no", line
     assert not (ledgered.home / "runs" / line.split()[0] / "private").exists()
@@ -130,7 +119,7 @@ def test_two_fits_of_one_name_do_not_meet(ledgered: CommandLine) -> None:
 
         def fit() -> None:
             try:
-                Synthesizer(raw(), home=ledgered.home).fit(frame(), run="one")
+                Synthesizer(raw(), home=ledgered.home).fit(people_frame(), run="one")
             except StageError as error:
                 refused.append(str(error))
 

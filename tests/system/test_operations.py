@@ -9,7 +9,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from marginweave.tasks.ledger import Ledger
-from tests.support.cluster import Cluster, cluster, pgpass
+from tests.support.cluster import Cluster, pgpass
+from tests.support.command_line import CommandLine, settle
 from tests.support.configurations import raw
 from tests.support.people_table import people
-from tests.system.conftest import INSTALLED, REPOSITORY, CommandLine, settle
+from tests.support.places import INSTALLED, REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(
@@ -225,12 +226,6 @@ def test_the_page_from_top_to_bottom(office: Office) -> None:
     assert (handed / "events.jsonl").is_file()
     assert (handed / "release" / "privacy.json").is_file()
     assert {path.stat().st_mode & 0o077 for path in office.backup.iterdir()} == {0}
-
-
-@pytest.fixture(scope="module")
-def databases() -> Iterator[Cluster]:
-    with cluster("superuser-word") as started:
-        yield started
 
 
 @pytest.mark.system

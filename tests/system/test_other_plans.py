@@ -28,7 +28,7 @@ from marginweave.tasks.budget import task as budget_stage
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from tests.support.people_table import people
-from tests.support.run_fork_server import run_by_doors
+from tests.support.run_fork_server import run_by_stages
 
 flow = sys.modules["marginweave.flows.release"]
 
@@ -55,7 +55,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _run(home: Path, config: Path) -> None:
-    run_by_doors({"config": str(config), "run": "r", "home": str(home)})
+    run_by_stages({"config": str(config), "run": "r", "home": str(home)})
 
 
 def _stopped_after_level_1(home: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Path:

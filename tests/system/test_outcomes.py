@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.ledger import State
-from tests.support.kills import LOST, REPOSITORY, ForkServer, Victim
+from tests.support.kills import LOST, ForkServer, Victim
 from tests.support.outcomes import FAULTS, NOTHING, NOTHING_WRITTEN, STEPS, flip, unflip, word
 from tests.support.people_table import people
+from tests.support.places import REPOSITORY
 from tests.support.shapes import victims
 
 pytestmark = pytest.mark.system

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED, contents
+from tests.support.release_checks import RELEASED, contents
 
 pytestmark = pytest.mark.system
 MARKER = "QZXMARKERVALUE"

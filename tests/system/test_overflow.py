@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.support.command_line import CommandLine
 from tests.support.configurations import raw
-from tests.system.conftest import CommandLine
-from tests.system.test_units import released, visits
+from tests.support.people_table import visits
+from tests.support.release_checks import released
 
 pytestmark = pytest.mark.system
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from marginweave.schemas.ledger import State
+from tests.support.command_line import CommandLine
+from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people
-from tests.system.conftest import CommandLine
-from tests.system.test_marginals import victims
-from tests.system.test_release import contents, opened
+from tests.support.release_checks import contents, opened
+from tests.support.shapes import NewVictim, configured_victims
 
 pytestmark = pytest.mark.system
-NewVictim = Callable[..., Victim]
 # settings, planned draws before the evaluation
 METHODS: dict[str, tuple[dict[str, object], list[str]]] = {
     "k-tuples": (
@@ -29,19 +29,18 @@ METHODS: dict[str, tuple[dict[str, object], list[str]]] = {
     "marginals": ({"aggregate": {"method": "marginals", "cliques": {"all": 2}}}, ["one-way", "marginals"]),
 }
 PAID = {"evaluate__paid": {"share": 0.1}}
-PRIVATE = {"type": "category", "domain": "private"}
 SIGNS = {"type": "set", "values": ["f", "m"], "max_values": 2}
 IMPUTED = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
 
 
 @pytest.fixture
 def new_victim(tmp_path: Path) -> NewVictim:
-    return victims(tmp_path, **PAID)
+    return configured_victims(tmp_path, **PAID)
 
 
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    started = ForkServer(victims(tmp_path_factory.mktemp("warm"), **PAID)(), dict(os.environ))
+    started = ForkServer(configured_victims(tmp_path_factory.mktemp("warm"), **PAID)(), dict(os.environ))
     yield started
     started.close()
 

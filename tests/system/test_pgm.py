@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.system.conftest import CommandLine
-from tests.system.test_release import opened
+from tests.support.places import REPOSITORY
+from tests.support.release_checks import opened
 
 pytestmark = [pytest.mark.system, pytest.mark.long]  # downloads 100 MB
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.support.postgres import Server, postgres_server
-from tests.system.conftest import CommandLine
-from tests.system.test_release import only_run, opened
+from tests.support.postgres import Server
+from tests.support.release_checks import only_run, opened
 
 pytestmark = pytest.mark.system
 PASSWORD = "hidden-word"
-
-
-@pytest.fixture(scope="module")
-def database_server() -> Iterator[Server]:
-    with postgres_server() as started:
-        yield started
 
 
 @pytest.fixture

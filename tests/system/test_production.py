@@ -19,9 +19,10 @@ import yaml
 from marginweave.schemas.ledger import Account, ReleaseRecord, State
 from marginweave.tasks.ledger import Ledger, ledger_location
 from tests.support.people_table import people
+from tests.support.places import REPOSITORY
 from tests.support.postgres import installed_postgres
-from tests.support.production import REPOSITORY, Site, documented, site, until
-from tests.system.test_release import RELEASED, contents
+from tests.support.production import Site, documented, site, until
+from tests.support.release_checks import RELEASED, contents
 
 pytestmark = pytest.mark.system
 DEPLOY = "prefect --no-prompt deploy"

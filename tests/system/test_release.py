@@ -15,46 +15,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.system.conftest import EXAMPLES, CommandLine
+from tests.support.places import EXAMPLES
+from tests.support.release_checks import RELEASED, contents, only_run, opened, processes_of
 
 pytestmark = pytest.mark.system
-RELEASED = {
-    *(f"{table}.{kind}" for table in ("aggregates", "synthetic") for kind in ("csv", "parquet")),
-    *("evaluation.json", "privacy.json", "report.html", "explore.html"),
-}
 
 STAGES = [
     "validate", "preprocess", "encode", "budget", "count records", "aggregate k=1", "aggregate k=2", "aggregate k=3",
     "collect", "normalize", "fit", "synthesize", "decode", "evaluate", "publish",
 ]  # fmt: skip
-
-
-def opened(cli: CommandLine, epsilon: float = 1.0) -> CommandLine:
-    assert cli("ledger", "open", "people", "--epsilon", str(epsilon), "--delta", "1e-6").returncode == 0
-    return cli
-
-
-def only_run(cli: CommandLine) -> Path:
-    (run,) = (cli.home / "runs").iterdir()
-    return run
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def processes_of(cli: CommandLine) -> list[int]:
-    """Living processes whose environment names the home of this command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if f"MARGINWEAVE_HOME={cli.home}\0".encode() in (entry / "environ").read_bytes() + b"\0":
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
 
 
 AUDIT = """

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from tests.support.kills import ForkServer, Victim
-from tests.system.conftest import CommandLine
-from tests.system.test_kills import new_victim, parent, parents  # noqa: F401 - fixtures
+from tests.support.command_line import CommandLine
+from tests.support.kills import ForkServer
+from tests.support.shapes import NewVictim
 
 pytestmark = pytest.mark.system
-NewVictim = Callable[..., Victim]
 
 
 @pytest.mark.parametrize("moment", ["begin_draw", "finish"])
 def test_a_copy_from_the_middle_of_a_release_admits_no_other(
-    parent: ForkServer,  # noqa: F811
-    new_victim: NewVictim,  # noqa: F811
+    parent: ForkServer,
+    new_victim: NewVictim,
     marginweave: CommandLine,
     moment: str,
 ) -> None:

@@ -7,17 +7,17 @@ import secrets
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.support.postgres import Server, postgres_server
+from tests.support.places import REPOSITORY
+from tests.support.postgres import Server
 from tests.support.protection_hook import heard, witness
-from tests.system.conftest import REPOSITORY, CommandLine
-from tests.system.test_release import only_run, opened
+from tests.support.release_checks import only_run, opened
 
 pytestmark = pytest.mark.system
 PASSWORD = "hidden-word"
@@ -25,12 +25,6 @@ SAVE_BLOCK = (
     "import sys; from prefect.blocks.system import Secret; "
     "Secret(value=sys.stdin.read().strip()).save(sys.argv[1], overwrite=True)"
 )
-
-
-@pytest.fixture(scope="module")
-def database_server() -> Iterator[Server]:
-    with postgres_server() as started:
-        yield started
 
 
 def test_a_finished_home_is_closed(settled: CommandLine, tmp_path: Path) -> None:

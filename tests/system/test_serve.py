@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.production import until
-from tests.system.conftest import CommandLine
-from tests.system.test_release import RELEASED, opened, processes_of
+from tests.support.release_checks import RELEASED, opened, processes_of
 
 pytestmark = pytest.mark.system
 

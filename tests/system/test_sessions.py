@@ -18,9 +18,9 @@ import pytest
 from rich.console import Console
 
 from marginweave.flows.cli import run as run_command
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.system.conftest import CommandLine
-from tests.system.test_release import opened
+from tests.support.release_checks import opened
 
 pytestmark = pytest.mark.system
 ALIVE = {"RUNNING", "PENDING"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.conftest import REPOSITORY
+from tests.support.places import REPOSITORY
 
 pytestmark = pytest.mark.system
 UNITS = sorted((REPOSITORY / "deployments" / "systemd").glob("*.service"))

@@ -10,39 +10,19 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
-from tests.support.configurations import quick, raw
-from tests.system.conftest import CommandLine
+from tests.support.command_line import CommandLine
+from tests.support.configurations import raw
+from tests.support.people_table import visits
+from tests.support.release_checks import released
 
 pytestmark = pytest.mark.system
 SUBJECT = {"column": "person", "max_records": 3}
 UNIFORM = {"distribution": "uniform"}
-
-
-def visits(place: Path, rows: int = 900, **changes: Any) -> Path:
-    """A table of visits of 300 people, some of them unnamed, and a configuration."""
-    generator = np.random.default_rng(7)
-    lines = ["person,sex,region,age,grade,town"]
-    for _ in range(rows):
-        person = generator.integers(0, 300)
-        name = "" if person % 50 == 0 else f"person-{person}"
-        sex, region = "fm"[person % 2], ["north", "south", "west"][person % 3]
-        lines.append(f"{name},{sex},{region},{20 + person % 60},{generator.integers(1, 8)},T{person % 4}")
-    (place / "people.csv").write_text("\n".join(lines) + "\n")
-    path = place / "people.yaml"
-    path.write_text(yaml.safe_dump(quick(raw(**changes)), sort_keys=False))
-    return path
-
-
-def released(cli: CommandLine, dataset: str = "people") -> tuple[Path, dict[str, Any]]:
-    """The release of the only run of `dataset`, and its statement."""
-    (run,) = (cli.home / "runs").glob(f"{dataset}-*")
-    return run / "release", json.loads((run / "release" / "privacy.json").read_text())
 
 
 def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from marginweave.schemas.ledger import State
 from marginweave.tasks.ledger import Ledger
+from tests.support.command_line import CommandLine
 from tests.support.people_table import people
-from tests.system.conftest import REPOSITORY, CommandLine
+from tests.support.places import REPOSITORY
 
 pytestmark = pytest.mark.system
 _PROGRAM = 'import sys; from marginweave.flows.cli import main; sys.argv[0] = "marginweave"; main()'

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.named_tests import REPOSITORY, why_not_living
+from tests.support.named_tests import why_not_living
+from tests.support.places import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "leaks.md").read_text(encoding="utf-8")
 ITEMS = [f"{group}{i}" for group, count in (("P", 19), ("S", 10), ("D", 15)) for i in range(1, count + 1)]

@@ -14,17 +14,17 @@ from marginweave.tasks.stage import BACK_OFF_SECONDS, quiet
 from marginweave.tasks.validate.task import validate
 
 
-@pytest.mark.parametrize("door", [count_records, aggregate_level, collect_draws, reserve_budget])
-def test_stages_that_draw_or_charge_are_never_retried(door: Task[..., object]) -> None:
-    assert door.retries == 0
+@pytest.mark.parametrize("stage", [count_records, aggregate_level, collect_draws, reserve_budget])
+def test_stages_that_draw_or_charge_are_never_retried(stage: Task[..., object]) -> None:
+    assert stage.retries == 0
 
 
-@pytest.mark.parametrize("door", [validate, publish])
-def test_only_a_fault_of_the_machine_is_retried(door: Task[..., object]) -> None:
-    assert door.retries == len(BACK_OFF_SECONDS)
-    assert door.retry_condition_fn is not None
+@pytest.mark.parametrize("stage", [validate, publish])
+def test_only_a_fault_of_the_machine_is_retried(stage: Task[..., object]) -> None:
+    assert stage.retries == len(BACK_OFF_SECONDS)
+    assert stage.retry_condition_fn is not None
     for error in (MachineError("x"), StageError("x"), InputError("x"), BudgetError("x"), ValueError("x")):
-        retried = door.retry_condition_fn(door, None, Failed(data=error))  # type: ignore[arg-type]
+        retried = stage.retry_condition_fn(stage, None, Failed(data=error))  # type: ignore[arg-type]
         assert retried is isinstance(error, MachineError)
 
 

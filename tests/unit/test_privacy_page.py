@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.places import REPOSITORY
+
 PAGE = (REPOSITORY / "docs" / "privacy.md").read_text(encoding="utf-8")
 STEPS = {
     int(number): text
@@ -78,18 +78,18 @@ def test_no_mechanism_is_left_out() -> None:
 
 
 def test_no_draw_is_left_out() -> None:
-    """Every door that draws is spoken of by itself or by what it draws with: `draw_once` with something to make."""
+    """Every stage that draws is spoken of by itself or by what it draws with: `draw_once` with something to make."""
     modules = [
         path for path in (REPOSITORY / "tasks").rglob("*.py") if re.search(r"draw_once\(.*prepared\)", path.read_text())
     ]
     named = {file for file, _ in CODE.findall(PAGE)}
     drawing = {str(path.relative_to(REPOSITORY)) for path in modules}
-    doors = {
+    stages = {
         "tasks/aggregate/marginals_task.py": "tasks/aggregate/marginals.py",
         "tasks/evaluate/paid_task.py": "tasks/evaluate/paid.py",
     }
     assert {"tasks/aggregate/task.py", "tasks/preprocess/task.py"} <= drawing
-    assert {doors.get(file, file) for file in drawing} <= named
+    assert {stages.get(file, file) for file in drawing} <= named
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tests.benchmarks.accuracy.page import render
 from tests.benchmarks.accuracy.runs import CORES, Runner
 from tests.benchmarks.accuracy.tables import TABLES
 from tests.benchmarks.scale.watch import Limits
-from tests.system.conftest import REPOSITORY
+from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "accuracy.md"
 FIGURES = Path(__file__).with_name("figures.jsonl")

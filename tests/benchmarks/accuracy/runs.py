@@ -24,7 +24,8 @@ from tests.benchmarks.accuracy.methods import PEERS, Settings, configuration, se
 from tests.benchmarks.accuracy.tables import TABLES, delta, table
 from tests.benchmarks.scale.machine import machine
 from tests.benchmarks.scale.watch import Limits, Watched, watch
-from tests.system.conftest import REPOSITORY, CommandLine
+from tests.support.command_line import CommandLine
+from tests.support.places import REPOSITORY
 
 CORES = 2
 _POOLS = ("NUMBA", "OMP", "OPENBLAS", "MKL", "RAYON")

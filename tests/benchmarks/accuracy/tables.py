@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from tests.system.conftest import DATA, EXAMPLES
+from tests.support.places import DATA, EXAMPLES
 
 # what the published numbers for adult.csv are for; every other table has 1 / (n ln n)
 _ADULT_DELTA = 1e-9

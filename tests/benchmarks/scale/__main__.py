@@ -15,7 +15,8 @@ from pathlib import Path
 from tests.benchmarks.scale import ratio
 from tests.benchmarks.scale.figures import Figure, append, read
 from tests.benchmarks.scale.page import ratio_lines, render, run_lines, stage_lines
-from tests.benchmarks.scale.releases import CASES, REPOSITORY, measured
+from tests.benchmarks.scale.releases import CASES, measured
+from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
 NAMES = (*CASES, ratio.NAME)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tests.benchmarks.scale.figures import Figure, figure
 from tests.benchmarks.scale.tables import Table, adult, seeded, valued, wide
 from tests.benchmarks.scale.watch import watch
-from tests.system.conftest import CommandLine
+from tests.support.command_line import CommandLine
 
 # What a process holds that has done nothing but import all modules of the program and what these import when it is needed.
 IMPORTS = """

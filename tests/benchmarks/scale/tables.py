@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tests.system.conftest import DATA
+from tests.support.places import DATA
 
 BLOCK = 250_000  # rows
 PART = 4  # blocks to a Parquet part

@@ -21,28 +21,30 @@ FAULTS = (
             "        p * math.sqrt(sum(q**-2 for q in proportions[: k + 1]) / budget) for k, p in enumerate(proportions)\n"
             "    )"
         ),
-        killed_by=("tests/unit/budget/test_split.py::test_sigma_sum_must_run_to_the_last_length",),
+        killed_by=("tests/unit/accounting/test_k_tuple_plans.py::test_sigma_sum_must_run_to_the_last_length",),
     ),
     Fault(
         name="delta is used twice, for the threshold and whole for the noise",
         file="tasks/accounting/plan/k_tuples.py",
         text="left = target.delta - delta_threshold",
         instead="left = target.delta",
-        killed_by=("tests/unit/budget/test_split.py::test_shares_are_shares_of_the_accountants_budget[True-zcdp]",),
+        killed_by=(
+            "tests/unit/accounting/test_k_tuple_plans.py::test_shares_are_shares_of_the_accountants_budget[True-zcdp]",
+        ),
     ),
     Fault(
         name="the delta of the threshold is not charged",
         file="tasks/accounting/plan/draws.py",
         text="rho=amount(float(squared / 2)), delta=amount(delta))",
         instead="rho=amount(float(squared / 2)))",
-        killed_by=("tests/unit/budget/test_split.py::test_only_private_domains_pay_for_a_threshold",),
+        killed_by=("tests/unit/accounting/test_k_tuple_plans.py::test_only_private_domains_pay_for_a_threshold",),
     ),
     Fault(
         name="a selection is charged half its epsilon",
         file="tasks/accounting/plan/draws.py",
         text="cost = Cost(mu2=amount(selection_mu(epsilon) ** 2), rho=amount(epsilon**2 / 8))",
         instead="cost = Cost(mu2=amount(selection_mu(epsilon / 2) ** 2), rho=amount(epsilon**2 / 32))",
-        killed_by=("tests/unit/budget/test_split.py::test_every_draw_is_priced_in_both_currencies",),
+        killed_by=("tests/unit/accounting/test_k_tuple_plans.py::test_every_draw_is_priced_in_both_currencies",),
     ),
     Fault(
         name="releases of an account do not add up",
@@ -56,7 +58,9 @@ FAULTS = (
         file="tasks/accounting/amplification.py",
         text="share = _expm1_ratio(functional, copies * functional) / s",
         instead="share = 1 / (s * max(1, sum(math.exp(i * functional) for i in range(1, copies))))",
-        killed_by=("tests/unit/budget/test_resize.py::test_the_sum_begins_at_zero_and_has_the_functional_exponent",),
+        killed_by=(
+            "tests/unit/accounting/test_amplification.py::test_the_sum_begins_at_zero_and_has_the_functional_exponent",
+        ),
     ),
     Fault(
         name="the shares of DPSyn's marginals are relative to the largest, not to their sum",
@@ -64,7 +68,7 @@ FAULTS = (
         text="weights / weights.sum()",
         instead="weights / weights.max()",
         killed_by=(
-            "tests/unit/budget/test_marginal_plans.py::test_the_deviations_of_a_draw_cost_what_its_multiplier_does",
+            "tests/unit/accounting/test_marginal_plans.py::test_the_deviations_of_a_draw_cost_what_its_multiplier_does",
         ),
     ),
     Fault(

@@ -52,7 +52,7 @@ FAULTS = (
         text='info=b"marginweave/" + self.purpose.encode()',
         instead='info=b"marginweave/"',
         killed_by=(
-            "tests/unit/budget/test_randomness.py::test_keyed_streams_of_other_keys_or_purposes_share_nothing",
+            "tests/unit/mechanisms/test_randomness.py::test_keyed_streams_of_other_keys_or_purposes_share_nothing",
             "tests/laws/test_counting_kernels.py::test_choices_of_two_records_and_of_two_lengths_are_independent",
         ),
     ),

@@ -27,7 +27,7 @@ FAULTS = (
         file="tasks/mechanisms/randomness.py",
         text="encoded(NOISE_FORMAT, len(context), *context, purpose,",
         instead="encoded(NOISE_FORMAT, purpose,",
-        killed_by=(_OTHERS, "tests/unit/budget/test_randomness.py::test_contexts_that_look_alike_are_told_apart"),
+        killed_by=(_OTHERS, "tests/unit/mechanisms/test_randomness.py::test_contexts_that_look_alike_are_told_apart"),
     ),
     Fault(
         name="strings and numbers of a context run into each other",
@@ -35,8 +35,8 @@ FAULTS = (
         text='return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))',
         instead='return ",".join(map(str, parts))',
         killed_by=(
-            "tests/unit/budget/test_randomness.py::test_no_two_contexts_have_the_same_encoding",
-            "tests/unit/budget/test_randomness.py::test_contexts_that_look_alike_are_told_apart",
+            "tests/unit/mechanisms/test_randomness.py::test_no_two_contexts_have_the_same_encoding",
+            "tests/unit/mechanisms/test_randomness.py::test_contexts_that_look_alike_are_told_apart",
         ),
     ),
     Fault(
@@ -61,14 +61,17 @@ FAULTS = (
         file="tasks/mechanisms/randomness.py",
         text="BLOCKS_A_KEY = 1 << 20",
         instead="BLOCKS_A_KEY = 1 << 24",
-        killed_by=("tests/unit/budget/test_randomness.py::test_no_key_enciphers_more_than_2_to_the_20_blocks", _KNOWN),
+        killed_by=(
+            "tests/unit/mechanisms/test_randomness.py::test_no_key_enciphers_more_than_2_to_the_20_blocks",
+            _KNOWN,
+        ),
     ),
     Fault(
         name="the representation of a draw's noise shows its seed",
         file="tasks/mechanisms/randomness.py",
         text="seed: bytes = field(repr=False)",
         instead="seed: bytes",
-        killed_by=("tests/unit/budget/test_randomness.py::test_a_seed_is_never_told",),
+        killed_by=("tests/unit/mechanisms/test_randomness.py::test_a_seed_is_never_told",),
     ),
     Fault(
         name="the noise of a cell depends on how much memory there is",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.fault import Fault
 
-_PUBLIC = "tests/system/test_doors.py::test_nothing_private_is_opened_right_of_aggregate"
+_PUBLIC = "tests/system/test_stages_capabilities.py::test_nothing_private_is_opened_right_of_aggregate"
 
 FAULTS = (
     Fault(
@@ -12,14 +12,14 @@ FAULTS = (
         file="tasks/aggregate/task.py",
         text="make=lambda bits, _: pack_number(int(add_noise(records, sigma, bits)[0])),",
         instead="make=lambda bits, _: pack_number(int(records[0])),",
-        killed_by=("tests/system/test_doors.py::test_the_number_of_records_is_told_with_its_noise",),
+        killed_by=("tests/system/test_stages_capabilities.py::test_the_number_of_records_is_told_with_its_noise",),
     ),
     Fault(
         name="a bought comparison is told without noise",
         file="tasks/evaluate/paid_task.py",
         text='{"value": add_noise(exact, deviation, bits)}',
         instead='{"value": exact}',
-        killed_by=("tests/system/test_doors.py::test_a_bought_comparison_is_told_with_its_noise",),
+        killed_by=("tests/system/test_stages_capabilities.py::test_a_bought_comparison_is_told_with_its_noise",),
     ),
     Fault(
         name="the names of all values of a private domain are released",
@@ -33,7 +33,7 @@ FAULTS = (
         file="tasks/stage.py",
         text='kind(f"{stage} failed: {type(error).__name__} at {place_of(error)}")',
         instead='kind(f"{stage} failed: {error}")',
-        killed_by=("tests/unit/test_door.py::test_a_fault_is_named_by_type_and_place_alone",),
+        killed_by=("tests/unit/test_stage.py::test_a_fault_is_named_by_type_and_place_alone",),
     ),
     Fault(
         name="a refusal of noise quotes the largest count",
@@ -41,7 +41,7 @@ FAULTS = (
         text='raise StageError("counts with noise must fit 64 bits")',
         instead='raise StageError(f"counts ({counts.max()}) with noise must fit 64 bits")',
         killed_by=(
-            "tests/unit/budget/test_mechanisms.py::test_counts_that_could_overflow_or_are_no_int64_are_refused",
+            "tests/unit/mechanisms/test_gaussian.py::test_counts_that_could_overflow_or_are_no_int64_are_refused",
         ),
     ),
     Fault(
@@ -49,14 +49,14 @@ FAULTS = (
         file="schemas/errors.py",
         text="super().__init__(_TOLD_TO_OPERATOR)",
         instead="super().__init__(detail)",
-        killed_by=("tests/unit/test_door.py::test_a_broken_rule_of_the_input_is_for_the_operator_only",),
+        killed_by=("tests/unit/test_stage.py::test_a_broken_rule_of_the_input_is_for_the_operator_only",),
     ),
     Fault(
         name="Prefect keeps what a stage returns",
         file="tasks/stage.py",
         text="persist_result=False,",
         instead="persist_result=True,",
-        killed_by=("tests/unit/test_door.py::test_a_door_neither_retries_nor_caches",),
+        killed_by=("tests/unit/test_stage.py::test_a_stage_neither_retries_nor_caches",),
     ),
     Fault(
         name="post-processing reads a private file",
@@ -80,7 +80,7 @@ FAULTS = (
         file="tasks/references.py",
         text="return Store(self.folder.private, self.ledger.checkpoint_key)",
         instead="return Store(self.folder.private, bytes(32))",
-        killed_by=("tests/system/test_doors.py::test_private_checkpoints_hang_on_the_key_of_the_ledger",),
+        killed_by=("tests/system/test_stages_capabilities.py::test_private_checkpoints_hang_on_the_key_of_the_ledger",),
     ),
     Fault(
         name="the digest of the source is unkeyed",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.mutations.fault import Fault
 
-_DEVIATION = "tests/unit/budget/test_mechanisms.py::test_deviation_is_the_next_multiple_above_the_sensitivity"
+_DEVIATION = "tests/unit/mechanisms/test_gaussian.py::test_deviation_is_the_next_multiple_above_the_sensitivity"
 _MOVE = "tests/laws/test_units.py::test_counts_move_by_no_more_than_the_noise_is_made_for"
 _EXACT = "tests/laws/test_noise.py::test_noise_has_the_exact_distribution"
 _TWICE = "tests/laws/test_noise.py::test_two_releases_differ_by_twice_the_variance"
 _FORKS = "tests/laws/test_noise.py::test_forked_workers_never_share_noise"
 _INDEPENDENT = "tests/laws/test_noise.py::test_cells_and_calls_are_independent"
-_BITS = "tests/unit/budget/test_mechanisms.py::test_noise_does_not_depend_on_the_counts"
-_SCAN = "tests/unit/budget/test_mechanisms.py::test_the_guided_search_finds_what_a_plain_search_does"
+_BITS = "tests/unit/mechanisms/test_gaussian.py::test_noise_does_not_depend_on_the_counts"
+_SCAN = "tests/unit/mechanisms/test_gaussian.py::test_the_guided_search_finds_what_a_plain_search_does"
 
 _KEYED = "tests/laws/test_keyed_noise.py::"
 _CHUNKS = _KEYED + "test_noise_does_not_depend_on_chunks"
@@ -61,7 +61,7 @@ FAULTS = (
         file="tasks/mechanisms/sampler.py",
         text="found[tie] = self._table.magnitude(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))",
         instead="found[tie] += 0 * rest(int(open_[tie]))",
-        killed_by=("tests/unit/budget/test_mechanisms.py::test_draws_compare_all_128_bits",),
+        killed_by=("tests/unit/mechanisms/test_gaussian.py::test_draws_compare_all_128_bits",),
     ),
     Fault(
         name="noise is a float that is rounded",
@@ -138,7 +138,7 @@ FAULTS = (
         text='return deviation(multiplier, 1, replace(stability, neighbors="add-remove"))',
         instead='return deviation(multiplier, 1, replace(stability, records=1, neighbors="add-remove"))',
         killed_by=(
-            "tests/unit/budget/test_preparation_plans.py::test_the_record_count_is_noised_for_the_whole_unit",
+            "tests/unit/accounting/test_preparation_plans.py::test_the_record_count_is_noised_for_the_whole_unit",
             "tests/laws/test_units.py::test_alike_rows_of_a_subject_attain_every_sensitivity",
         ),
     ),
@@ -147,21 +147,23 @@ FAULTS = (
         file="tasks/aggregate/task.py",
         text="epsilon, unit = reference.plan.draw(name).parameter, configuration.stability",
         instead="epsilon, unit = reference.plan.draw(name).parameter, configuration.privacy.stability",
-        killed_by=("tests/unit/budget/test_preparation_plans.py::test_the_percentile_is_chosen_for_the_whole_unit",),
+        killed_by=(
+            "tests/unit/accounting/test_preparation_plans.py::test_the_percentile_is_chosen_for_the_whole_unit",
+        ),
     ),
     Fault(
         name="a percentile is drawn at twice the epsilon that is charged",
         file="tasks/aggregate/task.py",
         text="select_percentile(histogram, percentile, epsilon, unit, bits)",
         instead="select_percentile(histogram, percentile, 2 * epsilon, unit, bits)",
-        killed_by=("tests/laws/test_doors_draw.py::test_a_percentile_has_the_planned_epsilon",),
+        killed_by=("tests/laws/test_stages_draw.py::test_a_percentile_has_the_planned_epsilon",),
     ),
     Fault(
         name="a private bound is drawn at twice the epsilon that is charged",
         file="tasks/preprocess/task.py",
         text="select_percentile(histogram, percentile, epsilon, unit, bits)",
         instead="select_percentile(histogram, percentile, 2 * epsilon, unit, bits)",
-        killed_by=("tests/laws/test_doors_draw.py::test_private_bounds_have_the_planned_epsilon",),
+        killed_by=("tests/laws/test_stages_draw.py::test_private_bounds_have_the_planned_epsilon",),
     ),
     Fault(
         name="scores of pairs are noised as if there were one pair",

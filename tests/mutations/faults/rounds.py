@@ -39,7 +39,7 @@ FAULTS = (
         file="tasks/accounting/plan/draws.py",
         text="[selection_draw(pick_name(number, pick), 0, epsilon) for pick in range(1, batch + 1)]",
         instead="[selection_draw(pick_name(number, 1), 0, epsilon)]",
-        killed_by=("tests/unit/budget/test_marginal_plans.py::test_rounds_have_equal_shares_and_spend_the_whole",),
+        killed_by=("tests/unit/accounting/test_marginal_plans.py::test_rounds_have_equal_shares_and_spend_the_whole",),
     ),
     Fault(
         name="an annealed round has half the noise for the price of one share",

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.encode.codes import EncodedTable, code_type
+from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.randomness import KeyedBits
+from tests.support.candidates import SIZES, all_candidates, counted, from_codes, named_cells
 from tests.support.configurations import letters
 from tests.support.counting import contributions, count_bounded, histogram
 from tests.support.tables import FixedWords, encoded, level_from, tuple_counts
@@ -21,39 +22,6 @@ SPEC_COUNTS = {
     "a2 c2": 1, "b1 c1": 1, "b2 c1": 2, "a1 b1 c1": 1, "a1 b2 c1": 1, "a2 b2 c1": 1,
 }  # fmt: skip
 SDS_ROWS = [["a1", "b1", "c1", "d1"], ["a2", "b2", "", "d2"], ["a1", "", "c1", ""]]
-
-
-def all_candidates(table: EncodedTable, length: int) -> CandidateSet:
-    """V_k when every combination of the level below survived."""
-    candidates = CandidateSet(length=1, sizes=table.sizes)
-    for k in range(1, length):
-        survivors = dict.fromkeys(named_cells(candidates), 1)
-        candidates = CandidateSet.above(level_from(survivors, k), table.sizes)
-    return candidates
-
-
-def named_cells(candidates: CandidateSet) -> list[tuple[tuple[int, int], ...]]:
-    """Every candidate as ((column, value), …)."""
-    cells = []
-    for columns in candidates.column_sets():
-        for values in np.argwhere(candidates.mask(columns)).tolist():
-            cells.append(tuple(zip(columns, values, strict=True)))
-    return cells
-
-
-def counted(
-    table: EncodedTable, length: int, bound: int = 10**6, seed: int = 0
-) -> dict[tuple[tuple[int, int], ...], int]:
-    """Bounded counts of a table as a dictionary, zero cells left out."""
-    candidates = all_candidates(table, length)
-    bounded = count_bounded(table, candidates, bound, FixedWords(seed))
-    counts = {}
-    for columns, cells, values in zip(bounded.column_sets, bounded.cells, bounded.counts, strict=True):
-        shape = tuple(table.sizes[j] + 1 for j in columns)
-        for cell, value in zip(cells.tolist(), values.tolist(), strict=True):
-            position = np.unravel_index(cell, shape)
-            counts[tuple(zip(columns, (int(v) for v in position), strict=True))] = value
-    return counts
 
 
 def labelled(table: EncodedTable, counts: dict[tuple[tuple[int, int], ...], int]) -> dict[str, int]:
@@ -93,14 +61,7 @@ def test_the_candidates_of_the_reference_suite() -> None:
     ]  # fmt: skip
 
 
-SIZES = (2, 3, 5, 7)
 tables = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), max_size=40)
-
-
-def from_codes(rows: list[tuple[int, ...]]) -> EncodedTable:
-    columns = np.array(rows, np.int64).reshape(-1, len(SIZES)).T
-    labels = tuple(tuple(f"{'abcd'[j]}{v}" for v in range(size)) for j, size in enumerate(SIZES))
-    return EncodedTable(codes=tuple(c.astype(code_type(s)) for c, s in zip(columns, SIZES, strict=True)), labels=labels)
 
 
 @given(tables, st.integers(1, 4))

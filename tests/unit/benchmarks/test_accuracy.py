@@ -29,7 +29,7 @@ from tests.benchmarks.accuracy.page import render
 from tests.benchmarks.accuracy.summaries import Spread, summarize, verdict
 from tests.benchmarks.accuracy.tables import Table, fair, table
 from tests.benchmarks.scale.page import NOT_YET
-from tests.system.conftest import DATA
+from tests.support.places import DATA
 
 SIZES = (2, 3, 5, 4)
 SMALL = Table(

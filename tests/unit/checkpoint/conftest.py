@@ -10,9 +10,8 @@ from marginweave.tasks.checkpoint.draw_store import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.ledger import Ledger
+from tests.support.draws import KEY
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
-
-KEY = bytes(range(32))
 
 
 @pytest.fixture

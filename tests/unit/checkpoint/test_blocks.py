@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.blocks import _END, _ENTRY, open_blocks, write_blocks
 from marginweave.tasks.checkpoint.store import Store
-from tests.unit.checkpoint.conftest import KEY
+from tests.support.draws import KEY
 
 ADDRESS = ("stage", "encode", "0123")
 PAYLOADS = [b"first block", b"", b"the third, which is longer", b"last"]

@@ -15,7 +15,7 @@ from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.evaluate.association import cramers_v, normalized_mutual_information, spearman
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.evaluate.tallies import Records
-from tests.unit.normalize.released import SIZES, aggregates_of, domain_of, tally
+from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
 
 TABLES = st.lists(st.lists(st.integers(0, 6), min_size=5, max_size=5), min_size=3, max_size=3).map(np.array)
 

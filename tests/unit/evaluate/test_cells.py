@@ -16,7 +16,7 @@ from marginweave.tasks.evaluate import tallies as counting
 from marginweave.tasks.evaluate.cells import Cells, Comparison, Released
 from marginweave.tasks.evaluate.numbering import number_set
 from marginweave.tasks.evaluate.tallies import Records
-from tests.unit.normalize.released import SIZES, aggregates_of, domain_of, tally
+from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
 
 WIDTHS = (1, 3, 1, 2)
 

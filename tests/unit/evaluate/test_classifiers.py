@@ -15,7 +15,7 @@ from marginweave.tasks.evaluate.features import MOST_RECORDS, fixed_order, indic
 from marginweave.tasks.evaluate.metrics import evaluate_internal
 from marginweave.tasks.evaluate.propensity import propensity
 from marginweave.tasks.evaluate.task import evaluation_json
-from tests.unit.normalize.released import domain_of
+from tests.support.noisy_counts import domain_of
 
 SIZES = (2, 3, 5)
 

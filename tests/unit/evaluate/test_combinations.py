@@ -18,7 +18,7 @@ from marginweave.tasks.evaluate.combinations import (
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.evaluate.numbering import Numbering
 from marginweave.tasks.evaluate.tallies import Records
-from tests.unit.normalize.released import aggregates_of, domain_of
+from tests.support.noisy_counts import aggregates_of, domain_of
 
 # Synthetic Data Showcase, documentation of its DP counts, 2.1: five records of three columns and all their combinations.
 ROWS = [(0, 0, 0), (0, 1, 0), (1, 2, 1), (1, 1, 0), (0, 1, 2)]

@@ -16,7 +16,7 @@ from marginweave.tasks.evaluate.distances import noise_distance, sampled_sets
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.evaluate.task import evaluation_json
-from tests.unit.normalize.released import SIZES, aggregates_of, domain_of, tally
+from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
 
 TABLE = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), min_size=1, max_size=20).map(np.array)
 

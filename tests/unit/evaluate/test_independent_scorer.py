@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,9 @@ import pandas as pd
 import pytest
 
 from marginweave.tasks.evaluate.metrics import evaluate_internal
-from tests.unit.evaluate.tables import coded, texts
+from tests.support.coded_tables import coded, texts
+from tests.support.places import DATA
 
-DATA = Path(os.environ.get("MARGINWEAVE_TEST_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
 SCORER = DATA.parent / "score.py"
 OURS = {
     "sup": "suppressed",

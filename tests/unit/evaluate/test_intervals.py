@@ -17,9 +17,9 @@ from marginweave.tasks.evaluate.intervals import Intervals, count_interval, rele
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.publish.tables import counts_table, csv_bytes, read_counts, read_intervals
-from tests.support.configurations import configuration
+from tests.support.configurations import PRIVATE, configuration
+from tests.support.noisy_counts import domain_of
 from tests.support.tables import level_from
-from tests.unit.normalize.released import domain_of
 
 DEVIATIONS = [Fraction(1, 2), Fraction(3, 2), Fraction(7), Fraction(300, 7)]
 # The ends of an interval are where a tail is 0.025; the oracle leaves out what is this near to it.
@@ -141,7 +141,6 @@ def test_cells_must_be_at_least_one() -> None:
         count_interval(ints(8), 3.0, cells=0)
 
 
-PRIVATE = {"type": "category", "domain": "private"}
 PEOPLE = configuration(columns={"a": {"type": "category", "values": ["x", "y"]}, "b": PRIVATE})
 NOISE = tuple(
     LevelNoise(length=k, contribution_bound=2 // k, deviation=10.0, threshold=t, private_threshold=p, candidates=None)

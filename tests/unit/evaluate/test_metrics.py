@@ -16,7 +16,7 @@ from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.normalize import normalize
-from tests.unit.normalize.released import SIZES, aggregates_of, domain_of, noisy_counts, tally
+from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, noisy_counts, tally
 
 TABLE = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), min_size=1, max_size=25)
 

@@ -1,4 +1,4 @@
-"""The distance from counts to records in two parts: by hand, and through the doors of a run, which fits its model once."""
+"""The distance from counts to records in two parts: by hand, and through the stages of a run, which fits its model once."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from marginweave.tasks.normalize.marginals import Spread, normalize_marginals
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.synthesize import estimators
 from marginweave.tasks.synthesize.task import fit_model, synthesize
-from tests.laws.test_gum_tuples import four_columns, random_rows, released
-from tests.unit.normalize.released import aggregates_of, domain_of
-from tests.unit.normalize.test_marginal_counts import config, marginals
+from tests.support.noisy_counts import aggregates_of, domain_of
+from tests.support.noisy_marginals import config, marginals
+from tests.support.released_tuples import four_columns, random_rows, released
 
 SIZES = (2, 3)
 MISSING = 3

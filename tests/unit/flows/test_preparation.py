@@ -12,19 +12,12 @@ from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan import defaults
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.references import RunReference
-
-TEXT = """
-dataset: fair
-source: example:affairs
-privacy: {{epsilon: {epsilon}, delta: 1e-6, unit: row}}
-columns: {{religious: {{type: category, values: ["1.0", "2.0", "3.0", "4.0"], public: "the questionnaire"}}}}
-{execution}
-"""
+from tests.support.configurations import FAIR
 
 
 def prepared(home: Path, execution: str, epsilon: str = "1") -> RunReference:
     path = home / "fair.yaml"
-    path.write_text(TEXT.format(execution=execution, epsilon=epsilon))
+    path.write_text(FAIR.format(execution=execution, epsilon=epsilon))
     return prepare_run(read_request(path, run="fair", source=None, home=home))[0]
 
 
@@ -43,7 +36,7 @@ def test_a_corrected_engine_takes_effect_in_the_same_run(tmp_path: Path) -> None
 def test_a_run_keeps_the_resolution_it_was_begun_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version whose `auto` is another goes on with the one of the manifest, by the file's name as well."""
     path = tmp_path / "fair.yaml"
-    path.write_text(TEXT.format(execution="", epsilon="1"))
+    path.write_text(FAIR.format(execution="", epsilon="1"))
     begun = prepare_run(read_request(path, run=None, source=None, home=tmp_path))[0]
     original = defaults.resolve_aggregate
     monkeypatch.setattr(

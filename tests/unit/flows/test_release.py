@@ -13,7 +13,7 @@ from marginweave.flows.run import events
 from marginweave.flows.run.preparation import internal_evaluation_due
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.released.manifest import RunState
-from tests.unit.flows.test_preparation import TEXT
+from tests.support.configurations import FAIR
 
 
 class Gone:
@@ -36,7 +36,7 @@ def test_a_finished_release_is_told_as_finished_where_the_ledger_has_gone_away(
     monkeypatch.setattr(flow, "end_dead_attempts", lambda _: None)
     monkeypatch.setattr(flow, "internal_evaluation_due", lambda _: False)
     path = tmp_path / "fair.yaml"
-    path.write_text(TEXT.format(execution="", epsilon="1"))
+    path.write_text(FAIR.format(execution="", epsilon="1"))
     place = flow.release.fn(str(path), run="fair", home=str(tmp_path))
     assert place == str(tmp_path / "runs" / "fair" / "release")
     assert told == ["marginweave.release.finished"]

@@ -24,9 +24,9 @@ from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.ledger.openings import planned_statement
 from marginweave.tasks.ledger.replay import Replay
 from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
-from tests.mutations.fault import REPOSITORY
+from tests.support.budget_plans import configuration
+from tests.support.places import REPOSITORY
 from tests.support.releases import FULL, gaussian, reserve_release, small_plan
-from tests.unit.budget.plans import configuration
 
 HALF = ("count", "level-1")
 

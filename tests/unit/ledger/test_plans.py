@@ -23,8 +23,8 @@ from marginweave.tasks.ledger.books import stated
 from marginweave.tasks.ledger.checks import check_plan
 from marginweave.tasks.ledger.key import load_key
 from marginweave.tasks.ledger.replay import Replay
+from tests.support.budget_plans import configuration
 from tests.support.releases import FULL, gaussian, small_plan
-from tests.unit.budget.plans import configuration
 
 Change = Callable[[BudgetPlan], BudgetPlan]
 

@@ -19,10 +19,9 @@ from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
 from marginweave.tasks.ledger.room import room
-from tests.support.configurations import configuration
+from tests.support.configurations import PRIVATE, configuration
 
 PAIRS = {"all": 2}
-PRIVATE = {"type": "category", "domain": "private"}
 BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
 
 

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.cliques import count_values, discover_labels, domain_sizes, structural_masks
+from marginweave.tasks.aggregate.cliques import count_values, discover_labels, structural_masks
 from marginweave.tasks.aggregate.marginal_payloads import (
     measurement_bytes,
     pack_labels,
@@ -26,45 +24,14 @@ from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
+from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.publish.cautions import reader_warnings
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table, read_measurements
 from marginweave.tasks.publish.tables import counts_table
 from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.support.configurations import configuration
-from tests.unit.normalize.released import counts_of, parts
-
-CLIQUES = ((0, 1), (1, 2, 3))
-
-
-def marginals(config: Configuration, seed: int = 1, sd: float = 4.0) -> Marginals:
-    """Marginals of a made-up table with made-up noise, rare values merged as a run would."""
-    rng = np.random.default_rng(seed)
-    labels = tuple(attribute.labels for attribute in config.attributes)
-    sizes = domain_sizes(config.attributes, labels)
-    rows = [np.minimum(rng.geometric(0.5, 900) - 1, n - 1) for n in sizes]
-    noisy = [
-        np.bincount(r, minlength=n) + rng.normal(0, sd, n).round().astype(np.int64)
-        for r, n in zip(rows, sizes, strict=True)
-    ]
-    one_way = tuple(Measurement(attributes=(a,), counts=c, deviation=sd) for a, c in enumerate(noisy))
-    plain = Marginals(
-        domain=Domain(names=tuple(a.name for a in config.attributes), labels=labels), one_way=one_way, larger=()
-    )
-    compression = compression_of(plain, config)[1]
-    larger = []
-    for clique in CLIQUES:
-        shape = [compression.sizes[a] for a in clique]
-        counts = np.zeros(shape, np.int64)
-        np.add.at(counts, tuple(compression.codes[a][rows[a]] for a in clique), 1)
-        noise = rng.normal(0, sd, shape).round().astype(np.int64)
-        larger.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
-    return Marginals(domain=plain.domain, one_way=one_way, larger=tuple(larger))
-
-
-def config(**changes: Any) -> Configuration:
-    lists = [["sex", "region"], ["region", "age", "grade"]]
-    return configuration(aggregate__method="marginals", aggregate__cliques=lists, **changes)
+from tests.support.noisy_counts import counts_of, parts
+from tests.support.noisy_marginals import CLIQUES, config, marginals
 
 
 def same(one: Marginals, other: Marginals) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from marginweave.tasks.normalize.keys import row_keys
 from marginweave.tasks.normalize.normalize import normalize
-from tests.unit.normalize.released import aggregates_of, counts_of, noisy_counts, parts
+from tests.support.noisy_counts import aggregates_of, counts_of, noisy_counts, parts
 
 
 def reference(counts):

@@ -20,7 +20,7 @@ from marginweave.tasks.normalize.marginals import marginal_counts, normalize_mar
 from marginweave.tasks.normalize.pairs import all_pairs
 from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.support.configurations import configuration
-from tests.unit.normalize.released import counts_of, parts
+from tests.support.noisy_counts import counts_of, parts
 
 SEEDED: dict[str, Any] = {"aggregate__method": "marginals", "synthesize__method": "aggregate-seeded"}
 SET = {"type": "set", "values": ["a", "b", "c"], "max_values": 1}

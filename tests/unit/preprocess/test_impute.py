@@ -12,21 +12,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess.impute import imputed_codes
 from tests.support.configurations import configuration
-from tests.support.tables import completed, encoded
+from tests.support.tables import completed, encoded, fixed_streams
 
 ROWS = 40_000
 UNIFORM = {"distribution": "uniform"}
 NUMBER = {"type": "number", "bins": [0, 10, 30, 100]}
 SEX = {"type": "category", "values": ["f", "m", "x"]}
 DATES = ["2020-01-01", "2021-12-31"]
-
-
-def streams(purpose: str) -> KeyedBits:
-    """A fixed key: the tests below give the same numbers every time."""
-    return KeyedBits(key=bytes(range(32)), purpose=purpose)
 
 
 def normal(*edges: float) -> list[float]:
@@ -69,7 +63,7 @@ def test_missing_values_follow_the_declared_distribution(kind: str) -> None:
     """Chi-square of 40,000 imputed values against the public shares, false alarm 1e-6; a value without weight never occurs."""
     column, shares = KINDS[kind]
     config = configuration(columns={"c": column, "other": SEX})
-    table = completed(encoded([["", ""]] * ROWS, config), config, streams)
+    table = completed(encoded([["", ""]] * ROWS, config), config, fixed_streams)
     counts = np.bincount(table.codes[0], minlength=table.sizes[0] + 1)
     expected = np.array([*shares, 0.0]) * ROWS
     assert len(counts) == len(expected)
@@ -83,7 +77,7 @@ def test_values_that_are_there_stay() -> None:
     """Imputation looks at one cell: present values keep their codes, also where others are missing."""
     config = configuration(columns={"c": {**SEX, "impute": UNIFORM}, "n": {**NUMBER, "impute": UNIFORM}})
     rows = [["f", "5"], ["", "99"], ["m", ""], ["x", "29"]]
-    table = completed(encoded(rows, config), config, streams)
+    table = completed(encoded(rows, config), config, fixed_streams)
     assert table.codes[0][[0, 2, 3]].tolist() == [0, 1, 2]
     assert table.codes[1][[0, 1, 3]].tolist() == [0, 2, 1]
     assert max(table.codes[0].max(), table.codes[1].max()) < 3
@@ -92,8 +86,8 @@ def test_values_that_are_there_stay() -> None:
 def test_a_missing_value_is_imputed_by_its_own_word() -> None:
     """Coupling: what one record becomes does not depend on which other records lack a value."""
     config = configuration(columns={"c": {**SEX, "impute": UNIFORM}})
-    some = completed(encoded([["f"], [""], ["m"], [""]] * 500, config), config, streams)
-    every = completed(encoded([[""]] * 2000, config), config, streams)
+    some = completed(encoded([["f"], [""], ["m"], [""]] * 500, config), config, fixed_streams)
+    every = completed(encoded([[""]] * 2000, config), config, fixed_streams)
     assert np.array_equal(some.codes[0][1::2], every.codes[0][1::2])
 
 
@@ -101,7 +95,7 @@ def test_a_private_domain_is_imputed_with_declared_values() -> None:
     """Declared weights join the labels, whether they occur in the data or not; the rest of the labels stays in order."""
     private = {"type": "category", "domain": "private", "impute": {"weights": {"unknown": 1, "b": 1}}}
     config = configuration(columns={"c": private, "other": SEX})
-    table = completed(encoded([["z", ""], ["b", ""], *[["", ""]] * 100], config), config, streams)
+    table = completed(encoded([["z", ""], ["b", ""], *[["", ""]] * 100], config), config, fixed_streams)
     assert table.labels[0] == ("b", "unknown", "z")
     assert table.codes[0][:2].tolist() == [2, 0]
     assert set(table.codes[0][2:].tolist()) == {0, 1}

@@ -15,7 +15,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess.resize import sampled_rows
 from tests.support.configurations import configuration
-from tests.support.tables import completed, encoded
+from tests.support.tables import completed, encoded, fixed_streams
 
 RELATIONS: tuple[Neighbors, ...] = ("add-remove", "replace-one")
 TRIALS = 3_000
@@ -85,7 +85,7 @@ def test_the_table_has_the_declared_size(rows: int) -> None:
         columns={"sex": SEX, "grade": GRADE, "signs": {"type": "set", "values": ["a", "b"], "max_values": 2}},
         resize={"records": 40, "proportion": 1.5},
     )
-    table = completed(encoded([["f", "2", "a;b"]] * rows, config), config, fixed)
+    table = completed(encoded([["f", "2", "a;b"]] * rows, config), config, fixed_streams)
     assert table.records == 40
     assert [codes.max() < size for codes, size in zip(table.codes[:2], table.sizes[:2], strict=True)] == [True, True]
     sampled = int((table.codes[1] == 1).sum())  # grade 2 has no weight: a record with it was sampled
@@ -97,7 +97,7 @@ def test_the_table_has_the_declared_size(rows: int) -> None:
 def test_added_records_are_independent_draws_of_every_column() -> None:
     """20,000 added records: the 2 x 2 cells of two columns are products of the declared shares (chi-square, alarm 1e-6)."""
     config = configuration(columns={"sex": SEX, "grade": GRADE}, resize={"records": 20_000})
-    table = completed(encoded([["", ""]] * 0, config), config, fixed)
+    table = completed(encoded([["", ""]] * 0, config), config, fixed_streams)
     cells = np.bincount(table.codes[0].astype(np.int64) * 3 + table.codes[1], minlength=6)
     assert cells[[1, 4]].tolist() == [0, 0]
     assert stats.chisquare(cells[[0, 2, 3, 5]], np.array([1, 2, 1, 2]) / 6 * 20_000).pvalue > 1e-6
@@ -137,8 +137,3 @@ def test_resizes_that_cannot_hold_are_refused(changes: dict[str, Any], message: 
     """Each by the key that has to change."""
     with pytest.raises(InputError, match=message):
         configuration(**changes)
-
-
-def fixed(purpose: str) -> KeyedBits:
-    """Streams of a fixed key."""
-    return KeyedBits(key=bytes(range(32)), purpose=purpose)

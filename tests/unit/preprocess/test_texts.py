@@ -6,9 +6,7 @@ import pyarrow as pa
 import pytest
 
 from marginweave.tasks.preprocess.clean import clean_table
-from tests.support.configurations import configuration
-
-PRIVATE = {"type": "category", "domain": "private"}
+from tests.support.configurations import PRIVATE, configuration
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])

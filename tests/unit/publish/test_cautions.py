@@ -13,7 +13,7 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.mechanisms.percentile import rank_error
 from marginweave.tasks.publish.cautions import invented, reader_warnings
 from tests.support.configurations import configuration
-from tests.unit.normalize.released import domain_of
+from tests.support.noisy_counts import domain_of
 
 
 def released(count: int = 10**6, candidates: int | None = 20, threshold: int = 30) -> Aggregates:

@@ -19,8 +19,8 @@ from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.contract import clean_frame
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
+from tests.support.noisy_counts import aggregates_of
 from tests.support.tables import FixedWords
-from tests.unit.normalize.released import aggregates_of
 
 CONFIGURATION = configuration(columns={name: column for name, (column, _) in KINDS.items()})
 ROW = st.fixed_dictionaries({name: texts for name, (_, texts) in KINDS.items()})

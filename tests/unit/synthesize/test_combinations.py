@@ -13,7 +13,7 @@ from marginweave.tasks.synthesize.combinations import number_combinations
 from marginweave.tasks.synthesize.growing_state import quantile
 from marginweave.tasks.synthesize.missing import count_missing
 from marginweave.tasks.synthesize.synthesize import ranks_needed
-from tests.unit.normalize.released import SIZES, aggregates_of, counts_of, noisy_counts, parts, tally
+from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, parts, tally
 
 ALONE = (-1,) * len(SIZES)
 

@@ -12,7 +12,7 @@ from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize.shards import ShardPlan, every_record, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis, synthesize_records
-from tests.unit.normalize.released import SIZES, aggregates_of, counts_of, noisy_counts, tally
+from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, tally
 
 STRICT = {"sample_missing": False, "relax": False}
 COUNTS = st.lists(st.integers(0, 10**12), min_size=1, max_size=20).map(lambda counts: np.array(counts, np.int64))

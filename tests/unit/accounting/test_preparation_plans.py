@@ -1,4 +1,4 @@
-"""Plans of releases with private bounds, subjects and a resized table; and that every door draws for the whole unit."""
+"""Plans of releases with private bounds, subjects and a resized table; and that every stage draws for the whole unit."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_shares_must_leave_something() -> None:
         plan_budget(configuration(columns=TWO_PRIVATE, aggregate={"bounds_share": 0.95}))
 
 
-# --- doors ---------------------------------------------------------------------------------------------------------
+# --- stages --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def selected(monkeypatch: pytest.MonkeyPatch) -> list[Stability]:
 
 
 def reference_to(config: Configuration) -> Any:
-    """As much of a run as the doors below look at."""
+    """As much of a run as the stages below look at."""
     return SimpleNamespace(configuration=config, resolved=config, plan=plan_budget(config))
 
 
@@ -176,7 +176,7 @@ def test_bounds_are_chosen_for_the_unit_in_the_rows_themselves(selected: list[St
 
 
 def test_the_record_count_is_noised_for_the_whole_unit() -> None:
-    """Its deviation at the door is theta times the planned multiplier, up to the step of the noise tables."""
+    """Its deviation in the stage is theta times the planned multiplier, up to the step of the noise tables."""
     unit = {"column": "id", "max_records": 4}
     config = configuration(privacy__unit=unit, privacy__neighbors="replace-one", aggregate__method="k-tuples")
     sd = aggregate._count_deviation(reference_to(config))

@@ -21,9 +21,8 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import release_epsilon
 from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations
 from marginweave.tasks.ledger.checks import check_plan
-from tests.support.configurations import configuration
+from tests.support.configurations import PRIVATE, configuration
 
-PRIVATE = {"type": "category", "domain": "private"}
 SIZES = (2, 3, 5, 7)
 SHARES: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
     "selected": ({}, {"one-way": 0.3, "selection": 0.05, "marginals": 0.65}),

@@ -23,7 +23,7 @@ from marginweave.tasks.accounting.selection_composition import (
 )
 from marginweave.tasks.accounting.sparse_histogram import sparse_delta
 from marginweave.tasks.ledger.plans import draws_fault
-from tests.unit.budget.plans import configuration
+from tests.support.budget_plans import configuration
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.3, 2.0, 15.0])

@@ -1,4 +1,4 @@
-"""A door tells where it failed, never what a library said."""
+"""A stage tells where it failed, never what a library said."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_other_errors_of_ours_pass_as_they_are() -> None:
         quiet("budget")(refuse)()
 
 
-def test_a_door_neither_retries_nor_caches() -> None:
-    door = stage_task("encode")(lambda: None)
-    assert door.retries == 0
-    assert door.persist_result is False
-    assert type(door.cache_policy).__name__ == "_None"
+def test_a_stage_neither_retries_nor_caches() -> None:
+    stage = stage_task("encode")(lambda: None)
+    assert stage.retries == 0
+    assert stage.persist_result is False
+    assert type(stage.cache_policy).__name__ == "_None"

@@ -1,4 +1,4 @@
-"""A whole release by the doors of its stages, without Prefect: what is told has its noise, and who opens what."""
+"""A whole release by the functions of its stages, without Prefect: what is told has its noise, and who opens what."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from marginweave.tasks.references import DerivedReference
 from tests.support.kills import Victim
 from tests.support.opened_files import opened_files, within
 from tests.support.people_table import people
-from tests.support.run_fork_server import DOORS, flow_module
+from tests.support.run_fork_server import STAGES, flow_module
 
 pytestmark = pytest.mark.system
 ROWS = 97
@@ -44,12 +44,12 @@ class Released:
     left: list[str] = field(default_factory=list)
     right: list[str] = field(default_factory=list)
 
-    def watched(self, door: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of a door, watched."""
+    def watched(self, stage: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of a stage, watched."""
 
         def call(first: Any, *others: Any) -> Any:
             with opened_files(self.right if isinstance(first, DerivedReference) else self.left):
-                return door(first, *others)
+                return stage(first, *others)
 
         return call
 
@@ -57,14 +57,14 @@ class Released:
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     """97 rows, whose number gets a noise of exactly 1,009, and a bought comparison that gets one of 1,000,003."""
-    home = tmp_path_factory.mktemp("doors")
+    home = tmp_path_factory.mktemp("stages")
     settings = {"publish__keep_private": True, "aggregate__reporting_length": 2, "evaluate__paid": {"share": 0.05}}
     victim = Victim(home=home, config=people(home, ROWS, **settings))
     made = Released(victim.folder, home / "people.csv", Ledger.open(victim.ledger_file, environment={}).checkpoint_key)
-    doors = {name: made.watched(getattr(flow_module, name).fn) for name in DOORS}
+    stages = {name: made.watched(getattr(flow_module, name).fn) for name in STAGES}
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),
-        mock.patch.multiple(flow_module, **doors),
+        mock.patch.multiple(flow_module, **stages),
         mock.patch.object(aggregate, "add_noise", lambda counts, *_: counts + NOISE),
         mock.patch.object(paid_task, "add_noise", lambda counts, *_: counts + PAID_NOISE),
         reporting(None),
@@ -74,10 +74,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     return made
 
 
-def test_every_door_is_watched() -> None:
+def test_every_stage_is_watched() -> None:
     """But those of the comparison with the rows, which writes to `internal/`: it is no part of what leaves."""
     tasks = {name for name, value in vars(flow_module).items() if isinstance(value, Task)}
-    assert tasks - {"compare_internally", "report_internally"} == set(DOORS)
+    assert tasks - {"compare_internally", "report_internally"} == set(STAGES)
 
 
 def test_the_number_of_records_is_told_with_its_noise(released: Released) -> None:

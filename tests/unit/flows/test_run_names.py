@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from marginweave.flows.run import names as period
 from marginweave.flows.run.names import run_name
-from tests.unit.flows.test_preparation import TEXT
+from tests.support.configurations import FAIR
 
 DUE = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
 
@@ -42,7 +42,7 @@ class Server:
 
 def written(home: Path, epsilon: str) -> Path:
     path = home / "fair.yaml"
-    path.write_text(TEXT.format(execution="", epsilon=epsilon))
+    path.write_text(FAIR.format(execution="", epsilon=epsilon))
     return path
 
 

@@ -18,7 +18,7 @@ from marginweave.tasks.accounting.composition import account_epsilon
 from marginweave.tasks.accounting.plan.draws import check_uncharged, uncharged_delta
 from marginweave.tasks.accounting.plan.k_tuples import level_multipliers, plan_budget
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
-from tests.unit.budget.plans import configuration
+from tests.support.budget_plans import configuration
 
 # R, epsilon, delta, Qp, Np, p, rho, eps_Q, sigma: sds-dp.md 3.2.2 with the square
 PRINTED = [

@@ -20,9 +20,8 @@ from marginweave.tasks.accounting.accountants import gdp_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger.checks import check_plan
 from marginweave.tasks.mechanisms.laplace import laplace_deviation, laplace_scale
-from tests.support.configurations import configuration
+from tests.support.configurations import PRIVATE, configuration
 
-PRIVATE = {"type": "category", "domain": "private"}
 BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
 PAIRS = {"all": 2}
 

@@ -1,6 +1,6 @@
-"""What the doors hand to the ledger has the planned noise: the stages themselves are run, with nothing but the ledger left out.
+"""What the stages hand to the ledger has the planned noise: they themselves are run, with nothing but the ledger left out.
 
-The laws beside this one are about the functions that the doors call. A door that called another one, or handed on the exact
+The laws beside this one are about the functions that the stages call. A stage that called another one, or handed on the exact
 count, would break none of them.
 """
 
@@ -21,73 +21,19 @@ from scipy.special import ndtr
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.ledger import State
 from marginweave.tasks.accounting.plan.draws import bounds_names
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate import marginal_rows, marginals_task, task
-from marginweave.tasks.aggregate.adaptive import task as rounds_task
+from marginweave.tasks.aggregate import marginals_task, task
 from marginweave.tasks.aggregate.cliques import scoring
 from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements, unpack_scores
 from marginweave.tasks.aggregate.marginals import count_marginal
 from marginweave.tasks.aggregate.payloads import unpack_level
 from marginweave.tasks.checkpoint.codecs import unpack_number
-from marginweave.tasks.checkpoint.draws import PreparedDraw
-from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
-from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.preprocess import task as preprocess_task
 from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE, LOW_PERCENTILE
-from marginweave.tasks.references import StageResult
-from tests.laws.test_level_draw import category, clopper_pearson, table_of
 from tests.support.configurations import configuration
-from tests.support.counting import blocks_of
-
-ENCODED = StageResult(stage="encode", address="", file="", digest="")
-# |z| above this has probability 2e-7; no test looks at more than four of them: false alarm below 1e-6
-Z = 5.2
-
-
-class Doors:
-    """A run without ledger and files: what each door would have drawn once, and can be asked to draw again."""
-
-    def __init__(self, config: Configuration, table: EncodedTable, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        (folder / "key").write_bytes(bytes(range(32)))
-        self.makes: dict[str, Callable[[], bytes]] = {}
-        self.drawn: dict[str, bytes] = {}
-        self.reference: Any = SimpleNamespace(
-            configuration=config,
-            resolved=config,
-            plan=plan_budget(config),
-            key_file=folder / "key",
-            folder=SimpleNamespace(private=folder),
-        )
-        for module in (task, marginals_task, marginal_rows, rounds_task):
-            patch.setattr(module, "draw_once", self.once)
-            patch.setattr(module, "standing", lambda _, name: SimpleNamespace(state=self._state(name)), raising=False)
-            patch.setattr(module, "open_encoded", lambda *_: blocks_of(table), raising=False)
-
-    def _state(self, name: str) -> State:
-        return State.COMMITTED if name in self.drawn else State.RESERVED
-
-    def once(self, _: Any, name: str, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
-        if prepared is not None:
-            assert name in {draw.name for draw in self.reference.plan.draws}
-            unkeyed, make = prepared.unkeyed, prepared.make
-            self.makes[name] = lambda: make(fresh_bits(), b"" if unkeyed is None else unkeyed())
-            self.drawn[name] = self.makes[name]()
-        return self.drawn[name], ENCODED
-
-    def multiplier(self, name: str) -> float:
-        """The planned noise multiplier of a draw."""
-        return float(self.reference.plan.draw(name).parameter)
-
-
-def assert_noise(noise: NDArray[np.float64], deviation: float) -> None:
-    """Mean 0 and variance sd^2 + 1/12, each within Z standard errors: false alarm 4e-7."""
-    variance, count = deviation**2 + 1 / 12, noise.size
-    assert abs(noise.mean()) < Z * math.sqrt(variance / count)
-    assert abs((noise**2).mean() / variance - 1) < Z * math.sqrt(2 / count)
+from tests.support.level_draws import category, clopper_pearson, table_of
+from tests.support.stage_draws import ENCODED, SIZES, Stages, Z, assert_noise, marginal_stages
 
 
 @pytest.mark.parametrize("theta", [1, 3])
@@ -95,10 +41,10 @@ def test_the_record_count(theta: int, tmp_path: Path, monkeypatch: pytest.Monkey
     """4,000 draws of the count of 17 records: sd theta times the multiplier. The exact count has variance 0."""
     unit = "row" if theta == 1 else {"column": "id", "max_records": theta}
     config = configuration(columns={"a": category(3)}, privacy__unit=unit)
-    doors = Doors(config, table_of([[1] * 17], [3]), tmp_path, monkeypatch)
-    task.count_records.fn(doors.reference, ENCODED)
-    drawn = np.array([unpack_number(doors.makes["count"]()) for _ in range(4000)])
-    assert_noise(drawn - 17.0, theta * doors.multiplier("count"))
+    stages = Stages(config, table_of([[1] * 17], [3]), tmp_path, monkeypatch)
+    task.count_records.fn(stages.reference, ENCODED)
+    drawn = np.array([unpack_number(stages.makes["count"]()) for _ in range(4000)])
+    assert_noise(drawn - 17.0, theta * stages.multiplier("count"))
 
 
 @pytest.mark.parametrize("percentile", ["none", 99], ids=["cap", "percentile"])
@@ -110,11 +56,11 @@ def test_a_length_of_combinations(percentile: Any, tmp_path: Path, monkeypatch: 
         aggregate={"reporting_length": 1, "percentile": percentile},
     )
     table = table_of([np.repeat(np.arange(often), 10_000).tolist(), [3] * 10_000 * often], [size, 3])
-    doors = Doors(config, table, tmp_path, monkeypatch)
-    task.aggregate_level.fn(doors.reference, ENCODED, 1)
-    drawn = unpack_level(doors.drawn["level-1"])
+    stages = Stages(config, table, tmp_path, monkeypatch)
+    task.aggregate_level.fn(stages.reference, ENCODED, 1)
+    drawn = unpack_level(stages.drawn["level-1"])
     bound = drawn.noise.contribution_bound
-    sd = doors.multiplier("level-1") * math.sqrt(bound)
+    sd = stages.multiplier("level-1") * math.sqrt(bound)
     assert bound in {1, 2}
     assert drawn.noise.deviation == pytest.approx(sd, abs=1 / 1024)
     level = drawn.level
@@ -153,11 +99,11 @@ def test_a_percentile_has_the_planned_epsilon(theta: int, tmp_path: Path, monkey
         privacy__unit="row" if theta == 1 else {"column": "id", "max_records": theta},
     )
     table = table_of([[1] * 70, [3] * 40 + [2] * 30], [2, 3])
-    doors = Doors(config, table, tmp_path, monkeypatch)
-    task.aggregate_level.fn(doors.reference, ENCODED, 1)
-    epsilon = doors.multiplier("percentile-1")
+    stages = Stages(config, table, tmp_path, monkeypatch)
+    task.aggregate_level.fn(stages.reference, ENCODED, 1)
+    epsilon = stages.multiplier("percentile-1")
     right = exponential([0, 40, 30], 50, epsilon, theta)
-    assert_chosen(doors.makes["percentile-1"], right)
+    assert_chosen(stages.makes["percentile-1"], right)
     for wrong in (exponential([0, 40, 30], 50, 2 * epsilon, theta), exponential([0, 40, 30], 50, epsilon, 4 - theta)):
         assert abs(wrong[0] - right[0]) > 0.1  # nine standard errors
 
@@ -174,48 +120,34 @@ def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, mon
     )
     rows = 40 if theta == 1 else 80
     clean = SimpleNamespace(table=pa.table({"age": [50.0] * rows}))
-    doors = Doors(config, table_of([[1], [3]], [6, 3]), tmp_path, monkeypatch)
-    doors.reference.derived = SimpleNamespace(checkpoint=lambda *_: ENCODED)
-    monkeypatch.setattr(preprocess_task, "draw_once", doors.once)
+    stages = Stages(config, table_of([[1], [3]], [6, 3]), tmp_path, monkeypatch)
+    stages.reference.derived = SimpleNamespace(checkpoint=lambda *_: ENCODED)
+    monkeypatch.setattr(preprocess_task, "draw_once", stages.once)
     monkeypatch.setattr(preprocess_task, "open_clean", lambda *_: [clean])
-    preprocess_task.release_bounds.fn(doors.reference, ENCODED)
+    preprocess_task.release_bounds.fn(stages.reference, ENCODED)
     column = config.columns["age"]
     assert isinstance(column, NumberColumn)
     at = int(np.searchsorted(column.bound_candidates, 50.0)) + 1
     histogram = np.bincount([at] * rows, minlength=len(column.bound_candidates) + 1)
     for draw, percentile in zip(bounds_names(config, "age"), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
-        epsilon = doors.multiplier(draw)
+        epsilon = stages.multiplier(draw)
         right, *wrong = (
             float(exponential(histogram.tolist(), percentile, e, t)[:at].sum())
             for e, t in ((epsilon, theta), (2 * epsilon, theta), (epsilon, 4 - theta))
         )
         assert min(abs(share - right) for share in wrong) > 0.1  # nine standard errors
-        drawn = [unpack_number(doors.makes[draw]()) for _ in range(2000)]
+        drawn = [unpack_number(stages.makes[draw]()) for _ in range(2000)]
         low, high = clopper_pearson(sum(number <= at for number in drawn), len(drawn))
         assert low <= right <= high
 
 
-MARGINALS = {"aggregate__method": "marginals", "aggregate__compress": "none"}
-SIZES = (90, 70, 110)
-
-
-def marginal_doors(folder: Path, patch: pytest.MonkeyPatch, **changes: Any) -> tuple[Doors, list[NDArray[np.integer]]]:
-    rng = np.random.default_rng(4)
-    columns = [rng.integers(0, size, 5000) for size in SIZES]
-    named = {
-        name: {**category(size), "impute": {"distribution": "uniform"}} for name, size in zip("abc", SIZES, strict=True)
-    }
-    config = configuration(columns=named, **MARGINALS, **changes)
-    return Doors(config, table_of([c.tolist() for c in columns], SIZES), folder, patch), columns
-
-
 def assert_marginals(
-    doors: Doors, name: str, cliques: Sequence[tuple[int, ...]], codes: list[NDArray[np.integer]]
+    stages: Stages, name: str, cliques: Sequence[tuple[int, ...]], codes: list[NDArray[np.integer]]
 ) -> None:
     """All cells have the noise that is told, and together the marginals cost what the draw is charged."""
-    measured = unpack_measurements(doors.drawn[name])
+    measured = unpack_measurements(stages.drawn[name])
     assert [m.attributes for m in measured] == list(cliques)
-    assert sum(m.deviation**-2 for m in measured) <= doors.multiplier(name) ** -2 * (1 + 1e-12)
+    assert sum(m.deviation**-2 for m in measured) <= stages.multiplier(name) ** -2 * (1 + 1e-12)
     noise = [(m.counts - count_marginal(codes, SIZES, m.attributes)).ravel() / m.deviation for m in measured]
     assert abs((np.concatenate(noise) ** 2).mean() - 1) < 0.01 + Z * math.sqrt(2 / sum(n.size for n in noise))
     assert min(np.abs(n).max() for n in noise) > 0
@@ -223,18 +155,18 @@ def assert_marginals(
 
 def test_single_attributes_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Residuals over 270 and 23,900 cells, zeros included, by their standard deviations: false alarm 4e-7."""
-    doors, codes = marginal_doors(tmp_path, monkeypatch, aggregate__cliques={"all": 2})
-    marginals_task.measure_one_way.fn(doors.reference, ENCODED)
-    assert_marginals(doors, "one-way", [(0,), (1,), (2,)], codes)
-    marginals_task.measure_larger.fn(doors.reference, ENCODED)
-    assert_marginals(doors, "marginals", list(itertools.combinations(range(3), 2)), codes)
+    stages, codes = marginal_stages(tmp_path, monkeypatch, aggregate__cliques={"all": 2})
+    marginals_task.measure_one_way.fn(stages.reference, ENCODED)
+    assert_marginals(stages, "one-way", [(0,), (1,), (2,)], codes)
+    marginals_task.measure_larger.fn(stages.reference, ENCODED)
+    assert_marginals(stages, "marginals", list(itertools.combinations(range(3), 2)), codes)
 
 
 def test_scores_of_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 draws of three scores: the deviation that is told, and every draw another: false alarm 1e-6."""
-    doors, _ = marginal_doors(tmp_path, monkeypatch)
-    marginals_task.measure_one_way.fn(doors.reference, ENCODED)
-    marginals_task.score_pairs.fn(doors.reference, ENCODED)
-    scores = np.array([unpack_scores(doors.makes["selection"]()) for _ in range(2000)])
-    told = scoring(doors.reference.configuration, doors.reference.plan).score_deviation
+    stages, _ = marginal_stages(tmp_path, monkeypatch)
+    marginals_task.measure_one_way.fn(stages.reference, ENCODED)
+    marginals_task.score_pairs.fn(stages.reference, ENCODED)
+    scores = np.array([unpack_scores(stages.makes["selection"]()) for _ in range(2000)])
+    told = scoring(stages.reference.configuration, stages.reference.plan).score_deviation
     assert np.abs(scores.std(axis=0, ddof=1) / told - 1).max() < 0.01 + Z * math.sqrt(1 / (2 * 2000))

@@ -15,7 +15,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon, zcdp_epsilon
 from marginweave.tasks.accounting.composition import account_epsilon, composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from tests.unit.budget.plans import configuration
+from tests.support.budget_plans import configuration
 
 DELTA = Decimal("1e-6")
 THIN = Plain(epsilon=Decimal("0.001"), delta=DELTA)

@@ -1,0 +1,46 @@
+"""Noisy marginals of a made-up table, and the configuration that they are measured by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Marginals, Measurement
+from marginweave.tasks.aggregate.cliques import domain_sizes
+from marginweave.tasks.normalize.marginals import compression_of
+from tests.support.configurations import configuration
+
+CLIQUES = ((0, 1), (1, 2, 3))
+
+
+def marginals(config: Configuration, seed: int = 1, sd: float = 4.0) -> Marginals:
+    """Marginals of a made-up table with made-up noise, rare values merged as a run would."""
+    rng = np.random.default_rng(seed)
+    labels = tuple(attribute.labels for attribute in config.attributes)
+    sizes = domain_sizes(config.attributes, labels)
+    rows = [np.minimum(rng.geometric(0.5, 900) - 1, n - 1) for n in sizes]
+    noisy = [
+        np.bincount(r, minlength=n) + rng.normal(0, sd, n).round().astype(np.int64)
+        for r, n in zip(rows, sizes, strict=True)
+    ]
+    one_way = tuple(Measurement(attributes=(a,), counts=c, deviation=sd) for a, c in enumerate(noisy))
+    plain = Marginals(
+        domain=Domain(names=tuple(a.name for a in config.attributes), labels=labels), one_way=one_way, larger=()
+    )
+    compression = compression_of(plain, config)[1]
+    larger = []
+    for clique in CLIQUES:
+        shape = [compression.sizes[a] for a in clique]
+        counts = np.zeros(shape, np.int64)
+        np.add.at(counts, tuple(compression.codes[a][rows[a]] for a in clique), 1)
+        noise = rng.normal(0, sd, shape).round().astype(np.int64)
+        larger.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
+    return Marginals(domain=plain.domain, one_way=one_way, larger=tuple(larger))
+
+
+def config(**changes: Any) -> Configuration:
+    lists = [["sex", "region"], ["region", "age", "grade"]]
+    return configuration(aggregate__method="marginals", aggregate__cliques=lists, **changes)

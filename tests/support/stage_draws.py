@@ -1,0 +1,88 @@
+"""Stages run without ledger and files: what each of them would have drawn, and whether that has the planned noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.ledger import State
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.aggregate import marginal_rows, marginals_task, task
+from marginweave.tasks.aggregate.adaptive import task as rounds_task
+from marginweave.tasks.checkpoint.draws import PreparedDraw
+from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.tasks.references import StageResult
+from tests.support.configurations import configuration
+from tests.support.counting import blocks_of
+from tests.support.level_draws import category, table_of
+
+ENCODED = StageResult(stage="encode", address="", file="", digest="")
+# |z| above this has probability 2e-7; no test looks at more than four of them: false alarm below 1e-6
+Z = 5.2
+
+
+class Stages:
+    """A run without ledger and files: what each stage would have drawn once, and can be asked to draw again."""
+
+    def __init__(self, config: Configuration, table: EncodedTable, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        (folder / "key").write_bytes(bytes(range(32)))
+        self.makes: dict[str, Callable[[], bytes]] = {}
+        self.drawn: dict[str, bytes] = {}
+        self.reference: Any = SimpleNamespace(
+            configuration=config,
+            resolved=config,
+            plan=plan_budget(config),
+            key_file=folder / "key",
+            folder=SimpleNamespace(private=folder),
+        )
+        for module in (task, marginals_task, marginal_rows, rounds_task):
+            patch.setattr(module, "draw_once", self.once)
+            patch.setattr(module, "standing", lambda _, name: SimpleNamespace(state=self._state(name)), raising=False)
+            patch.setattr(module, "open_encoded", lambda *_: blocks_of(table), raising=False)
+
+    def _state(self, name: str) -> State:
+        return State.COMMITTED if name in self.drawn else State.RESERVED
+
+    def once(self, _: Any, name: str, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
+        if prepared is not None:
+            assert name in {draw.name for draw in self.reference.plan.draws}
+            unkeyed, make = prepared.unkeyed, prepared.make
+            self.makes[name] = lambda: make(fresh_bits(), b"" if unkeyed is None else unkeyed())
+            self.drawn[name] = self.makes[name]()
+        return self.drawn[name], ENCODED
+
+    def multiplier(self, name: str) -> float:
+        """The planned noise multiplier of a draw."""
+        return float(self.reference.plan.draw(name).parameter)
+
+
+def assert_noise(noise: NDArray[np.float64], deviation: float) -> None:
+    """Mean 0 and variance sd^2 + 1/12, each within Z standard errors: false alarm 4e-7."""
+    variance, count = deviation**2 + 1 / 12, noise.size
+    assert abs(noise.mean()) < Z * math.sqrt(variance / count)
+    assert abs((noise**2).mean() / variance - 1) < Z * math.sqrt(2 / count)
+
+
+MARGINALS = {"aggregate__method": "marginals", "aggregate__compress": "none"}
+SIZES = (90, 70, 110)
+
+
+def marginal_stages(
+    folder: Path, patch: pytest.MonkeyPatch, **changes: Any
+) -> tuple[Stages, list[NDArray[np.integer]]]:
+    rng = np.random.default_rng(4)
+    columns = [rng.integers(0, size, 5000) for size in SIZES]
+    named = {
+        name: {**category(size), "impute": {"distribution": "uniform"}} for name, size in zip("abc", SIZES, strict=True)
+    }
+    config = configuration(columns=named, **MARGINALS, **changes)
+    return Stages(config, table_of([c.tolist() for c in columns], SIZES), folder, patch), columns
