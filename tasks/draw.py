@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.ledger import DrawRecord
+from marginweave.schemas.ledger.releases import DrawRecord
 from marginweave.tasks.checkpoint.draws import PreparedDraw, forgotten, run_draw, standing_draw
 from marginweave.tasks.references import RunReference, StageResult
 

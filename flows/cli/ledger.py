@@ -24,8 +24,8 @@ from marginweave.flows.cli.ledger_options import (
 )
 
 if TYPE_CHECKING:
-    from marginweave.schemas.ledger import AccountTotal
-    from marginweave.schemas.policy import Policy
+    from marginweave.schemas.ledger.accounts import AccountTotal
+    from marginweave.schemas.ledger.policy import Policy
     from marginweave.tasks.ledger import Ledger
 
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
@@ -61,7 +61,7 @@ def open_account(
     """
     from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
     from marginweave.schemas.errors import InputError
-    from marginweave.schemas.ledger import Account
+    from marginweave.schemas.ledger.accounts import Account
     from marginweave.tasks.ledger import Ledger, ledger_location
 
     asked = _asked_by(config)

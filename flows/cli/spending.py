@@ -9,8 +9,10 @@ from decimal import Decimal
 from rich.table import Table
 
 from marginweave.schemas.budget import Cost
-from marginweave.schemas.ledger import CHARGED, Account, AccountTotal, DrawRecord, ReleaseRecord, State
-from marginweave.schemas.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, AccountTotal
+from marginweave.schemas.ledger.policy import Policy
+from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
+from marginweave.schemas.ledger.states import CHARGED, State
 
 _AMOUNTS = ("mu²", "rho", "delta", "plain")
 

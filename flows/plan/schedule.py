@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 from marginweave.flows.run.request import Request
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger import Account, Spent
-from marginweave.schemas.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, Spent
+from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, opening_for
 from marginweave.tasks.ledger.admission import total_with

@@ -14,7 +14,7 @@ from marginweave.flows.run.continuity import as_booked
 from marginweave.flows.run.lookup import as_decided, existing_run
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.files import at_place
 from marginweave.tasks.checkpoint.run_folder import RunFolder

@@ -9,7 +9,7 @@ from marginweave.flows.run.continuity import as_booked, check_continuity
 from marginweave.flows.run.lookup import existing_run
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import Decision
+from marginweave.schemas.ledger.releases import Decision
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, Witness

@@ -15,7 +15,9 @@ from typing import Any, ParamSpec, TypeVar
 from marginweave.flows.run.continuity import as_booked
 from marginweave.flows.run.progress import reporter
 from marginweave.schemas.errors import OperatorError, StageError
-from marginweave.schemas.ledger import Account, CapChange, ReleaseRecord, State
+from marginweave.schemas.ledger.accounts import Account, CapChange
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import StageEntry
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.publication import holds, staged_release

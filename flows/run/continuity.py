@@ -11,7 +11,8 @@ from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.written import is_written, written_content
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.terms import with_terms

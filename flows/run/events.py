@@ -15,7 +15,7 @@ from prefect.events import emit_event
 from prefect.runtime import flow_run
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import AccountTotal
+from marginweave.schemas.ledger.accounts import AccountTotal
 from marginweave.tasks.ledger.admission import is_closed
 
 

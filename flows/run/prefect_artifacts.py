@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from marginweave.schemas.errors import MarginweaveError
-from marginweave.schemas.ledger import CHARGED
+from marginweave.schemas.ledger.states import CHARGED
 from marginweave.tasks.references import RunReference
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from marginweave.flows.run.charges import is_example, was_charged
 from marginweave.flows.verify.statement import StatementAudit
 from marginweave.schemas.errors import AuditError, BudgetError, StageError
-from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.blocks import open_blocks
 from marginweave.tasks.checkpoint.draw_store import DrawStore, unknown_draw

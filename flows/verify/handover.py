@@ -19,7 +19,8 @@ from marginweave.flows.run.request import ledger_file_of, ledger_of
 from marginweave.flows.verify import bundle, bundle_accounting, bundle_noise, bundle_statement
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import AuditError, InputError, StageError
-from marginweave.schemas.ledger import EventKind, ReleaseRecord
+from marginweave.schemas.ledger.events import EventKind
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import PUBLIC_MODE, read_file, staged_file

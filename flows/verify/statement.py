@@ -12,7 +12,8 @@ from typing import Any
 from marginweave.flows.verify.bundle_noise import Fault
 from marginweave.flows.verify.bundle_statement import check_statement
 from marginweave.schemas.errors import AuditError
-from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.ledger.admission import account_total
 from marginweave.tasks.ledger.audit import AuditedLedger
 from marginweave.tasks.ledger.replay import Standing

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from marginweave.schemas.configuration.marginals import MarginalSettings
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.aggregate.cliques import domain_sizes, released_compression, structural_masks
 from marginweave.tasks.aggregate.marginal_payloads import unpack_labels, unpack_measurements

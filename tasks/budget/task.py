@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.draws import reconcile
 from marginweave.tasks.ledger.largest import largest_epsilon
 from marginweave.tasks.program import program_identity

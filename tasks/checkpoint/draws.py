@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger import DrawRecord, ReleaseRecord, State
+from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.program import Program
 from marginweave.tasks.checkpoint.draw_store import BEGUN_STATES, DrawStore
 from marginweave.tasks.checkpoint.secrets import DrawSecret, DrawSecrets

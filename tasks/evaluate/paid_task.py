@@ -14,7 +14,7 @@ import numpy as np
 
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.plan.draws import EVALUATION
 from marginweave.tasks.aggregate.released import recode
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays

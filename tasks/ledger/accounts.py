@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from marginweave.schemas.budget import BudgetPlan, Plain
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger import Account, AccountTotal, CapChange, Event, EventKind
-from marginweave.schemas.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, CapChange
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.ledger.admission import account_total, total_with
 from marginweave.tasks.ledger.books import account_body, cap_body, policy_body, stated
 from marginweave.tasks.ledger.boxes import box_body, box_for, box_of_cap

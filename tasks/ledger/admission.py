@@ -10,7 +10,8 @@ from typing import Literal, TypeAlias
 
 from marginweave.schemas.budget import MOST_DELTA, Cost, Plain
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import Account, AccountTotal, ReleaseRecord, Spent
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, Spent
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.accounting.composition import account_epsilon
 from marginweave.tasks.ledger.books import stated
 from marginweave.tasks.ledger.boxes import box_of_cap

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger import Decision, Event, EventKind, ReleaseRecord
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import Decision, ReleaseRecord
 from marginweave.tasks.ledger.books import decision_of
 from marginweave.tasks.ledger.checks import release_in
 from marginweave.tasks.ledger.core import LedgerCore, now

@@ -11,7 +11,9 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from marginweave.schemas.errors import AuditError, BudgetError
-from marginweave.schemas.ledger import Account, Event, ReleaseRecord
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.events import Event
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.ledger.anchor import Anchor
 from marginweave.tasks.ledger.chain import GENESIS, check_key, row_hash
 from marginweave.tasks.ledger.engines import DamagedLedger, connected, engine_for

@@ -8,19 +8,11 @@ from decimal import Decimal
 from typing import Any
 
 from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain
-from marginweave.schemas.ledger import (
-    Account,
-    Box,
-    Decision,
-    DrawRecord,
-    Event,
-    EventKind,
-    Reconciled,
-    ReleaseRecord,
-    Spent,
-    State,
-)
-from marginweave.schemas.policy import PERIODS, Policy
+from marginweave.schemas.ledger.accounts import Account, Box, Reconciled, Spent
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.policy import PERIODS, Policy
+from marginweave.schemas.ledger.releases import Decision, DrawRecord, ReleaseRecord
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.program import Program
 from marginweave.tasks.ledger.boxes import box_body, box_from
 

@@ -7,7 +7,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from marginweave.schemas.budget import NOTHING, Cost, Plain
-from marginweave.schemas.ledger import Account, Box, Spent
+from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.accounting.composition import rounded
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from marginweave.schemas.ledger import Account, Event, EventKind, Spent, State
+from marginweave.schemas.ledger.accounts import Account, Spent
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.ledger.admission import is_closed
 from marginweave.tasks.ledger.books import boxed_body
 from marginweave.tasks.ledger.boxes import box_of_history

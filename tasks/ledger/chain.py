@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import EventKind
+from marginweave.schemas.ledger.events import EventKind
 from marginweave.tasks.ledger.keyring import Keyring, key_id, sealing_key
 
 GENESIS = "0" * 64

@@ -10,9 +10,10 @@ from decimal import Decimal
 
 from marginweave.schemas.budget import MOST_DELTA, BudgetPlan, Plain
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger import Account, ReleaseRecord
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.policy import Policy
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.names import check_name
-from marginweave.schemas.policy import Policy
 from marginweave.tasks.ledger.books import release_of, stated
 from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.plans import draws_fault, stated_fault

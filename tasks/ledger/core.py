@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from sqlalchemy import Engine
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Event, ReleaseRecord
+from marginweave.schemas.ledger.events import Event
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.ledger.checks import release_in
 from marginweave.tasks.ledger.engines import reserve_beside
 from marginweave.tasks.ledger.journal import Journal, transaction

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Event
+from marginweave.schemas.ledger.events import Event
 from marginweave.tasks.ledger.engines import connected, postgres_engine, sqlite_engine
 from marginweave.tasks.ledger.file_systems import check_local
 from marginweave.tasks.ledger.journal import Journal

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
 from marginweave.tasks.ledger.books import accounts_of
 from marginweave.tasks.ledger.checks import account_in

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.ledger.core import LedgerCore, now
 from marginweave.tasks.ledger.moves import NO_FACTS, Expired, check_lease, expire, move_draw, take_lease
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.ledger.checks import release_in
 from marginweave.tasks.ledger.core import LedgerCore, now
 from marginweave.tasks.ledger.moves import LEDGER_ACTOR

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Event
+from marginweave.schemas.ledger.events import Event
 from marginweave.tasks.ledger.chain import GENESIS, check_chain, check_row, seal
 from marginweave.tasks.ledger.engines import PAUSES, FullDisk, LostConnection, connected, reserve_beside
 from marginweave.tasks.ledger.keyring import Keyring, key_id, sealing_key

@@ -6,7 +6,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import Account, Spent
+from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger.admission import admitted
 from marginweave.tasks.ledger.openings import planned_statement

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.ledger.accounts import Accounts
 from marginweave.tasks.ledger.approvals import Approvals
 from marginweave.tasks.ledger.core import now

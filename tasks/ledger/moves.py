@@ -8,7 +8,9 @@ from datetime import datetime
 from types import MappingProxyType
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import TRANSITIONS, Event, EventKind, ReleaseRecord, State
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.states import TRANSITIONS, State
 from marginweave.tasks.ledger.books import releases_of
 from marginweave.tasks.ledger.checks import release_in
 from marginweave.tasks.ledger.journal import Journal

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from marginweave.schemas.budget import Cost, Discovery, Neighbors, Plain
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import SPARE_PREFIX
+from marginweave.schemas.ledger.states import SPARE_PREFIX
 from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.selection_composition import release_delta

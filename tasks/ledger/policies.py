@@ -8,8 +8,9 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain
-from marginweave.schemas.ledger import Account, ReleaseRecord, Spent
-from marginweave.schemas.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, Spent
+from marginweave.schemas.ledger.policy import Policy
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.accounting.composition import account_epsilon
 from marginweave.tasks.ledger.openings import planned_statement
 

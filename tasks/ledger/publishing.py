@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger import Event, EventKind, ReleaseRecord, State
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.states import State
 
 
 def check_settled(record: ReleaseRecord) -> None:

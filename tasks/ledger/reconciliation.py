@@ -10,7 +10,10 @@ from typing import Any
 
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import RECONCILING, TRANSITIONS, Account, Event, EventKind, ReleaseRecord, State
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.states import RECONCILING, TRANSITIONS, State
 from marginweave.tasks.ledger.books import cap_body, release_of
 from marginweave.tasks.ledger.chain import check_row
 from marginweave.tasks.ledger.core import LedgerCore, now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from marginweave.schemas.ledger import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.ledger.admission import Refusal, Request
 from marginweave.tasks.ledger.journal import Journal
 

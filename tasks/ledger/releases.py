@@ -9,7 +9,8 @@ from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Event, EventKind, ReleaseRecord
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.ledger.admission import Largest, Request, admitted, check_identity, refusal
 from marginweave.tasks.ledger.books import release_body, release_of

@@ -9,19 +9,10 @@ from typing import Any, NamedTuple
 
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError
-from marginweave.schemas.ledger import (
-    CHARGED,
-    RECONCILING,
-    SPARE_PREFIX,
-    TRANSITIONS,
-    Account,
-    DrawRecord,
-    Event,
-    EventKind,
-    ReleaseRecord,
-    Spent,
-    State,
-)
+from marginweave.schemas.ledger.accounts import Account, Spent
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
+from marginweave.schemas.ledger.states import CHARGED, RECONCILING, SPARE_PREFIX, TRANSITIONS, State
 from marginweave.tasks.ledger.admission import admitted
 from marginweave.tasks.ledger.books import accounts_of, beginning_facts, decision_of, release_of
 from marginweave.tasks.ledger.plans import draws_fault, stated_fault

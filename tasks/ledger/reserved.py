@@ -10,7 +10,7 @@ from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import DrawRecord, ReleaseRecord
+from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
 from marginweave.schemas.program import Program
 
 # Another library may compute another last digit; no rule of the program changes a number by so little.

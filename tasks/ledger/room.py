@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from marginweave.schemas.ledger import AccountTotal
+from marginweave.schemas.ledger.accounts import AccountTotal
 from marginweave.tasks.accounting.accountants import gdp_epsilon
 from marginweave.tasks.accounting.composition import rounded
 from marginweave.tasks.ledger.admission import is_closed

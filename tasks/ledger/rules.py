@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
 
-from marginweave.schemas.ledger import Account, ReleaseRecord, Spent
+from marginweave.schemas.ledger.accounts import Account, Spent
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.accounting.composition import account_epsilon
 from marginweave.tasks.ledger.boxes import box_fault
 from marginweave.tasks.ledger.policies import period_epsilon, period_spent, policy_fault

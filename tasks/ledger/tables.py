@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, Table, Text
 
 from marginweave.schemas.budget import Cost, Plain
-from marginweave.schemas.ledger import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind
 
 SCHEMA_VERSION = "0004"  # the newest migration
 METADATA = MetaData()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from marginweave.schemas.ledger import AccountTotal
+from marginweave.schemas.ledger.accounts import AccountTotal
 from marginweave.tasks.ledger.boxes import box_body
 
 # What only some accounts have to say.

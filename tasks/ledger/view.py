@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Account, Event, ReleaseRecord, Spent
+from marginweave.schemas.ledger.accounts import Account, Spent
+from marginweave.schemas.ledger.events import Event
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.ledger.books import accounts_of, release_of
 from marginweave.tasks.ledger.chain import GENESIS, check_key, check_row
 from marginweave.tasks.ledger.keyring import Keyring

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marginweave.schemas.errors import BudgetError, MachineError, StageError
-from marginweave.schemas.ledger import ReleaseRecord, State
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, remove_file, sync_folder
 from marginweave.tasks.checkpoint.reserve import Reserve

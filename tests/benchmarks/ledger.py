@@ -18,7 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from marginweave.schemas.ledger import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.books import release_body
 from marginweave.tasks.ledger.core import now

@@ -23,7 +23,7 @@ from scipy.special import ndtr
 
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amount
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Account, Box, Spent
+from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.admission import admitted

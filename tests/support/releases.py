@@ -8,7 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
-from marginweave.schemas.ledger import Account, ReleaseRecord
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger

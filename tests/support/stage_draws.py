@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate import marginal_rows, marginals_task, task
 from marginweave.tasks.aggregate.adaptive import task as rounds_task

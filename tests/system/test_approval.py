@@ -17,7 +17,8 @@ import pytest
 
 from marginweave.flows.postprocess.retention import purge_older
 from marginweave.flows.verify.files import audit_files
-from marginweave.schemas.ledger import EventKind, State
+from marginweave.schemas.ledger.events import EventKind
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key

@@ -32,7 +32,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from marginweave.flows.orchestration.session import prefect_session
 from marginweave.flows.run.progress import reporting
-from marginweave.schemas.ledger import Account
+from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.checkpoint import draws
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger

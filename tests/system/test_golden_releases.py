@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import yaml
 
-from marginweave.schemas.ledger import Account
+from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate import marginals_task
 from marginweave.tasks.checkpoint import draws

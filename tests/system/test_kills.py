@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger.states import State
 from tests.support.command_line import CommandLine
 from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer, Victim

@@ -26,7 +26,7 @@ import pytest
 
 from marginweave.flows.orchestration.session import prefect_session
 from marginweave.flows.run.progress import reporting
-from marginweave.schemas.ledger import Account
+from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference

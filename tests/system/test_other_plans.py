@@ -17,7 +17,8 @@ from marginweave.flows.run import continuity
 from marginweave.schemas.budget import BudgetPlan, Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError, MarginweaveError
-from marginweave.schemas.ledger import Account, State
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.states import State
 from marginweave.schemas.program import Program
 from marginweave.tasks import references
 from marginweave.tasks.accounting.plan import k_tuples as split

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.budget import Cost, Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import State
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.accountants import gdp_mu, selection_mu
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.composition import composed_epsilon

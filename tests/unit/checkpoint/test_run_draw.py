@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger import Event, EventKind, State
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.draw_store import DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.secrets import DrawSecrets

@@ -12,7 +12,7 @@ from marginweave.flows.run import events
 from marginweave.flows.run.events import ReleaseEvent, announced, spent_share, warn_of_exhaustion
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
-from marginweave.schemas.ledger import Account, AccountTotal, Box, Spent
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
 
 SECRET = "a value of the table"
 

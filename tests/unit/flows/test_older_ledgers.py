@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import CHARGED, Account
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.states import CHARGED
 from marginweave.tasks.ledger import Ledger, Witness, upgrade
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key

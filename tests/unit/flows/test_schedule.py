@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from marginweave.flows.plan.schedule import MOST_RUNS, Outlook, Schedule, _words, outlook
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger import Account, Box, Spent
-from marginweave.schemas.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, Box, Spent
+from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.ledger.admission import total_with
 from marginweave.tasks.ledger.boxes import box_for
 from marginweave.tasks.ledger.openings import planned_statement

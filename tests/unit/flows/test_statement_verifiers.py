@@ -24,7 +24,8 @@ from marginweave.flows.verify.files import audit_files
 from marginweave.flows.verify.handover import hand_over, verifier
 from marginweave.flows.verify.statement import StatementAudit
 from marginweave.schemas.errors import AuditError
-from marginweave.schemas.ledger import Account, ReleaseRecord
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.ledger import Ledger, ledger_location, upgrade
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.key import load_key

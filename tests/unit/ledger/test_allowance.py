@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amount
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger import Account, Box, Event, EventKind, ReleaseRecord
+from marginweave.schemas.ledger.accounts import Account, Box
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger, accounts
 from marginweave.tasks.ledger.audit import audit_ledger

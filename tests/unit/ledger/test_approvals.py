@@ -9,7 +9,9 @@ from decimal import Decimal
 import pytest
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger import Account, Event, EventKind, ReleaseRecord
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.core import now

@@ -13,7 +13,8 @@ from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import read_request
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger import Account, Event, EventKind
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, is_older, releases, upgrade
 from marginweave.tasks.ledger.admission import admitted

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.ledger import Ledger, LedgerLocation, decisions
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.core import now

@@ -19,8 +19,8 @@ from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request, read_request
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain, amount
 from marginweave.schemas.errors import AuditError, BudgetError
-from marginweave.schemas.ledger import Account
-from marginweave.schemas.policy import Policy
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, LedgerLocation, opening_for, releases

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import URL, make_url
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger import Event
+from marginweave.schemas.ledger.events import Event
 from marginweave.tasks.ledger import Ledger, journal, ledger_location
 from marginweave.tasks.ledger.engines import LostConnection
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy

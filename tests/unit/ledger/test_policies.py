@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger import Account, EventKind
-from marginweave.schemas.policy import Policy
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.events import EventKind
+from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key

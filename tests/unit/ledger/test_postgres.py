@@ -12,7 +12,8 @@ from sqlalchemy.exc import DBAPIError
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger import Account, State
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.ledger import Ledger, creation, engines, ledger_location, opening_command, upgrade
 from tests.support.releases import reserve_release
 

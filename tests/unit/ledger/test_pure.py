@@ -12,7 +12,7 @@ from marginweave.flows.plan.noise import noise_forecast
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger import Account
+from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.accounting.composition import account_epsilon, composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger

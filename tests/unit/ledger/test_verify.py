@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.anchor import Anchor
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger

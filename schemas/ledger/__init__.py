@@ -1,0 +1,1 @@
+"""Records of the budget ledger: states of a draw, events, accounts, releases, policies."""

@@ -1,0 +1,171 @@
+"""Accounts of the ledger: what may be spent, and what is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from marginweave.schemas.budget import (
+    NOTHING,
+    Cost,
+    Neighbors,
+    Plain,
+)
+from marginweave.schemas.ledger.policy import Policy
+from marginweave.schemas.ledger.releases import ReleaseRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """What an account may spend, coordinate by coordinate: constants that were fixed before its first release.
+
+    `mu2` bounds the sum of mu^2, `delta_add` that of the additive deltas of thresholds, `allowance` that of what is charged
+    in plain (epsilon, delta). No coordinate pays for another: that makes it a filter (docs/privacy.md, step 30).
+    """
+
+    mu2: Decimal = Decimal(0)
+    delta_add: Decimal = Decimal(0)
+    allowance: Plain = NOTHING
+
+    def holds(self, cost: Cost) -> bool:
+        """Whether `cost` is at most the box in every coordinate."""
+        return cost.mu2 <= self.mu2 and cost.delta <= self.delta_add and cost.plain.within(self.allowance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconciled:
+    """What was added to an account after its ledger was restored, and what the steward said of homes not looked at.
+
+    `adopted` and `lost` count the account's rows and draws. While `frozen`, nobody has said anything of other homes.
+    """
+
+    created: datetime
+    adopted: int
+    lost: int
+    homes: int
+    no_other_home: str | None = None
+    unaccounted: Plain | None = None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the account admits nothing."""
+        return self.no_other_home is None and self.unaccounted is None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The same for privacy.json."""
+        charge = self.unaccounted
+        return {
+            "on": self.created.date().isoformat(),
+            "rows_adopted": self.adopted,
+            "draws_charged_as_lost": self.lost,
+            "homes_looked_at": self.homes,
+            "no_other_home": self.no_other_home,
+            "unaccounted": charge and {"epsilon": float(charge.epsilon), "delta": float(charge.delta)},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """All releases about the same people: what may be spent, and what a person is.
+
+    `box` is what its cap (epsilon, delta) admits; None only where 0.1.0 opened the account and it was not upgraded since,
+    with `old_allowance` as the part of the cap that was set aside then. `kind_of_plan` is what a release of the plan costs
+    for which the box was chosen, if it was. `releases_before` counts those that were made before there was a box, `history`
+    is what they had spent then: until the box holds it, nothing is admitted.
+    `aliases` are the accounts whose sources may, by decision, be released under this one as well.
+    """
+
+    dataset: str
+    epsilon: Decimal
+    delta: Decimal
+    unit: str
+    neighbors: Neighbors
+    box: Box | None = None
+    kind_of_plan: Cost | None = None
+    history: Cost | None = None
+    releases_before: int = 0
+    old_allowance: Plain = NOTHING
+    weak_delta: str | None = None
+    aliases: frozenset[str] = frozenset()
+    policy: Policy | None = None
+    reconciled: tuple[Reconciled, ...] = ()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether its ledger was restored, and homes that may have drawn under it were not looked at."""
+        return bool(self.reconciled) and self.reconciled[-1].frozen
+
+    @property
+    def cap(self) -> Plain:
+        """(epsilon, delta) as an amount."""
+        return Plain(epsilon=self.epsilon, delta=self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapChange:
+    """A cap, and since when an account has it."""
+
+    epsilon: Decimal
+    delta: Decimal
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """Exact sums over the charged releases of one account, kept up to date release by release instead of added again.
+
+    `releases` counts those that are charged for, `ever` all that were reserved. `alone` is what was reserved for the one that
+    was admitted by its own statement, if there is one: given back or not, the account is closed to others until its box
+    holds it.
+    """
+
+    releases: int = 0
+    ever: int = 0
+    cost: Cost = field(default_factory=Cost)
+    statement: Plain = NOTHING
+    alone: Cost | None = None
+
+    def with_release(self, now: ReleaseRecord, before: ReleaseRecord | None = None) -> Spent:
+        """The sums with one more release, or with one that was counted as `before` until now."""
+        cost, statement, releases = self.cost + now.charged, self.statement + now.statement, int(bool(now.statement))
+        if before is not None:
+            cost, statement = cost - before.charged, statement - before.statement
+            releases -= int(bool(before.statement))
+        return Spent(
+            releases=self.releases + releases,
+            ever=self.ever + (before is None),
+            cost=cost,
+            statement=statement,
+            alone=now.reserved if now.by_statement else self.alone,
+        )
+
+    def with_charge(self, cost: Cost, statement: Plain) -> Spent:
+        """The sums with a release more that would cost `cost` and state `statement`."""
+        return replace(
+            self,
+            releases=self.releases + 1,
+            ever=self.ever + 1,
+            cost=self.cost + cost,
+            statement=self.statement + statement,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountTotal:
+    """What an account has spent: exact sums, and `epsilon` at the cap's delta by the tightest composition, which is named.
+
+    The epsilon is shown, and admits nothing: that is what `Box` is for.
+    """
+
+    account: Account
+    epsilon: float
+    composition: str
+    spent: Spent
+
+    @property
+    def releases(self) -> int:
+        """How many releases are charged for."""
+        return self.spent.releases

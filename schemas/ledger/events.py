@@ -1,0 +1,57 @@
+"""Events of the ledger: what a row says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from marginweave.schemas.budget import (
+    Cost,
+)
+
+
+class EventKind(StrEnum):
+    """What a row of the ledger says; the first six are the states of a draw or a release (`State`)."""
+
+    RESERVED = "RESERVED"
+    DRAWN = "DRAWN"
+    COMMITTED = "COMMITTED"
+    RETURNED = "RETURNED"
+    REFUSED = "REFUSED"
+    CHARGED_LOST = "CHARGED_LOST"
+    LEDGER_CREATED = "LEDGER_CREATED"
+    OPENED = "OPENED"
+    ACCOUNT_BOXED = "ACCOUNT_BOXED"
+    CAP_CHANGED = "CAP_CHANGED"
+    PUBLISHED = "PUBLISHED"
+    EVALUATED_INTERNALLY = "EVALUATED_INTERNALLY"
+    KEY_ROTATED = "KEY_ROTATED"
+    ALIASED = "ALIASED"
+    LEASED = "LEASED"
+    SUBMITTED = "SUBMITTED"
+    APPROVED = "APPROVED"
+    REJECTED = "REJECTED"
+    SUPERSEDED = "SUPERSEDED"
+    RECONCILED = "RECONCILED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One row of the ledger without its seals. `cost` stands on the RESERVED row of a draw only: it is booked once.
+
+    A release begins with a RESERVED row without `draw`, whose `body` has the public facts of the release.
+    """
+
+    kind: EventKind
+    actor: str
+    created: datetime
+    account: str | None = None
+    release: str | None = None
+    draw: str | None = None
+    cost: Cost | None = None
+    lease: str | None = None
+    digest: str | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)

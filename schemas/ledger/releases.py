@@ -1,0 +1,161 @@
+"""Releases and draws of the ledger, as its rows leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, cast
+
+from marginweave.schemas.budget import (
+    AccountantName,
+    BudgetPlan,
+    Cost,
+    Discovery,
+    Mechanism,
+    Neighbors,
+    Plain,
+    PlannedDraw,
+)
+from marginweave.schemas.ledger.states import CHARGED, SPARE_PREFIX, State
+from marginweave.schemas.program import Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawRecord:
+    """The present state of one draw of a release, read from its newest event, and what was planned for it.
+
+    `lease` is the one that began it, which names its file; `facts` are those of its beginning: the bound digest of its inputs,
+    and the program. `terms` are the public facts that were reserved with it; rows of 0.1.0 have none. `replaces` is the lost
+    draw for which a spare was begun, by 0.1.0.
+    """
+
+    release: str
+    name: str
+    state: State
+    cost: Cost
+    lease: str | None = None
+    digest: str | None = None
+    replaces: str | None = None
+    mechanism: str = ""
+    length: int = 0
+    parameter: float | None = None
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def planned(self) -> PlannedDraw:
+        """The draw as it was reserved, which is as it is drawn; not of spares."""
+        assert self.parameter is not None
+        return PlannedDraw(
+            name=self.name,
+            mechanism=cast("Mechanism", self.mechanism),
+            length=self.length,
+            parameter=self.parameter,
+            cost=self.cost,
+            terms=self.terms,
+        )
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether this is room for a lost draw, and none of the plan's own draws."""
+        return self.name.startswith(SPARE_PREFIX)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What somebody decided, once, on a release that had to be approved."""
+
+    approved: bool
+    by: str
+    reason: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseRecord:
+    """One release as the ledger knows it; `outputs` are the digests of its newest publication, empty before.
+
+    `lease` names the one attempt that may draw, commit and publish now; None before the first. Where `needs_approval`,
+    `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the
+    release that this one corrects, `superseded_by` the published one that corrects it. `discovery` is what the statement
+    of an `accountant: joint` rests on. `delta_threshold` and `spent_epsilon` are those of its plan; rows of
+    0.1.0 have neither. `program` is the one that reserved it. `by_statement` says that the account's box does not hold it, and
+    that it was admitted as the first of its account by its own (epsilon, delta).
+    """
+
+    release: str
+    dataset: str
+    run: str
+    plan_digest: str
+    source_digest: str
+    epsilon: Decimal
+    delta: Decimal
+    draws: tuple[DrawRecord, ...]
+    actor: str
+    created: datetime
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    lease: str | None = None
+    unit: str = "row"
+    neighbors: Neighbors = "add-remove"
+    published: datetime | None = None
+    needs_approval: bool = False
+    proposed: Mapping[str, str] = field(default_factory=dict)
+    decision: Decision | None = None
+    supersedes: str | None = None
+    superseded_by: str | None = None
+    discovery: Discovery | None = None
+    accountant: AccountantName = "gdp"
+    delta_threshold: float | None = None
+    spent_epsilon: float | None = None
+    program: Program | None = None
+    by_statement: bool = False
+
+    @cached_property
+    def plan(self) -> BudgetPlan | None:
+        """The whole plan as it was reserved, which is what is drawn; None in rows of 0.1.0, which have a part of it."""
+        if self.delta_threshold is None or self.spent_epsilon is None:
+            return None
+        return BudgetPlan(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            neighbors=self.neighbors,
+            accountant=self.accountant,
+            delta_threshold=self.delta_threshold,
+            spent_epsilon=self.spent_epsilon,
+            draws=tuple(draw.planned for draw in self.draws),
+            unit=self.unit,
+            discovery=self.discovery,
+        )
+
+    @cached_property
+    def reserved(self) -> Cost:
+        """What was asked for, whatever was given back since."""
+        return sum((draw.cost for draw in self.draws), Cost())
+
+    @cached_property
+    def charged(self) -> Cost:
+        """What the account has to answer for: everything that is not returned or refused."""
+        return sum((draw.cost for draw in self.draws if draw.state in CHARGED), Cost())
+
+    @cached_property
+    def statement(self) -> Plain:
+        """The plain (epsilon, delta) that covers the release; nothing when nothing of it is charged.
+
+        The planned draws together are (epsilon, delta)-DP, so each of them is: a spare, which is one of them drawn again,
+        adds as much once more.
+        """
+        charged = [draw for draw in self.draws if draw.state in CHARGED]
+        spares = sum(draw.is_spare for draw in charged)
+        times = spares + (len(charged) > spares)
+        return Plain(epsilon=self.epsilon * times, delta=self.delta * times)
+
+    def draw(self, name: str) -> DrawRecord | None:
+        """The draw called `name`, or None."""
+        return next((draw for draw in self.draws if draw.name == name), None)
+
+    def standing(self, name: str) -> DrawRecord | None:
+        """What answers for the planned draw `name`: itself, or after losses the newest spare that was begun for it."""
+        return next((draw for draw in reversed(self.draws) if name in (draw.name, draw.replaces)), None)
