@@ -48,7 +48,7 @@ FAULTS = (
     ),
     Fault(
         name="releases of an account do not add up",
-        file="schemas/ledger/releases.py",
+        file="schemas/ledger/accounts.py",
         text="cost, statement, releases = self.cost + now.charged,",
         instead="cost, statement, releases = now.charged,",
         killed_by=("tests/laws/test_filter.py::test_no_history_leaves_its_box",),
@@ -83,7 +83,7 @@ FAULTS = (
     ),
     Fault(
         name="one coordinate of the box pays for another",
-        file="schemas/ledger/releases.py",
+        file="schemas/ledger/accounts.py",
         text="return cost.mu2 <= self.mu2 and cost.delta <= self.delta_add and cost.plain.within(self.allowance)",
         instead=(
             "whole = Plain(epsilon=self.mu2, delta=self.delta_add) + self.allowance\n"
@@ -100,7 +100,7 @@ FAULTS = (
     ),
     Fault(
         name="an account that is closed admits again after a refund",
-        file="schemas/ledger/releases.py",
+        file="schemas/ledger/accounts.py",
         text="alone=now.reserved if now.by_statement else self.alone,",
         instead="alone=now.charged if now.by_statement else self.alone,",
         killed_by=("tests/unit/ledger/test_boxes.py::test_a_closed_account_stays_closed_after_a_refund",),
