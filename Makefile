@@ -1,4 +1,4 @@
-# `make run` and `make test` set up everything they need in .venv; nothing outside this folder is touched.
+# `make run` and `make test` set up everything they need in .venv; nothing is installed outside this folder.
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3))
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,7 +31,7 @@ bench: $(VENV)/.ready-test ## measure speed and memory: the adult table, encodin
 bench-accuracy: $(VENV)/.ready-test ## measure accuracy beside peers from PyPI: hours, goes on where it stopped
 	@$(BIN)/python -m tests.benchmarks.accuracy --write
 
-test-unit: $(VENV)/.ready-test ## run the tests of the pure code only
+test-unit: $(VENV)/.ready-test ## run units and laws
 	@$(PYTEST) tests/unit tests/laws
 
 lint: $(VENV)/.ready-lint ## style, types and the import contract

@@ -1,6 +1,6 @@
 """Laplace noise on marginals: how far a unit moves them, the scale that follows, and how wide it is.
 
-The noise itself is drawn in `mechanisms`.
+The noise itself is drawn in `gaussian.py`, beside the Gaussian one.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def test_selection_inverse_never_overspends(mu: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_unsquared_rho_would_break_the_claim(epsilon: float) -> None:
-    """Design rule 5: sqrt(rho) spent as rho has a real epsilon above the asked one; the squared form has not."""
+    """sqrt(rho) spent as rho has a real epsilon above the asked one; the squared form has not."""
     delta = 1e-5
     squared = sds_rho(epsilon, delta)
     assert squared + 2 * math.sqrt(squared * math.log(2 / delta)) == pytest.approx(epsilon, rel=1e-12)

@@ -1,6 +1,6 @@
 """The privacy loss of whole lengths, measured on the shipped code by an optimal test and held against the claim.
 
-The audit of privacy.md 5.2, A1: candidates pinned, a canary with full contributions, its noisy counts summed over sd^2. Many
+The audit: candidates pinned, a canary with full contributions, its noisy counts summed over sd^2. Many
 canaries share one draw: their combinations are disjoint and every cell has noise of its own, so they are independent trials.
 """
 

@@ -137,7 +137,7 @@ def permute_and_flip_log_pmf(scores: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def test_known_bad_pair_of_the_reference_stays_within_epsilon() -> None:
-    """Design rule 5: with SDS's score this pair has log-ratio 3.15 against a claimed 0.5; ours keeps 0.5 and more."""
+    """With SDS's score this pair has log-ratio 3.15 against a claimed 0.5; ours keeps 0.5 and more."""
     before, after = WORST_PAIR
     assert np.abs(sds_scores(after, 99) - sds_scores(before, 99)).max() >= 9
     theirs = [permute_and_flip_log_pmf(sds_scores(h, 99), 0.5) for h in WORST_PAIR]

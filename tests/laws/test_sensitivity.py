@@ -26,7 +26,7 @@ def count_vector(rows: list[tuple[int, ...]], length: int, bound: int, seed: int
 def test_adding_a_record(
     rows: list[tuple[int, ...]], record: tuple[int, ...], length: int, bound: int, seed: int
 ) -> None:
-    """Add-remove: L0 and squared L2 at most Delta_k, Linf at most 1 (privacy.md 1.1)."""
+    """Add-remove: L0 and squared L2 at most Delta_k, Linf at most 1."""
     change = count_vector([*rows, record], length, bound, seed) - count_vector(rows, length, bound, seed)
     assert np.count_nonzero(change) <= bound
     assert np.abs(change).max(initial=0) <= 1

@@ -18,11 +18,11 @@ from marginweave.tasks.synthesize.synthesize import synthesize_records
 from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, tally
 
 PRINTED = {"records": "exhaust", "sample_missing": False, "relax": False}
-EXAMPLE = [(0, 0, 0), (0, 1, 0), (1, 2, 1), (1, 1, 0), (0, 1, 2)]  # sds-dp.md 2.1; the missing value is the size
+EXAMPLE = [(0, 0, 0), (0, 1, 0), (1, 2, 1), (1, 1, 0), (0, 1, 2)]  # the missing value is the size
 
 
 def printed_weight(released, record, attribute, length, percentile):
-    """Section 4.2 of sds-dp.md, word for word; None if the attribute cannot be added."""
+    """The extension step as Synthetic Data Showcase prints it; None if the attribute cannot be added."""
     candidate = tuple(sorted((*record, attribute)))
     if len({column for column, _ in candidate}) < len(candidate):
         return None

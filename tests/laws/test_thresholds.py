@@ -63,7 +63,7 @@ def test_published_thresholds_of_sds(sigma: float, bound: int, delta: float, thr
 
 @pytest.mark.parametrize(("sd", "times"), [(Fraction(4, 5), 5), (Fraction(2), 1.7), (Fraction(5), 1.2)], ids=str)
 def test_noisy_above_the_printed_threshold_would_leak(sd: Fraction, times: float) -> None:
-    """Design rule 5: on integers `noisy > rho_1` publishes a lone value with more than delta; T does not."""
+    """On integers `noisy > rho_1` publishes a lone value with more than delta; T does not."""
     delta = 1e-6
     worst = 0.0
     for step in range(50):
@@ -131,7 +131,7 @@ def test_thresholds_are_exceeded_and_never_below_one() -> None:
 
 @pytest.mark.parametrize("bound", [4, 25])
 def test_adaptive_rate_needs_this_lengths_contribution_bound(bound: int) -> None:
-    """Design rule 5: with sqrt(Delta_k) an empty cell is published at about eta/2; with sqrt(Delta_1) far more often."""
+    """With sqrt(Delta_k) an empty cell is published at about eta/2; with sqrt(Delta_1) far more often."""
     sigma, eta, first_bound = 6.0, 0.05, 2
     noise = deviation(sigma, bound, ONE_ROW)
     settings_ = AggregateSettings.model_validate({"thresholds": {"adaptive": {2: eta}}})
@@ -142,7 +142,7 @@ def test_adaptive_rate_needs_this_lengths_contribution_bound(bound: int) -> None
 
 
 def test_paper_rule_bounds_the_fabricated_combinations() -> None:
-    """Design rule 5: eta min(1, |S|/|V|) keeps the expected empty cells near eta |S|; eta/2 a cell does not."""
+    """eta min(1, |S|/|V|) keeps the expected empty cells near eta |S|; eta/2 a cell does not."""
     noise, eta, survivors, candidates = Fraction(40), 0.1, 50, 20_000
 
     def fabricated(rule: str) -> float:

@@ -21,7 +21,7 @@ from tests.mutations.page import PAGE, written
 from tests.mutations.verdicts import ASSERTION, PASSED
 from tests.support.places import REPOSITORY
 
-# Faults of published programs and texts, or of drafts of this one (`notes/privacy.md`): they stay in the catalogue.
+# Faults of published programs and texts, or of drafts of this one: they stay in the catalogue.
 KNOWN = {
     "rho is not squared",
     "the sum in sigma_k runs to k, not to R",

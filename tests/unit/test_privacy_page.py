@@ -107,7 +107,7 @@ def test_assumptions_are_listed(subject: str) -> None:
     ("file", "name"), [(f, n) for f, names in THEOREMS.items() for n in names], ids=lambda part: part
 )
 def test_a_mechanism_says_whose_theorem_it_is(file: str, name: str) -> None:
-    """Author and year, or where in this repository the proof stands; and its privacy cost."""
+    """Author and year; and its privacy cost."""
     text = ast.get_docstring(definitions(file)[name]) or ""
-    assert re.search(r"\b(19|20)\d\d\b|notes/privacy", text), f"{name} names no source"
+    assert re.search(r"\b(19|20)\d\d\b", text), f"{name} names no source"
     assert "DP:" in text, name

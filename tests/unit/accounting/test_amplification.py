@@ -25,7 +25,7 @@ def copies_and_rate(proportion: float) -> tuple[int, Fraction]:
 
 
 def test_published_values() -> None:
-    """privacy.md 1.3 and 7, p = 1.5 and epsilon = 1: delta_f/delta .47380 and .50339, epsilon_f .596 and .623."""
+    """Step 29 of docs/privacy.md, p = 1.5 and epsilon = 1: delta_f/delta .47380 and .50339, epsilon_f .596 and .623."""
     printed = functional_parameters(1.0, 1e-6, *HALF_MORE, "printed")
     tight = functional_parameters(1.0, 1e-6, *HALF_MORE, "tight")
     assert printed[1] / 1e-6 == pytest.approx(0.47380, abs=5e-6)
@@ -41,7 +41,7 @@ def test_published_values() -> None:
 
 
 def test_the_sum_begins_at_zero_and_has_the_functional_exponent() -> None:
-    """Design rule 5: from 1 the sum is empty for one copy; e^{i epsilon} gives another delta_f (privacy.md 1.3 a, b)."""
+    """From 1 the sum is empty for one copy; e^{i epsilon} gives another delta_f."""
     assert functional_parameters(0.5, 1e-6, 1, Fraction(1, 2), "printed")[1] == pytest.approx(2e-6)
     epsilon, delta = functional_parameters(0.1, 1e-6, *HALF_MORE, "printed")
     assert delta == pytest.approx(1e-6 / (0.75 * (1 + math.exp(epsilon))))

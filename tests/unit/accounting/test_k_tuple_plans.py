@@ -20,7 +20,7 @@ from marginweave.tasks.accounting.plan.k_tuples import level_multipliers, plan_b
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
 from tests.support.budget_plans import configuration
 
-# R, epsilon, delta, Qp, Np, p, rho, eps_Q, sigma: sds-dp.md 3.2.2 with the square
+# R, epsilon, delta, Qp, Np, p, rho, eps_Q, sigma, with the square
 PRINTED = [
     (3, 1, 1e-3, 0.1, None, (1, 1, 1), 0.0308902066735, 0.0453800298762, (7.34537492,) * 3),
     (3, 4, 1e-5, 0.01, 0.005, (1, 1 / 2, 1 / 3), 0.280341467245, 0.0432312747321, (5.022127702, 2.511063851, 1.674042567)),
@@ -167,7 +167,7 @@ def test_gdp_and_zcdp_spend_nearly_all_that_is_asked(name: str) -> None:
 
 
 def test_sigma_sum_must_run_to_the_last_length() -> None:
-    """Design rule 5: the printed sum to k spends up to R times the budget; ours spends it exactly, in the given proportions."""
+    """The printed sum to k spends up to R times the budget; ours spends it exactly, in the given proportions."""
     budget, p = gdp_mu(1, 1e-6) ** 2, (1.0, 0.5, 0.2)
     ours = level_multipliers(p, budget)
     assert sum(s**-2 for s in ours) == pytest.approx(budget)
@@ -177,7 +177,7 @@ def test_sigma_sum_must_run_to_the_last_length() -> None:
 
 
 def test_percentile_epsilon_is_undivided() -> None:
-    """Design rule 5: epsilon_Q is the same for every k; dividing by k would leave part of the percentile's rho unused."""
+    """epsilon_Q is the same for every k; dividing by k would leave part of the percentile's rho unused."""
     plan = plan_budget(configuration(accountant="sds", percentile_share=0.01, count_share=0.005))
     each = [plan.draw(f"percentile-{k}").parameter for k in (1, 2, 3)]
     assert each[0] == each[1] == each[2]

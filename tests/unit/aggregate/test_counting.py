@@ -29,7 +29,7 @@ def labelled(table: EncodedTable, counts: dict[tuple[tuple[int, int], ...], int]
 
 
 def test_the_counts_of_the_specification() -> None:
-    """sds-dp.md 2.1: the 17 counts of the example, no other."""
+    """The 17 counts of the example, no other."""
     table = encoded(SPEC_ROWS, letters(SPEC_ROWS, ["A", "B", "C"]))
     found: dict[str, int] = {}
     for k in (1, 2, 3):
@@ -38,7 +38,7 @@ def test_the_counts_of_the_specification() -> None:
 
 
 def test_the_record_sensitivities_of_the_specification() -> None:
-    """sds-dp.md 2.2: 3, 3, 1 pairs."""
+    """Of each record: 3, 3, 1 pairs."""
     rows = SPEC_ROWS[:3]
     table = encoded(rows, letters(rows, ["A", "B", "C"]))
     assert contributions(table.codes, all_candidates(table, 2)).tolist() == [3, 3, 1]

@@ -24,7 +24,7 @@ def reference(counts):
 
 
 def test_published_vector():
-    """The example of sds-dp.md 3.4: 25, 30, 40 become 25, 25, 25."""
+    """The example of Synthetic Data Showcase: 25, 30, 40 become 25, 25, 25."""
     ab, c1, c2 = ((0, 0), (1, 0)), (2, 0), (2, 1)
     counts = counts_of(normalize(aggregates_of({ab: 25, (*ab, c1): 30, (*ab, c2): 40})))
     assert [counts[t] for t in (ab, (*ab, c1), (*ab, c2))] == [25, 25, 25]

@@ -116,7 +116,7 @@ def test_a_word_selects_the_code_whose_share_holds_it(weights: list[float], word
 
 @pytest.mark.parametrize("asked", ["mean", "mode", "median", {"distribution": "mean"}])
 def test_imputation_from_the_data_is_refused_by_name(asked: Any) -> None:
-    """The mean, median or mode of the column would be read off the data for free (privacy.md 5.3, line 4)."""
+    """The mean, median or mode of the column would be read off the data for free."""
     with pytest.raises(InputError, match=r"columns\.age\.impute .* must not be the (mean|mode|median) of the column"):
         configuration(columns__age__impute=asked)
 
