@@ -1,8 +1,7 @@
 """Releases that stay what they are, byte for byte, while the code is moved: under noise that a draw's number determines.
 
 `python -m pytest tests/system/test_golden_releases.py -m "long or not long" --write-golden FOLDER` writes the digests anew, and
-the files that they
-are of into the folder, to be compared. Versions, digests, names and moments are left out.
+the files that they are of into the folder, to be compared. Versions, digests, names and moments are left out.
 """
 
 from __future__ import annotations
