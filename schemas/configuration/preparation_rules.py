@@ -85,11 +85,6 @@ def _check_resize(configuration: Sections) -> None:
         raise ValueError(
             "resize.amplify (true) must be false where a subject has several records: its formulas are for one"
         )
-    if privacy.redraws:
-        raise ValueError(
-            f"privacy.redraws ({privacy.redraws}) must be 0 with resize.amplify: a draw made again from the same subsample is "
-            "not hidden by it a second time"
-        )
     if configuration.private_bounds:
         raise ValueError(
             "resize.amplify (true) must be false with bounds: private, which are bought before the table is sampled"

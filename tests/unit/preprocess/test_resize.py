@@ -125,7 +125,6 @@ BOTH: dict[str, Any] = {"columns": {"sex": SEX, "grade": GRADE}}
         ({**BOTH, "resize": {"records": 9, "proportion": 0}}, r"resize\.proportion \(0\) must be positive"),
         ({**BOTH, "resize": {"records": 9, "proportion": 11}}, "at most 10"),
         ({**BOTH, "resize": {"records": 9, "formula": "tight"}}, "needs amplify: true"),
-        ({**BOTH, "resize": {"records": 9, "amplify": True}, "privacy__redraws": 1}, "must be 0 with resize.amplify"),
         (
             {**BOTH, "resize": {"records": 9, "amplify": True}, "privacy__unit": {"column": "id", "max_records": 2}},
             "must be false where a subject has several records",
