@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SEMANTIC = re.compile(r"\d+\.\d+\.\d+")
 
 
-def told(*command: str | Path, where: Path = REPOSITORY) -> str:
+def output_of(*command: str | Path, where: Path = REPOSITORY) -> str:
     """What a command prints; it ends this program where it fails."""
     done = subprocess.run([str(part) for part in command], cwd=where, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
@@ -42,15 +42,15 @@ def main() -> None:
     """Build, install in an empty environment with the pinned versions, ask for the version, and tag."""
     version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     changelog = (REPOSITORY / "CHANGELOG.md").read_text()
-    found = faults(version, changelog, told("git", "status", "--porcelain"), set(told("git", "tag").split()))
+    found = faults(version, changelog, output_of("git", "status", "--porcelain"), set(output_of("git", "tag").split()))
     if found:
         sys.exit("no release: " + "; ".join(found))
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    told(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist", ".")
+    output_of(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist", ".")
     wheel = next((REPOSITORY / "dist").glob(f"marginweave-{version}-*.whl"))
     with tempfile.TemporaryDirectory() as place:
         empty = Path(place)
-        told(sys.executable, "-m", "venv", empty / "venv")
+        output_of(sys.executable, "-m", "venv", empty / "venv")
         installing = (
             empty / "venv" / "bin" / "python",
             "-m",
@@ -59,11 +59,11 @@ def main() -> None:
             "--disable-pip-version-check",
             "install",
         )
-        told(*installing, "--constraint", REPOSITORY / "constraints.txt", wheel)
-        said = told(empty / "venv" / "bin" / "marginweave", "--version", where=empty)
+        output_of(*installing, "--constraint", REPOSITORY / "constraints.txt", wheel)
+        said = output_of(empty / "venv" / "bin" / "marginweave", "--version", where=empty)
     if not said.startswith(f"marginweave {version} "):
         sys.exit(f"no release: the installed program says {said!r}")
-    told("git", "tag", "--annotate", f"v{version}", "--message", f"Marginweave {version}")
+    output_of("git", "tag", "--annotate", f"v{version}", "--message", f"Marginweave {version}")
     print(f"{said}: dist/{wheel.name}, tag v{version}")  # noqa: T201
 
 

@@ -139,6 +139,17 @@ class PlannedDraw:
     cost: Cost
     terms: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What rows and bundles say of the draw, but its cost: name, mechanism, length, parameter, terms."""
+        return {
+            "name": self.name,
+            "mechanism": self.mechanism,
+            "length": self.length,
+            "parameter": self.parameter,
+            "terms": dict(self.terms),
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:

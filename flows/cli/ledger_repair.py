@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from marginweave.flows.cli.console import Home, command, days, out
-from marginweave.flows.cli.ledger_options import (
-    Example,
-    decimal_of,
-    home_of,
-    location_of,
-)
-
-if TYPE_CHECKING:
-    pass
+from marginweave.flows.cli.ledger_options import Example, decimal_of, home_of, location_of
 
 
 @command
@@ -93,10 +85,12 @@ def reconcile(
     for each in homes if home else ():
         if not (each / "runs").is_dir():
             raise InputError(f"--home {each} has no runs: it is no home of marginweave; nothing was changed")
-    epsilon, comma, delta = (unaccounted or "").partition(",")
-    if unaccounted and not comma:
-        raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
-    charge = Plain(epsilon=decimal_of("epsilon", epsilon), delta=decimal_of("delta", delta)) if unaccounted else None
+    charge = None
+    if unaccounted is not None:
+        epsilon, comma, delta = unaccounted.partition(",")
+        if not comma:
+            raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
+        charge = Plain(epsilon=decimal_of("epsilon", epsilon), delta=decimal_of("delta", delta))
     said = no_other_home is not None or charge is not None
     others = OtherHomes(reason=no_other_home, unaccounted=charge) if said else None
     outcome = Ledger.open(location_of(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())

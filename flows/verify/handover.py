@@ -148,17 +148,7 @@ def _plan(manifest: Manifest, record: ReleaseRecord) -> bytes:
         "accountant": plan.accountant,
         "delta_threshold": plan.delta_threshold,
         "spent_epsilon": plan.spent_epsilon,
-        "draws": [
-            {
-                "name": draw.name,
-                "mechanism": draw.mechanism,
-                "length": draw.length,
-                "parameter": draw.parameter,
-                "terms": dict(draw.terms),
-                **draw.cost.texts,
-            }
-            for draw in plan.draws
-        ],
+        "draws": [{**draw.facts, **draw.cost.texts} for draw in plan.draws],
     }
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 

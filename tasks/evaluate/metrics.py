@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from math import comb
 from typing import NamedTuple
 
@@ -175,13 +175,10 @@ def evaluate_internal(
     places = range(len(domain.names))
     sets = [list(combinations(places, k)) for k in range(1, min(max_length, len(places)) + 1)]
     measured = _measured(comparison, sets, len(real))
-    by_set = {
-        attributes: m.with_missing
-        for chosen, found in zip(sets, measured, strict=True)
-        for attributes, m in zip(chosen, found, strict=True)
-        if m.with_missing is not None
-    }
+    pairs = zip(chain.from_iterable(sets), chain.from_iterable(measured), strict=True)
+    by_set = {attributes: m.with_missing for attributes, m in pairs if m.with_missing is not None}
     scored = [by_set[attributes] for attributes in sampled_sets(places, 3, SCORED) if attributes in by_set]
+    distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
     buckets = count_buckets(m.buckets for found in measured for m in found)
     learned = has_scikit_learn()
     return InternalEvaluation(
@@ -191,12 +188,7 @@ def evaluate_internal(
         lengths=_lengths(measured, released=False),
         by_count=buckets,
         by_count_means=bucket_means(buckets),
-        marginals=worst(
-            [
-                MarginalDistance(attributes=_names(domain, attributes), tvd=tvd, noise=None)
-                for attributes, tvd in by_set.items()
-            ]
-        ),
+        marginals=worst(distances),
         association=association(comparison, domain.names, ordered, list(combinations(places, 2)), with_missing=True),
         rules=rules,
         distances=_distances(comparison, by_set),

@@ -90,16 +90,7 @@ def release_body(
         "accountant": plan.accountant,
         "delta_threshold": plan.delta_threshold,
         "spent_epsilon": plan.spent_epsilon,
-        "draws": [
-            {
-                "name": draw.name,
-                "mechanism": draw.mechanism,
-                "length": draw.length,
-                "parameter": draw.parameter,
-                "terms": dict(draw.terms),
-            }
-            for draw in plan.draws
-        ],
+        "draws": [draw.facts for draw in plan.draws],
     }
 
 

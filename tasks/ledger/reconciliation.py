@@ -65,8 +65,8 @@ class Reconciliation(LedgerCore):
             identity = journal.identity()
             blind = [run for home in homes for run in blind_runs(journal, home)]
             blinded = [run.sighting for run in blind if run.sighting.path.is_file()]
-            seen = [*(sighting for home in homes for sighting in sightings(home, identity)), *blinded]
-            missing = _missing(journal, seen, self._key)
+            seen = [sighting for home in homes for sighting in sightings(home, identity)]
+            missing = _missing(journal, [*seen, *blinded], self._key)
             view = self._view(journal)
             work = _Work(moment=now(), releases={name: list(own) for name, own in view.events.items()})
             if missing:
@@ -78,8 +78,8 @@ class Reconciliation(LedgerCore):
                 work.adopt_ends(missing)
             charging = others is not None and others.unaccounted is not None
             everyone = bool(missing or blind or charging)
-            named = [account for account in view.accounts.values() if everyone or account.frozen]
-            for account in named if missing or blind or others is not None else ():
+            concerned = [account for account in view.accounts.values() if everyone or account.frozen]
+            for account in concerned if everyone or others is not None else ():
                 work.close(account, others, missing, len(homes), actor)
             if work.rows:
                 journal.append_all(work.rows)
@@ -92,14 +92,14 @@ class Reconciliation(LedgerCore):
             head = sighting.head()
             if head is not None and present.get(head["seq"]) != head["row_hash"]:
                 sighting.append(identity, [newest])
-        datasets = tuple(account.dataset for account in named)
+        datasets = tuple(account.dataset for account in concerned)
         return Outcome(
             adopted=work.adopted,
             lost=work.lost,
             frozen=datasets if others is None else (),
             opened=() if others is None else datasets,
             charged=datasets if charging else (),
-            runs=len(seen) + len(blind) - len(blinded),
+            runs=len({sighting.path for sighting in seen} | {run.sighting.path for run in blind}),
         )
 
 

@@ -1,4 +1,8 @@
-"""What makes the records where nobody says it: the mixture wherever one can be fitted, in time and memory, to the counts."""
+"""What makes the records where nobody says it: `synthesize.method: auto`.
+
+In our benchmarks (`tests/benchmarks/accuracy`, results in docs/accuracy.md) the mixture is mostly the nearest to the table;
+what is public of the domain decides whether one can be fitted, in time and memory.
+"""
 
 from __future__ import annotations
 

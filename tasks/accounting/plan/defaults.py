@@ -1,8 +1,7 @@
-"""What the configuration leaves to us: `aggregate.method: auto`, `aggregate.sigma: auto` and `synthesize.method: auto`.
+"""What is counted where nobody says it: `aggregate.method: auto` and `aggregate.sigma: auto`.
 
-What is counted is decided by the noise that pairs would have if all were counted. What makes the records is not: as far as
-measured (`tests/benchmarks/accuracy`, results in docs/accuracy.md) the mixture is mostly the nearest to the table, and
-what decides is whether one can be fitted, in time and memory, by what is public of the domain.
+The noise that pairs would have if all were counted decides, as far as measured (`tests/benchmarks/accuracy`, results in
+docs/accuracy.md).
 """
 
 from __future__ import annotations
