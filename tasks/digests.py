@@ -12,11 +12,9 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.errors import InputError
-
-Integers = NDArray[np.int64]
 
 
 def counts_digest(arrays: Iterable[Integers]) -> str:

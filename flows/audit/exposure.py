@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from marginweave.flows.audit.levels import canary_columns
-from marginweave.flows.audit.tables import ROOM, Integers, one_block, table_of
+from marginweave.flows.audit.tables import ROOM, one_block, table_of
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.flows.audit.tables import one_block, table_of
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
@@ -18,7 +19,6 @@ from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.encode.blocks import EncodedBlocks
 
 Codes = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 # Rows in every combination of values: so many that no threshold hides what the unit adds to them.
 _COPIES = 20

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.flows.audit.exposure import TEST_DELTA
+from marginweave.schemas.arrays import Counts, Floats
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
 from marginweave.schemas.configuration.marginals import AdaptiveCliques
 from marginweave.schemas.configuration.release import Configuration
@@ -33,8 +34,6 @@ from marginweave.tasks.evaluate.paid import mean_count_error
 from marginweave.tasks.mechanisms.gaussian import add_noise, error_deviation, select_candidate
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Table = list[NDArray[np.uint8]]
 # Made-up domains, no two of a size; Laplace noise is drawn slowly.
 SIZES = (2, 3, 4)

@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
 from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 # Trials of one draw.
 CANARIES = 2000
 # Made-up tables are small: their counts are never set aside.

@@ -30,13 +30,11 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.budget import Cost
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.accounting.sparse_histogram import sparse_delta
-
-Floats = NDArray[np.float64]
 
 # Losses of the largest selection on each side of 0; what is left above the exact curve is below 1e-4 of sigma. Of many
 # selections each has a smaller part in it, and fewer steps: together they have some thousand losses.

@@ -50,14 +50,12 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.budget import Cost, Discovery, Neighbors
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon
-
-Floats = NDArray[np.float64]
 
 # The loss so far in steps of its standard deviation, and where its tails are cut: Phi(-14) is 8e-45.
 _STEPS = 320

@@ -24,26 +24,15 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Counts, Flags
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts, add_runs
-from marginweave.tasks.aggregate.kernels import (
-    Choice,
-    Flags,
-    Held,
-    Tile,
-    add_counts,
-    add_held,
-    choose,
-    take_back,
-)
+from marginweave.tasks.aggregate.kernels import Choice, Held, Tile, add_counts, add_held, choose, take_back
 from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, flat_keys, lay_out, spans
 from marginweave.tasks.aggregate.sparse_counts import SparseCounts
 from marginweave.tasks.engine.local import Engine
 from marginweave.tasks.mechanisms.randomness import NumberedWords
-
-Counts = NDArray[np.int64]
 
 # Cells of a dense array that are looked through at once.
 _STRETCH = 1 << 18

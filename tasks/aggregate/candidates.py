@@ -21,10 +21,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_KEY
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import MOST_COUNTED, Level
-from marginweave.tasks.aggregate.universe import Integers, Universe
+from marginweave.tasks.aggregate.universe import Universe
 
 Mask = NDArray[np.bool_]
 Columns = tuple[int, ...]

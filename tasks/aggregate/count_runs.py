@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.tasks.aggregate.kernels import Integers
+from marginweave.schemas.arrays import Integers
 from marginweave.tasks.checkpoint.blocks import BlockFile
 from marginweave.tasks.checkpoint.spill import discard_blocks, set_aside
 

@@ -11,14 +11,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet, Columns
 from marginweave.tasks.aggregate.level import LevelMechanism
 from marginweave.tasks.digests import add_integers, add_json, counts_digest
 
-Integers = NDArray[np.int64]
 Labels = Sequence[Sequence[str]]
 
 

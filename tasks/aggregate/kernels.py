@@ -13,11 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Flags, Integers, Words
+
 Tile = NDArray[np.unsignedinteger]
-Integers = NDArray[np.int64]
 Held = NDArray[np.int32]
-Words = NDArray[np.uint64]
-Flags = NDArray[np.bool_]
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)

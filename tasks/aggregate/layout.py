@@ -12,8 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Flags, Integers
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.kernels import Flags, Integers, Steps, Tile
+from marginweave.tasks.aggregate.kernels import Steps, Tile
 from marginweave.tasks.encode.codes import EncodedTable, code_type, value_slots
 
 ColumnSet = tuple[int, ...]

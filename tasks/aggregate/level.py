@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level, LevelNoise
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
@@ -23,7 +23,6 @@ from marginweave.tasks.mechanisms.zero_cells import (
     prepare_passing,
 )
 
-Integers = NDArray[np.int64]
 Columns = tuple[int, ...]
 Piece = tuple[Integers, Integers]
 Drawn = dict[Columns, Piece]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from marginweave.schemas.arrays import Integers
 from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts, make_run
-from marginweave.tasks.aggregate.kernels import Integers, merge_counts
+from marginweave.tasks.aggregate.kernels import merge_counts
 
 
 class SparseCounts:

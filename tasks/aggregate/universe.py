@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from marginweave.schemas.arrays import Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.columns import (
     BooleanColumn,
     Category,
@@ -20,7 +21,7 @@ from marginweave.schemas.configuration.columns import (
 from marginweave.schemas.configuration.columns.draws import Draw
 from marginweave.schemas.configuration.columns.gaps import Run
 from marginweave.schemas.configuration.columns.periods import DAY, moment_of
-from marginweave.tasks.decode.draws import Floats, draw_among, draw_inside
+from marginweave.tasks.decode.draws import draw_among, draw_inside
 
 _MONDAY = 3  # 1970-01-01 was a Thursday
 

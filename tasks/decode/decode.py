@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Codes
 from marginweave.schemas.configuration.columns import BooleanColumn, ConstantColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import DeterminedColumn, Structure
@@ -20,8 +20,6 @@ from marginweave.tasks.decode.columns import as_declared, column_values
 from marginweave.tasks.preprocess.clean import clean_column
 from marginweave.tasks.preprocess.texts import distinct_texts
 from marginweave.tasks.synthesize.shards import stream
-
-Codes = NDArray[np.integer]
 
 
 def decode_table(

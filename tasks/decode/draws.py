@@ -8,10 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.columns.draws import Histogram
 from marginweave.schemas.configuration.columns.gaps import Run
-
-Floats = NDArray[np.float64]
 
 
 def draw_inside(

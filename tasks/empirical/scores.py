@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Counts, Floats
 from marginweave.tasks.empirical.bounds import Hits
-
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

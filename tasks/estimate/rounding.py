@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers
+
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def apportion(shares: Array, number: int, generator: np.random.Generator) -> Integers:

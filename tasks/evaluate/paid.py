@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Counts
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.execution import Execution
@@ -20,7 +20,6 @@ from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
 from marginweave.tasks.evaluate.numbering import Attributes, Codes
 from marginweave.tasks.evaluate.tallies import Records
 
-Counts = NDArray[np.int64]
 # Cells of a marginal that is counted in a dense table; rows of others are sorted.
 _MOST_DENSE = 1 << 22
 _ABOUT = (

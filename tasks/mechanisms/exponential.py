@@ -26,11 +26,11 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers
 from marginweave.tasks.mechanisms.randomness import NoiseBits, WordStream
 from marginweave.tasks.mechanisms.sampler import uniform_numbers
 
 Distances = NDArray[np.uint64]
-Integers = NDArray[np.int64]
 
 _PRECISION = 128
 # Products of rounded factors lose less than 2^24 units, so that 32 bits more than F leave one unit of 2^-F (`_Powers`).

@@ -16,9 +16,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Words
 from marginweave.schemas.errors import InputError
-
-Words = NDArray[np.uint64]
 
 NOISE_FORMAT = "marginweave/noise/1"
 REST_BITS = 65

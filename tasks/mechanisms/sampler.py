@@ -11,10 +11,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers, Words
 from marginweave.tasks.mechanisms.noise_table import BITS, NoiseTable
-from marginweave.tasks.mechanisms.randomness import REST_BITS, NoiseBits, Words, WordStream
-
-Integers = NDArray[np.int64]
+from marginweave.tasks.mechanisms.randomness import REST_BITS, NoiseBits, WordStream
 
 # Which noise bits select, here, in `zero_cells`, `binomial` and `exponential`: a part of the context of every draw, and another
 # one whenever the same bits would select another noise.

@@ -14,11 +14,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.binomial import binomial_table
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import NoiseBits
-from marginweave.tasks.mechanisms.sampler import Integers, TailTable, draw_positions, draw_tail
+from marginweave.tasks.mechanisms.sampler import TailTable, draw_positions, draw_tail
 
 # Positions are chosen block by block, in each of which about so many pass.
 _PASSING = 1 << 20

@@ -10,12 +10,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Flags, Integers
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.estimate.simplex import project_simplex, to_simplex
 
 Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Integers = NDArray[np.int64]
 Places = NDArray[np.int32]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Flags
 from marginweave.schemas.configuration.numbers import MAX_TABLE
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
@@ -20,7 +21,6 @@ from marginweave.tasks.normalize.consistency import TOLERANCE
 from marginweave.tasks.normalize.telling import EVIDENCE, Telling
 
 Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 Tables = dict[Clique, Array]
 
 _STEPS = 30

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from marginweave.schemas.configuration.synthesis import DenseSynthesis, GumSynthesis, PgmSynthesis
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis as MixtureOptions
 from marginweave.schemas.released.measurements import CensoredMeasurement, Mask, Measurement
@@ -19,8 +16,6 @@ from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis
 from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
 from marginweave.tasks.synthesize.shards import Estimator
-
-Records = NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Records
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import forbidden_codes
@@ -27,7 +28,7 @@ from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import compression_of, measured_marginals
 from marginweave.tasks.normalize.pairs import all_pairs
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
-from marginweave.tasks.synthesize.estimators import Records, Told, estimator, fit_model
+from marginweave.tasks.synthesize.estimators import Told, estimator, fit_model
 from marginweave.tasks.synthesize.gum.expand import expand_records
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
 from marginweave.tasks.synthesize.shards import Estimator, stream

@@ -24,13 +24,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from marginweave.schemas.arrays import Words
 from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals
 from marginweave.tasks.mechanisms.gaussian import add_noise, draw_laplace_noise
 from marginweave.tasks.mechanisms.noise_table import noise_table
-from marginweave.tasks.mechanisms.randomness import DrawBits, Words, fresh_bits
+from marginweave.tasks.mechanisms.randomness import DrawBits, fresh_bits
 from tests.support.level_draws import bounded, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
 

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
 from marginweave.tasks.aggregate.level import draw_level
-from marginweave.tasks.aggregate.universe import Integers
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.randomness import fresh_bits

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Records
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.estimate.rounding import round_shares
 
 Array = NDArray[np.float64]
-Records = NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

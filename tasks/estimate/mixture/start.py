@@ -8,13 +8,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
 from marginweave.tasks.estimate.mixture.blocks import Block
 from marginweave.tasks.estimate.mixture.tree import spanning_tree
 from marginweave.tasks.estimate.simplex import project_simplex
 
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _NEVER = 0.5
 """Records of a value that nothing was counted of, so that a fit can find some."""

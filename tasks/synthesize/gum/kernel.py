@@ -9,9 +9,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from marginweave.schemas.arrays import Integers, Records
+
 Array = NDArray[np.float64]
-Records = NDArray[np.int32]
 
 _BISECTIONS = 40
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Flags, Records
 from marginweave.schemas.configuration.structure_records import find_record
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.estimate.rounding import apportion
 
 Array = NDArray[np.float64]
-Records = NDArray[np.int32]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(kw_only=True, eq=False)

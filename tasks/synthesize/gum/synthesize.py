@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Records
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.estimate.mixture.tree import spanning_tree
@@ -21,7 +22,6 @@ from marginweave.tasks.synthesize.gum.start import Drawing, draw_tree, oriented
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, every_record, stream
 
 Array = NDArray[np.float64]
-Records = NDArray[np.int32]
 
 
 def synthesize_gum(

@@ -9,10 +9,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers, Records
 from marginweave.tasks.estimate.mixture.model import Mixture
-
-Records = NDArray[np.int32]
-Integers = NDArray[np.int64]
 
 _SWEEPS = 3
 """Of the exchanges of eight (a simulation on adult, epsilon 1) the first made 77 %, the first three 91 %, the fourth 3 %."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers, Records
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.estimate.rounding import apportion, round_shares
 
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Records = NDArray[np.int32]
 
 
 def deal_records(model: Mixture, records: int, generator: np.random.Generator) -> tuple[Records, Integers]:

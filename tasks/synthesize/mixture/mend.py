@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Flags, Records
 from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.synthesize.gum.start import Drawing
-
-Records = NDArray[np.int32]
-Flags = NDArray[np.bool_]
 
 _ROUNDS = 50
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Records
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.synthesize.mixture.arrange import arrange_records
 from marginweave.tasks.synthesize.mixture.deal import deal_records
 from marginweave.tasks.synthesize.mixture.mend import mend_records
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
-
-Records = NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True)

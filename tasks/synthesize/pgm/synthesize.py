@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from marginweave.schemas.arrays import Records
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.estimate.graphical.choose import choose_measurements
 from marginweave.tasks.estimate.graphical.fit import fit_tree
 from marginweave.tasks.estimate.graphical.tree import Tree
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
-
-Records = NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.arrays import Words
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.mechanisms.gaussian import add_noise, count_deviation, deviation, select_percentile
 from marginweave.tasks.mechanisms.noise_table import NoiseTable, noise_table
-from marginweave.tasks.mechanisms.randomness import Words
 from marginweave.tasks.mechanisms.sampler import Sampler
 from tests.support.seeded_bits import SeededBits
 
