@@ -96,7 +96,7 @@ def attack_release(home: Path, run: str, source: str | None, holdout: Path) -> P
     Raises:
         InputError: as `attack_internally`, or no finished run.
     """
-    from marginweave.tasks.evaluate.attacks import attack_internally
+    from marginweave.tasks.evaluate.internal import attack_internally
 
     return attack_internally(_reference(home, run, source), holdout)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import TypeVar
 
 import numpy as np
@@ -125,3 +126,10 @@ class Comparison:
             complete=np.logical_and.reduce([codes < radix - 1 for codes, radix in columns]),
             single=all(self.reference.is_single(j) and self.synthetic.is_single(j) for j in numbering.attributes),
         )
+
+
+def counted_sets(aggregates: Aggregates, length: int) -> list[Attributes]:
+    """Attribute sets of one length whose counts the release has, if they were not suppressed. DP: post-processing."""
+    if aggregates.measured is None:
+        return list(combinations(range(len(aggregates.domain.names)), length))
+    return [attributes for attributes in aggregates.measured if len(attributes) == length]

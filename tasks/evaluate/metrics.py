@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.evaluate.association import Association, association
-from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released
+from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released, counted_sets
+from marginweave.tasks.evaluate.classifiers import Downstream, Propensity, downstream, has_scikit_learn, propensity
 from marginweave.tasks.evaluate.combinations import (
     BucketMeans,
     CombinationSums,
@@ -35,10 +36,7 @@ from marginweave.tasks.evaluate.distances import (
     total_variation,
     worst,
 )
-from marginweave.tasks.evaluate.downstream import Downstream, downstream
-from marginweave.tasks.evaluate.features import has_scikit_learn
 from marginweave.tasks.evaluate.numbering import Attributes, Codes
-from marginweave.tasks.evaluate.propensity import Propensity, propensity
 from marginweave.tasks.evaluate.rules import BrokenRule
 from marginweave.tasks.evaluate.tallies import Records
 
@@ -200,13 +198,6 @@ def evaluate_internal(
         else None,
         absent=() if learned else (_WITHOUT_SCIKIT_LEARN,),
     )
-
-
-def counted_sets(aggregates: Aggregates, length: int) -> list[Attributes]:
-    """Attribute sets of one length whose counts the release has, if they were not suppressed. DP: post-processing."""
-    if aggregates.measured is None:
-        return list(combinations(range(len(aggregates.domain.names)), length))
-    return [attributes for attributes in aggregates.measured if len(attributes) == length]
 
 
 def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) -> list[list[_Measured]]:

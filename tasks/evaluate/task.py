@@ -11,9 +11,9 @@ from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
+from marginweave.tasks.evaluate.distances import Expected, error_parts
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import Evaluation, evaluate_release
-from marginweave.tasks.evaluate.model_error import Expected, error_parts
 from marginweave.tasks.evaluate.paid_task import bought
 from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
 from marginweave.tasks.evaluate.tallies import Records

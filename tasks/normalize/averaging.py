@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Flags, Integers
 from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.estimate.simplex import project_simplex, to_simplex
+from marginweave.tasks.estimate.rounding import project_simplex, to_simplex
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int32]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.released.measurements import CensoredMeasurement
 from marginweave.tasks.accounting.plan.cost import fitting_seconds
-from marginweave.tasks.estimate.mixture.censored import expected_below, surprise
-from marginweave.tasks.estimate.mixture.columns import nearest_column
+from marginweave.tasks.estimate.mixture.calibrate import nearest_column
+from marginweave.tasks.estimate.mixture.targets import expected_below, surprise
 
 Array = NDArray[np.float64]
 

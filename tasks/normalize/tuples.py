@@ -16,7 +16,7 @@ from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNois
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.accounting.plan.cost import MOST_SECONDS
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.estimate.mixture.censored import expected_below, surprise
+from marginweave.tasks.estimate.mixture.targets import expected_below, surprise
 from marginweave.tasks.normalize.consistency import TOLERANCE
 from marginweave.tasks.normalize.telling import EVIDENCE, Telling
 

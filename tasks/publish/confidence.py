@@ -9,9 +9,8 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
-from marginweave.tasks.evaluate.bounding import bias_facts, bounding_biases
-from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, release_intervals
-from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.evaluate.bounds import bias_facts, bounding_biases
+from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, marginal_intervals, release_intervals
 from marginweave.tasks.references import DerivedReference, StageResult
 
 _ABOUT = (

@@ -17,8 +17,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.decode.decode import decode_table
-from marginweave.tasks.evaluate.intervals import Intervals
-from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.publish.measurements import read_measurements
 from marginweave.tasks.publish.tables import read_counts, read_intervals

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from marginweave.schemas.configuration.synthesis import DenseSynthesis, GumSynthesis, PgmSynthesis
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis as MixtureOptions
 from marginweave.schemas.released.measurements import CensoredMeasurement, Mask, Measurement
-from marginweave.tasks.estimate.mixture.fit import fit_mixture
+from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.estimate.mixture.settings import MixtureSettings
 from marginweave.tasks.synthesize.gum.settings import GumSettings
 from marginweave.tasks.synthesize.gum.synthesize import Gum
-from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis
-from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
+from marginweave.tasks.synthesize.mixture import MixtureSynthesis
+from marginweave.tasks.synthesize.pgm import Pgm, PgmSettings
 from marginweave.tasks.synthesize.shards import Estimator
 
 

@@ -6,9 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.tasks.synthesize.chances import change, clear, draw_free
 from marginweave.tasks.synthesize.combinations import Combinations, Numbers
-from marginweave.tasks.synthesize.growing_state import Rules, State, quantile
+from marginweave.tasks.synthesize.growing_state import Rules, State, change, clear, draw_free, quantile
 
 _NONE = np.iinfo(np.int32).min  # below every weight
 _ALL = -1  # candidates: every value of a column that is not used

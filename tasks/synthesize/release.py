@@ -1,4 +1,4 @@
-"""From released counts to synthetic codes of every attribute of a configuration: sets and forbidden combinations included."""
+"""Synthetic codes of every attribute of a configuration, from released counts."""
 
 from __future__ import annotations
 
@@ -29,10 +29,31 @@ from marginweave.tasks.normalize.marginals import compression_of, measured_margi
 from marginweave.tasks.normalize.pairs import all_pairs
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
 from marginweave.tasks.synthesize.estimators import Told, estimator, fit_model
-from marginweave.tasks.synthesize.gum.expand import expand_records
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
 from marginweave.tasks.synthesize.shards import Estimator, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
+
+
+def expand_records(
+    records: NDArray[np.int32], compression: Compression, generator: np.random.Generator
+) -> NDArray[np.int32]:
+    """Synthetic records in the old codes: a merged value becomes one of its values, in proportion to their noisy counts.
+
+    Counts below 0 stand for 0; where none is positive, the values are equally likely. Shape (rows, attributes).
+    DP: post-processing.
+    """
+    expanded = np.empty_like(records)
+    for attribute, (new, counts) in enumerate(zip(compression.codes, compression.counts, strict=True)):
+        column = expanded[:, attribute]
+        column[:] = np.unique(new, return_index=True)[1][records[:, attribute]]
+        for merged in np.flatnonzero(np.bincount(new) > 1).tolist():
+            values = np.flatnonzero(new == merged)
+            rows = np.flatnonzero(records[:, attribute] == merged)
+            weights = np.maximum(counts[values], 0.0)
+            weights = weights if weights.any() else np.ones(len(values))
+            column[rows] = generator.choice(values, len(rows), p=weights / weights.sum())
+    return expanded
+
 
 Codes = tuple[NDArray[np.integer], ...]
 Making = tuple[

@@ -11,8 +11,7 @@ from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.checkpoint.codecs import pack_codes
-from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.estimate.mixture.payloads import pack_mixture, unpack_mixture
+from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
 

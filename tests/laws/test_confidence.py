@@ -27,10 +27,8 @@ from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_
 from marginweave.tasks.aggregate.marginals import count_marginal, measure_marginals
 from marginweave.tasks.aggregate.selection.compress import compress_codes
 from marginweave.tasks.encode.codes import EncodedTable, code_type
-from marginweave.tasks.evaluate.bounding import most_cut_records
-from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds
-from marginweave.tasks.evaluate.intervals import Intervals, count_interval, selected_interval
-from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds, most_cut_records
+from marginweave.tasks.evaluate.intervals import Intervals, count_interval, marginal_intervals, selected_interval
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.mechanisms.gaussian import add_noise, select_percentile
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.aggregate.marginals import estimate_total
-from marginweave.tasks.estimate.simplex import project_simplex
+from marginweave.tasks.estimate.rounding import project_simplex
 from marginweave.tasks.normalize.averaging import Shared, Tables
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.normalize.holders import Holders

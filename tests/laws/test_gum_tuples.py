@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.tasks.aggregate.cliques import structural_masks
-from marginweave.tasks.estimate.mixture.censored import expected_below, surprise
+from marginweave.tasks.estimate.mixture.targets import expected_below, surprise
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.normalize.tuples import tuple_marginals
 from marginweave.tasks.synthesize.release import synthesize_codes

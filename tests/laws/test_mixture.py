@@ -12,19 +12,12 @@ from scipy.special import log_ndtr
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement
-from marginweave.tasks.estimate.mixture.blocks import join_attributes
-from marginweave.tasks.estimate.mixture.fit import fit_mixture
-from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.fit import MixtureSettings, Parameters, fit_mixture
+from marginweave.tasks.estimate.mixture.model import Mixture, join_attributes, pack_mixture, unpack_mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
-from marginweave.tasks.estimate.mixture.parameters import Parameters
-from marginweave.tasks.estimate.mixture.payloads import pack_mixture, unpack_mixture
-from marginweave.tasks.estimate.mixture.settings import MixtureSettings
 from marginweave.tasks.estimate.mixture.targets import F32, Layout
 from marginweave.tasks.estimate.rounding import round_shares
-from marginweave.tasks.synthesize.mixture.arrange import arrange_records
-from marginweave.tasks.synthesize.mixture.deal import deal_records
-from marginweave.tasks.synthesize.mixture.mend import allowed_records
-from marginweave.tasks.synthesize.mixture.synthesize import MixtureSynthesis
+from marginweave.tasks.synthesize.mixture import MixtureSynthesis, allowed_records, arrange_records, deal_records
 from marginweave.tasks.synthesize.shards import every_record
 
 SIZES = (2, 3, 5, 4)
@@ -246,7 +239,7 @@ def test_more_codes_than_fit_stay_as_they_were_dealt(monkeypatch: pytest.MonkeyP
     model = fit_mixture(MEASURED + WIDE, SIZES, 300.0, [], SMALL)
     records, owners = deal_records(model, 500, np.random.default_rng(0))
     before = records.copy()
-    monkeypatch.setattr("marginweave.tasks.synthesize.mixture.arrange._MOST_CODES", sum(SIZES) - 1)
+    monkeypatch.setattr("marginweave.tasks.synthesize.mixture._MOST_CODES", sum(SIZES) - 1)
     arrange_records(records, owners, model, np.random.default_rng(1))
     assert np.array_equal(records, before)
 
@@ -258,7 +251,7 @@ def test_no_record_is_forbidden(seed: int, joined: bool, records: int) -> None:
     masks = [forbidding((0, 2), seed), forbidding((1, 2), seed), forbidding((1, 2, 3), seed), forbidding((3,), seed)]
     with pytest.MonkeyPatch.context() as patch:
         if not joined:
-            patch.setattr("marginweave.tasks.estimate.mixture.blocks.JOINED", 0)
+            patch.setattr("marginweave.tasks.estimate.mixture.model.JOINED", 0)
         model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
     maker = MixtureSynthesis.of(model, records, SMALL.seed, most=100)
     made = every_record(maker)

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Measurement
-from marginweave.tasks.estimate.graphical.fit import fit_tree
 from marginweave.tasks.estimate.graphical.junction import model_cells
-from marginweave.tasks.synthesize.mixture.mend import allowed_records
-from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
+from marginweave.tasks.estimate.graphical.tree import fit_tree
+from marginweave.tasks.synthesize.mixture import allowed_records
+from marginweave.tasks.synthesize.pgm import Pgm, PgmSettings
 from marginweave.tasks.synthesize.release import synthesize_codes
 from marginweave.tasks.synthesize.shards import every_record
 from tests.support.graphical_tables import MASKS, PAIRS, SIZES, decomposable, marginal, mask, measurements_of
@@ -130,7 +130,7 @@ def test_the_size_is_the_one_of_mbi(data: st.DataObject) -> None:
 PROGRAM = """
 import hashlib
 from tests.support.graphical_tables import MASKS, SIZES, decomposable, measurements_of
-from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
+from marginweave.tasks.synthesize.pgm import Pgm, PgmSettings
 from marginweave.tasks.synthesize.shards import every_record
 maker = Pgm.of(measurements_of(decomposable(), noise=5.0), SIZES, 3000, 1e4, PgmSettings(seed=7), MASKS["across"], most=900)
 print(hashlib.sha256(every_record(maker).tobytes()).hexdigest())

@@ -20,7 +20,7 @@ from marginweave.tasks.aggregate.cliques import domain_sizes
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import encode_table
-from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.evaluate.intervals import marginal_intervals
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.distributions import distributions

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
 from marginweave.tasks.accounting.plan.cost import fitting_seconds
-from marginweave.tasks.estimate.mixture.columns import hold_columns, nearest_column
-from marginweave.tasks.estimate.mixture.fit import fit_mixture
+from marginweave.tasks.estimate.mixture.calibrate import hold_columns, nearest_column
+from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.estimate.mixture.settings import MixtureSettings
 from marginweave.tasks.normalize.telling import Telling
 
 SIZES = (2, 3, 5, 7)

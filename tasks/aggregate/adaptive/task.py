@@ -55,10 +55,8 @@ from marginweave.tasks.aggregate.selection.compress import compress_mask, compre
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once
-from marginweave.tasks.estimate.mixture.fit import fit_mixture
-from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.estimate.mixture.payloads import pack_mixture, unpack_mixture
-from marginweave.tasks.estimate.mixture.settings import MixtureSettings
+from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
+from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.tasks.mechanisms.gaussian import gaussian_terms, select_candidate
 from marginweave.tasks.mechanisms.randomness import NoiseBits
 from marginweave.tasks.references import RunReference, StageResult

@@ -8,8 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.tasks.estimate.mixture.censored import expected_below
-from marginweave.tasks.estimate.mixture.targets import F32, Floats, Hidden, Layout, Target
+from marginweave.tasks.estimate.mixture.targets import F32, Floats, Hidden, Layout, Target, expected_below
 
 Places = NDArray[np.int32]
 

@@ -1,4 +1,4 @@
-"""A mixture of products: what every attribute, and every set of attributes, looks like in it."""
+"""A mixture of products: its blocks of attributes, its marginals and probabilities, and its bytes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,98 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask, allowed_cells
-from marginweave.tasks.estimate.mixture.blocks import Block, join_attributes
-from marginweave.tasks.estimate.mixture.points import mixed_points
+from marginweave.schemas.released.measurements import Clique, Mask, allowed_cells
+from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
+
+JOINED = 1 << 14
+"""Up to how many combinations tied attributes become one: beyond, structural zeros are only made improbable."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Block:
+    """Attributes whose values are drawn together: `cells` are the allowed combinations, shape (cells, attributes)."""
+
+    attributes: Clique
+    cells: NDArray[np.int64]
+
+    def places(self, attributes: Sequence[int], sizes: Sequence[int]) -> NDArray[np.int64]:
+        """The flat cell of a table of some of the attributes that each combination falls into, shape (cells,)."""
+        columns = tuple(self.cells[:, self.attributes.index(a)] for a in attributes)
+        return np.ravel_multi_index(columns, tuple(sizes[a] for a in attributes)).astype(np.int64)
+
+
+def join_attributes(sizes: Sequence[int], masks: Sequence[Mask]) -> tuple[tuple[Block, ...], tuple[Mask, ...]]:
+    """The attributes in blocks, by their first one, such that masks lie inside; and the masks that do not, which are too large.
+
+    A determined attribute adds no combination to those of the attribute that determines it. DP: arithmetic on public masks.
+    """
+    parts = [_single(a, size) for a, size in enumerate(sizes)]
+    left: list[Mask] = []
+    for mask in sorted(masks, key=lambda mask: (len(mask.attributes), mask.attributes)):
+        touched = [part for part in parts if set(part.attributes) & set(mask.attributes)]
+        joined = _joined(touched, mask)
+        if joined is None:
+            left.append(mask)
+        else:
+            parts = [*(part for part in parts if part not in touched), joined]
+    return tuple(sorted(parts, key=lambda part: part.attributes)), tuple(left)
+
+
+def _single(attribute: int, size: int) -> Block:
+    return Block(attributes=(attribute,), cells=np.arange(size).reshape(-1, 1))
+
+
+def _joined(parts: Sequence[Block], mask: Mask) -> Block | None:
+    """The allowed combinations of all these attributes; None where they are too many."""
+    # pairs of parts are joined before the mask is applied: a product of this size is still small
+    if math.prod(len(part.cells) for part in parts) > JOINED * 64:
+        return None
+    cells = parts[0].cells
+    for part in parts[1:]:
+        cells = np.hstack([np.repeat(cells, len(part.cells), axis=0), np.tile(part.cells, (len(cells), 1))])
+    attributes = [a for part in parts for a in part.attributes]
+    order = np.argsort(attributes)
+    cells, attributes = cells[:, order], sorted(attributes)
+    held = mask.allowed[tuple(cells[:, attributes.index(a)] for a in mask.attributes)]
+    if held.sum() > JOINED:
+        return None
+    return Block(attributes=tuple(attributes), cells=cells[held])
+
 
 Array = NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True)
+def mixed_points(weights: Array, factors: Array, places: NDArray[np.int64]) -> Array:  # pragma: no cover - compiled
+    """sum_k weights[k] prod_j factors[places[i, j], k] for each i, shape (n,).
+
+    What a combination has in common with the one before it, from the first factor on, is not multiplied again: combinations in
+    canonical order cost little more than one product of vectors each. DP: post-processing.
+
+    Args:
+        weights: shape (components,).
+        factors: shape (rows, components).
+        places: rows of the factors of each combination, at least one, shape (n, factors).
+    """
+    last = places.shape[1] - 1
+    products = np.empty((last + 1, len(weights)))
+    products[0] = weights
+    found = np.empty(len(places))
+    for i in range(len(places)):
+        first = 0
+        while i > 0 and first < last and places[i, first] == places[i - 1, first]:
+            first += 1
+        for j in range(first, last):
+            for k in range(len(weights)):
+                products[j + 1, k] = products[j, k] * factors[places[i, j], k]
+        found[i] = np.dot(products[last], factors[places[i, last]])
+    return found
+
+
 Float = TypeVar("Float", bound=np.floating)
 
 _FOLDED = 1 << 22
@@ -162,3 +246,25 @@ def fold(factors: Sequence[NDArray[Float]]) -> NDArray[Float]:
     for factor in factors[1:]:
         folded = (folded[:, :, None] * factor[:, None, :]).reshape(len(folded), -1)
     return folded
+
+
+def pack_mixture(model: Mixture) -> bytes:
+    """Weights and shares in float64, as they were fitted, with all masks: the model again, bit for bit."""
+    masks = [*model.masks, *model.inside, *model.codes]
+    shares = {f"shares-{b:05d}": shares for b, shares in enumerate(model.shares)}
+    allowed = {f"mask-{m:05d}": mask.allowed for m, mask in enumerate(masks)}
+    return pack_arrays(
+        {"weights": model.weights, **shares, **allowed},
+        {"sizes": model.sizes, "total": model.total, "masks": [mask.attributes for mask in masks]},
+    )
+
+
+def unpack_mixture(payload: bytes) -> Mixture:
+    """The model that `pack_mixture` packed."""
+    arrays, meta = unpack_arrays(payload)
+    masks = [
+        Mask(attributes=tuple(attributes), allowed=arrays[f"mask-{m:05d}"])
+        for m, attributes in enumerate(meta["masks"])
+    ]
+    shares = [arrays[name] for name in sorted(arrays) if name.startswith("shares-")]
+    return Mixture.of(arrays["weights"], shares, meta["sizes"], meta["total"], masks)

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from marginweave.schemas.arrays import Records
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
-from marginweave.tasks.estimate.mixture.tree import spanning_tree
+from marginweave.tasks.estimate.mixture.start import spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
 from marginweave.tasks.normalize.holders import Holders
-from marginweave.tasks.synthesize.gum.graph import Graph, maximal, plan_graph
 from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update
 from marginweave.tasks.synthesize.gum.settings import GumSettings, update_rate
-from marginweave.tasks.synthesize.gum.start import Drawing, draw_tree, oriented
+from marginweave.tasks.synthesize.gum.start import Drawing, Graph, draw_tree, maximal, oriented, plan_graph
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, every_record, stream
 
 Array = NDArray[np.float64]

@@ -27,9 +27,8 @@ from marginweave.tasks.aggregate.adaptive.schedule import (
     next_round,
     shares_of,
 )
-from marginweave.tasks.estimate.mixture.fit import fit_mixture
-from marginweave.tasks.estimate.mixture.payloads import pack_mixture, unpack_mixture
-from marginweave.tasks.estimate.mixture.settings import MixtureSettings
+from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
+from marginweave.tasks.estimate.mixture.model import pack_mixture, unpack_mixture
 
 SIZES = (2, 3, 5, 7)
 

@@ -23,7 +23,7 @@ from marginweave.tasks.aggregate.selection.compress import (
     compress_measurement,
     plan_compression,
 )
-from marginweave.tasks.synthesize.gum.expand import expand_records
+from marginweave.tasks.synthesize.release import expand_records
 
 SIZES = (2, 3, 5, 7)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.evaluate.attacks import AttackedTables, attack
+from marginweave.tasks.evaluate.internal import AttackedTables, attack
 
 pytest.importorskip("syntheval")
 

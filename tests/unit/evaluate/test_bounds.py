@@ -15,9 +15,14 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.evaluate.bounding import bias_facts, bounding_biases, most_cut_records
-from marginweave.tasks.evaluate.bounds import distance_bound, marginal_bounds
-from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.evaluate.bounds import (
+    bias_facts,
+    bounding_biases,
+    distance_bound,
+    marginal_bounds,
+    most_cut_records,
+)
+from marginweave.tasks.evaluate.intervals import marginal_intervals
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.publish.confidence import confidence_facts

@@ -10,10 +10,8 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 
-from marginweave.tasks.evaluate.downstream import downstream
-from marginweave.tasks.evaluate.features import MOST_RECORDS, fixed_order, indicators
+from marginweave.tasks.evaluate.classifiers import MOST_RECORDS, downstream, fixed_order, indicators, propensity
 from marginweave.tasks.evaluate.metrics import evaluate_internal
-from marginweave.tasks.evaluate.propensity import propensity
 from marginweave.tasks.evaluate.task import evaluation_json
 from tests.support.noisy_counts import domain_of
 

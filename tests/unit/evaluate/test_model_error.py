@@ -17,8 +17,8 @@ from marginweave.tasks.aggregate.marginal_payloads import pack_marginals
 from marginweave.tasks.aggregate.payloads import pack_aggregates
 from marginweave.tasks.decode.task import decode
 from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.evaluate.distances import ErrorParts, Expected, error_parts
 from marginweave.tasks.evaluate.metrics import evaluate_release
-from marginweave.tasks.evaluate.model_error import ErrorParts, Expected, error_parts
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.evaluate.task import evaluate
 from marginweave.tasks.normalize.marginals import Spread, normalize_marginals

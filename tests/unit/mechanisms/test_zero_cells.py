@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms.binomial import binomial_table
 from marginweave.tasks.mechanisms.noise_table import BITS, noise_table
 from marginweave.tasks.mechanisms.sampler import TailTable, draw_positions, draw_tail
 from marginweave.tasks.mechanisms.zero_cells import (
+    binomial_table,
     passing_noise,
     passing_probability,
     passing_zeros,

@@ -21,7 +21,7 @@ from marginweave.tasks.aggregate.marginal_payloads import (
     unpack_measurements,
 )
 from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.evaluate.marginal_intervals import marginal_intervals
+from marginweave.tasks.evaluate.intervals import marginal_intervals
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals

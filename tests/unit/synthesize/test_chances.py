@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.synthesize.chances import Chances, change, clear, draw_free
+from marginweave.tasks.synthesize.growing_state import Chances, change, clear, draw_free
 from marginweave.tasks.synthesize.synthesize import synthesize_records
 from tests.support.noisy_counts import aggregates_of, noisy_counts
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.synthesize.combinations import number_combinations
+from marginweave.tasks.synthesize.combinations import count_missing, number_combinations
 from marginweave.tasks.synthesize.growing_state import quantile
-from marginweave.tasks.synthesize.missing import count_missing
 from marginweave.tasks.synthesize.synthesize import ranks_needed
 from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, parts, tally
 

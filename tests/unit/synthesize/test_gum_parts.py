@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask
-from marginweave.tasks.estimate.mixture.tree import mutual_information, spanning_tree
+from marginweave.tasks.estimate.mixture.start import mutual_information, spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
-from marginweave.tasks.synthesize.gum.graph import maximal, plan_graph
 from marginweave.tasks.synthesize.gum.settings import GumSettings, update_rate
-from marginweave.tasks.synthesize.gum.start import Drawing, draw_tree
+from marginweave.tasks.synthesize.gum.start import Drawing, draw_tree, maximal, plan_graph
 
 
 def test_update_rates_are_those_of_the_paper() -> None:

@@ -19,11 +19,10 @@ from marginweave.flows.run.request import read_request
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.aggregate.selection.densemarg import select_marginals
-from marginweave.tasks.estimate.graphical import fit
-from marginweave.tasks.estimate.graphical.choose import choose_measurements
-from marginweave.tasks.estimate.graphical.junction import model_cells, model_fits, tree_tables
+from marginweave.tasks.estimate.graphical import tree as graphical_tree
+from marginweave.tasks.estimate.graphical.junction import choose_measurements, model_cells, model_fits, tree_tables
 from marginweave.tasks.estimate.graphical.tree import Tree
-from marginweave.tasks.synthesize.pgm.synthesize import Pgm, PgmSettings
+from marginweave.tasks.synthesize.pgm import Pgm, PgmSettings
 from tests.support.configurations import configuration, raw
 
 PGM: dict[str, Any] = {"aggregate__method": "marginals", "synthesize__method": "pgm"}
@@ -32,7 +31,7 @@ SIZES = (3, 4, 2, 5)
 
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "find_spec", lambda _: None)
+    monkeypatch.setattr(graphical_tree, "find_spec", lambda _: None)
 
 
 def test_it_is_refused_before_anything_where_the_extra_is_not_there(tmp_path: Path, absent: None) -> None:

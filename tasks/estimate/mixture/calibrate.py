@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.released.measurements import CensoredMeasurement, Measurement
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.estimate.simplex import project_simplex
+from marginweave.tasks.estimate.rounding import project_simplex
 
 Array = NDArray[np.float64]
 

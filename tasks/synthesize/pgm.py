@@ -1,4 +1,4 @@
-"""Synthetic records from noisy marginals by way of a graphical model."""
+"""Synthetic records from noisy marginals, by a graphical model (Private-PGM)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from marginweave.schemas.arrays import Records
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.estimate.graphical.choose import choose_measurements
-from marginweave.tasks.estimate.graphical.fit import fit_tree
-from marginweave.tasks.estimate.graphical.tree import Tree
+from marginweave.tasks.estimate.graphical.junction import choose_measurements
+from marginweave.tasks.estimate.graphical.tree import Tree, fit_tree
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 
 

@@ -1,0 +1,316 @@
+"""Classifiers as judges: telling synthetic records from sensitive ones, and predicting from them. Internal only."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from marginweave.tasks.encode.codes import value_slots
+from marginweave.tasks.evaluate.cells import FloatArray
+from marginweave.tasks.evaluate.numbering import Codes
+from marginweave.tasks.mechanisms.randomness import KeyedBits
+
+MOST_RECORDS = 50_000
+"""So many records of a table are enough for a classifier."""
+
+_PUBLIC_KEY = bytes(32)
+
+
+def has_scikit_learn() -> bool:
+    """Whether the extra `evaluation` is installed."""
+    return find_spec("sklearn") is not None
+
+
+def fixed_order(records: int, purpose: str) -> NDArray[np.intp]:
+    """A permutation of the records that depends on their number and the purpose only, shape (records,).
+
+    An evaluation repeats to the digit. No choice of it is released, so its key may be public. DP: none of its own.
+    """
+    return np.argsort(KeyedBits(key=_PUBLIC_KEY, purpose=purpose).uniform_words(records), kind="stable")
+
+
+def take(table: Codes, rows: NDArray[np.intp]) -> list[NDArray[np.integer]]:
+    """The chosen records of a table."""
+    return [codes[rows] for codes in table]
+
+
+def stacked(one: Codes, other: Codes, sizes: Sequence[int]) -> list[NDArray[np.integer]]:
+    """Both tables' records, one after the other; a set has as many slots as the wider table's."""
+    return [_stacked(a, b, size) for a, b, size in zip(one, other, sizes, strict=True)]
+
+
+def code_columns(table: Codes, without: Collection[int] = ()) -> NDArray[np.float32]:
+    """Codes as numbers, for trees: a column a slot, shape (n, slots); missing is the largest."""
+    kept = [slot for j, codes in enumerate(table) if j not in without for slot in value_slots(codes)]
+    return np.stack(kept, axis=1).astype(np.float32) if kept else np.zeros((len(table[0]), 0), np.float32)
+
+
+def indicators(table: Codes, sizes: Sequence[int], without: Collection[int] = ()) -> sparse.csr_array:
+    """One column of zeros and ones a value, for linear models, sparse, shape (n, columns).
+
+    The first value of an attribute is the base and has none; missing is a value. Of a set every value has one and missing
+    none. Columns without a one are left out.
+    """
+    blocks = []
+    for j, codes in enumerate(table):
+        if j in without:
+            continue
+        rows = np.concatenate([np.arange(len(codes)) for _ in value_slots(codes)])
+        columns = np.concatenate(list(value_slots(codes))).astype(np.int64)
+        kept = columns > 0 if codes.ndim == 1 else columns < sizes[j]
+        ones = np.ones(kept.sum())
+        blocks.append(sparse.csr_array((ones, (rows[kept], columns[kept])), shape=(len(codes), sizes[j] + 1)))
+    joined = sparse.csr_array(sparse.hstack(blocks, format="csr")) if blocks else sparse.csr_array((len(table[0]), 0))
+    return joined[:, np.flatnonzero(np.asarray(joined.sum(axis=0)))]
+
+
+def _stacked(one: NDArray[np.integer], other: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    width = max(codes.shape[1] if codes.ndim > 1 else 0 for codes in (one, other))
+    if width == 0:
+        return np.concatenate([one, other]).astype(np.int64)
+    padded = [np.full((len(codes), width), size, np.int64) for codes in (one, other)]
+    for place, codes in zip(padded, (one, other), strict=True):
+        place[:, : codes.shape[1]] = codes
+    return np.concatenate(padded)
+
+
+_FOLDS = 5
+_DEPTH = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Propensity:
+    """How far the propensity scores p_i of N records, sensitive and synthetic, are from c = n_synthetic / N.
+
+    pMSE is 1/N sum (p_i - c)^2, 0 where nothing tells the tables apart and c (1 - c) where everything does (M. Woo et al.,
+    Global Measures of Data Utility for Microdata Masked for Disclosure Limitation, 2009).
+    """
+
+    records: int
+    """N: at most 50000 of each table."""
+    logistic_pmse: float
+    """p_i from an unpenalized logistic regression on the main effects of all attributes."""
+    logistic_ratio: float | None
+    """pMSE / E, with E = (k - 1) (1 - c)^2 c / N its expectation where the synthesis is right: 1 is best. k is the number of
+    coefficients (J. Snoke et al., General and Specific Utility Measures for Synthetic Data, 2018, Theorem 1)."""
+    logistic_standardized: float | None
+    """(pMSE - E) / (sqrt(2 (k - 1)) (1 - c)^2 c / N), of mean 0 and deviation 1 where the synthesis is right (likewise)."""
+    tree_pmse: float
+    """p_i from a classification tree of depth 5 on the records that it was grown from, as SDNist prints it (its tree takes the
+    columns as numbers, as ours the codes)."""
+    tree_auc: float
+    """Area under the ROC curve of such a tree on records that it was not grown from, in five folds: 0.5 is best."""
+
+
+def propensity(sensitive: Codes, records: Codes, sizes: Sequence[int]) -> Propensity | None:
+    """Fit the classifiers; None where a table has fewer records than there are folds.
+
+    Args:
+        sensitive: Codes of the sensitive records, one array an attribute.
+        records: Codes of the synthetic records, likewise.
+        sizes: Number of values of each attribute.
+
+    Returns:
+        The measures. DP: none: for `internal/` only.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
+    sides = [
+        take(table, fixed_order(len(table[0]), f"propensity {side}")[:MOST_RECORDS])
+        for side, table in (("sensitive", sensitive), ("synthetic", records))
+    ]
+    if min(len(side[0]) for side in sides) < _FOLDS:
+        return None
+    table = stacked(sides[0], sides[1], sizes)
+    made = np.repeat([0, 1], [len(side[0]) for side in sides])
+    numbers = code_columns(table)
+    grown = DecisionTreeClassifier(max_depth=_DEPTH, random_state=0).fit(numbers, made)
+    share = float(made.mean())
+    pmse, expected, deviation = _logistic(indicators(table, sizes), made, share)
+    return Propensity(
+        records=len(made),
+        logistic_pmse=pmse,
+        logistic_ratio=pmse / expected if expected > 0 else None,
+        logistic_standardized=(pmse - expected) / deviation if deviation > 0 else None,
+        tree_pmse=_pmse(grown.predict_proba(numbers)[:, 1], share),
+        tree_auc=_held_out_auc(numbers, made),
+    )
+
+
+def _pmse(scores: FloatArray, share: float) -> float:
+    return float(np.mean((scores - share) ** 2))
+
+
+def _logistic(inputs: Any, made: NDArray[np.int64], share: float) -> tuple[float, float, float]:
+    """Of the regression: pMSE, its expectation, and its deviation."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    if not inputs.shape[1]:
+        return 0.0, 0.0, 0.0
+    with warnings.catch_warnings():
+        # A value that one table lacks has no finite estimate; its scores are close to 0 or 1 long before.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LogisticRegression(C=np.inf, max_iter=500, tol=1e-6).fit(inputs, made)
+    unit = (1 - share) ** 2 * share / len(made)
+    coefficients = inputs.shape[1]  # k - 1: all but the constant
+    pmse = _pmse(model.predict_proba(inputs)[:, 1], share)
+    return pmse, coefficients * unit, math.sqrt(2 * coefficients) * unit
+
+
+def _held_out_auc(numbers: NDArray[np.float32], made: NDArray[np.int64]) -> float:
+    from sklearn.metrics import roc_auc_score
+    from sklearn.tree import DecisionTreeClassifier
+
+    fold = np.empty(len(made), np.int64)
+    for side in (0, 1):
+        rows = np.flatnonzero(made == side)
+        fold[rows[fixed_order(len(rows), f"folds {side}")]] = np.arange(len(rows)) % _FOLDS
+    aucs = []
+    for i in range(_FOLDS):
+        tree = DecisionTreeClassifier(max_depth=_DEPTH, random_state=0).fit(numbers[fold != i], made[fold != i])
+        aucs.append(roc_auc_score(made[fold == i], tree.predict_proba(numbers[fold == i])[:, 1]))
+    return float(np.mean(aucs))
+
+
+_TEST_SHARE = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How well a classifier predicts the target of the sensitive test records."""
+
+    accuracy: float
+    balanced_accuracy: float
+    """Mean over the target's values of the share of their records that is predicted right."""
+    auc: float | None
+    """Mean over the target's values of the area under the ROC curve, each against the rest; None where the test has one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelScores:
+    """One kind of classifier, trained on synthetic records and on sensitive ones, tested on the same sensitive records."""
+
+    model: str
+    """`boosting` (of trees on codes, by histograms) or `logistic` (regression on indicators, penalty 1/2 |w|^2)."""
+    trained_on_synthetic: Scores
+    trained_on_sensitive: Scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Downstream:
+    """Train on synthetic, test on real (C. Esteban, S. Hyland, G. Rätsch, 2017), beside training on real."""
+
+    target: str
+    test_records: int
+    majority_accuracy: float
+    """The share of the commonest value among the test records: what a guess reaches."""
+    models: tuple[ModelScores, ...]
+
+
+def downstream(sensitive: Codes, records: Codes, sizes: Sequence[int], target: int, name: str) -> Downstream | None:
+    """Train both ways; None where there is nothing to train on or to test.
+
+    Of the sensitive records with a target 30 % are the test and the others train; at most 50000 of each.
+
+    Args:
+        sensitive: Codes of the sensitive records, one array an attribute.
+        records: Codes of the synthetic records, likewise.
+        sizes: Number of values of each attribute.
+        target: The attribute that is predicted from all others.
+        name: Its name.
+
+    Returns:
+        The scores. DP: none: for `internal/` only.
+    """
+    real, made = (_known(table, target, sizes[target], "downstream") for table in (sensitive, records))
+    tested = round(_TEST_SHARE * len(real[0]))
+    test = take(real, np.arange(tested)[:MOST_RECORDS])
+    train = take(real, np.arange(tested, len(real[0]))[:MOST_RECORDS])
+    made = take(made, np.arange(len(made[0]))[:MOST_RECORDS])
+    if len(sizes) < 2 or not (len(test[0]) and len(train[0]) and len(made[0])):
+        return None
+    models = []
+    for kind, fit in (("boosting", _boosting), ("logistic", _regression)):
+        of_made, of_real = (_fitted(fit, side, test, sizes, target) for side in (made, train))
+        models.append(ModelScores(model=kind, trained_on_synthetic=of_made, trained_on_sensitive=of_real))
+    commonest = np.bincount(test[target]).max() / len(test[target])
+    return Downstream(target=name, test_records=len(test[0]), majority_accuracy=float(commonest), models=tuple(models))
+
+
+def _known(table: Codes, target: int, missing: int, purpose: str) -> list[NDArray[np.integer]]:
+    """The records whose target is not missing, in a fixed order."""
+    rows = np.flatnonzero(table[target] != missing)
+    return take(table, rows[fixed_order(len(rows), purpose)])
+
+
+def _fitted(
+    fit: Callable[[Inputs], FloatArray], train: Codes, test: Codes, sizes: Sequence[int], target: int
+) -> Scores:
+    inputs = Inputs(
+        table=stacked(train, test, sizes), split=len(train[0]), sizes=sizes, target=target, labels=train[target]
+    )
+    return _scores(fit(inputs), test[target])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inputs:
+    """Training records, up to `split`, and test records after them."""
+
+    table: Codes
+    split: int
+    sizes: Sequence[int]
+    target: int
+    labels: NDArray[np.integer]
+
+    def probabilities(self, model: Any, features: Any) -> FloatArray:
+        """Of each value of the target for each test record, shape (tests, values); one that training lacks has 0."""
+        found = np.zeros((features.shape[0] - self.split, self.sizes[self.target]))
+        values = np.unique(self.labels)
+        if len(values) == 1:
+            found[:, values[0]] = 1.0
+        else:
+            model.fit(features[: self.split], self.labels)
+            found[:, values] = model.predict_proba(features[self.split :])
+        return found
+
+
+def _boosting(inputs: Inputs) -> FloatArray:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    model = HistGradientBoostingClassifier(max_iter=60, early_stopping=False, random_state=0)
+    with threadpool_limits(1):  # its threads wait actively: on a machine with other work they cost more than they bring
+        return inputs.probabilities(model, code_columns(inputs.table, without=(inputs.target,)))
+
+
+def _regression(inputs: Inputs) -> FloatArray:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # close enough after so many steps
+        model = LogisticRegression(max_iter=200)
+        return inputs.probabilities(model, indicators(inputs.table, inputs.sizes, without=(inputs.target,)))
+
+
+def _scores(probabilities: FloatArray, truth: NDArray[np.integer]) -> Scores:
+    """Scores of the likeliest value, and of the probabilities."""
+    from sklearn.metrics import roc_auc_score
+
+    right = probabilities.argmax(axis=1) == truth
+    values = np.unique(truth)
+    aucs = [roc_auc_score(truth == value, probabilities[:, value]) for value in values] if len(values) > 1 else []
+    return Scores(
+        accuracy=float(right.mean()),
+        balanced_accuracy=float(np.mean([right[truth == value].mean() for value in values])),
+        auc=float(np.mean(aucs)) if aucs else None,
+    )

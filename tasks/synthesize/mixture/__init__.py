@@ -1,1 +1,0 @@
-"""Records from a mixture of products."""

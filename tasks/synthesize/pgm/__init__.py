@@ -1,1 +1,0 @@
-"""Records from a graphical model of marginals (Private-PGM)."""
