@@ -25,8 +25,8 @@ from prefect.events.actions import CallWebhook, ChangeFlowRunState, SendNotifica
 from prefect.types import SecretDict
 from pydantic import SecretStr
 
-from marginweave.flows.run.events import ReleaseEvent
-from marginweave.flows.run.parameters import FLOW
+from marginweave.flows.run.prefect_records import ReleaseEvent
+from marginweave.flows.run.run_names import FLOW
 
 BLOCK = "marginweave"
 # A worker sends a heartbeat every 30 seconds (prefect.yaml): two of them missing, the process is gone.
@@ -34,8 +34,8 @@ SILENCE = timedelta(seconds=75)
 HEARTBEAT = "prefect.flow-run.heartbeat"
 LATE, CRASHED, CANCELLED = (f"prefect.flow-run.{state}" for state in ("Late", "Crashed", "Cancelled"))
 FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
-# Both tell the end: Prefect's triggers may see the events of states late (flows/run/events.py), and its server knows of a
-# crash first.
+# Both tell the end: Prefect's triggers may see the events of states late (flows/run/prefect_records.py), and its server knows
+# of a crash first.
 ENDS = {event.value for event in ReleaseEvent if event != ReleaseEvent.NEARLY_EXHAUSTED}
 ENDS |= {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
 OF_RELEASES: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.flows.orchestration.session import prefect_session
-from marginweave.flows.run.bookkeeping import run_lock
+from marginweave.flows.run.lookup import run_lock
 from marginweave.flows.run.request import default_run, read_request
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration

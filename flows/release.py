@@ -16,19 +16,21 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, home_directory
-from marginweave.flows.orchestration.server import end_with
-from marginweave.flows.run.approval import place_of_files
-from marginweave.flows.run.bookkeeping import (
-    Bookkeeper,
-    account_statement,
-    release_facts,
-    run_lock,
-    settle,
-    told_to_operator,
+from marginweave.flows.orchestration.session import end_with
+from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
+from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
+from marginweave.flows.run.prefect_records import (
+    ReleaseEvent,
+    announced,
+    end_dead_attempts,
+    shown_in_prefect,
+    warn_of_exhaustion,
 )
-from marginweave.flows.run.events import ReleaseEvent, announced, warn_of_exhaustion
-from marginweave.flows.run.names import is_deployed, run_name
-from marginweave.flows.run.parameters import (
+from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
+from marginweave.flows.run.process_hardening import closed_to_others, protect_process
+from marginweave.flows.run.progress import reporter
+from marginweave.flows.run.request import read_request
+from marginweave.flows.run.run_names import (
     FLOW,
     ConfigurationPath,
     HomeFolder,
@@ -36,13 +38,9 @@ from marginweave.flows.run.parameters import (
     SourcePath,
     Supersedes,
     WarnAt,
+    is_deployed,
+    run_name,
 )
-from marginweave.flows.run.prefect_artifacts import shown_in_prefect
-from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
-from marginweave.flows.run.process_hardening import closed_to_others, protect_process
-from marginweave.flows.run.progress import reporter
-from marginweave.flows.run.reconcile import end_dead_attempts
-from marginweave.flows.run.request import read_request
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.released.manifest import RunState
@@ -59,7 +57,7 @@ from marginweave.tasks.aggregate.marginals_task import (
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
 from marginweave.tasks.aggregate.terms import with_terms
 from marginweave.tasks.budget.task import reserve_budget
-from marginweave.tasks.checkpoint.publication import staged_release
+from marginweave.tasks.checkpoint.run_folder import staged_release
 from marginweave.tasks.decode.task import decode
 from marginweave.tasks.encode.task import encode
 from marginweave.tasks.engine.choice import prepare_engine
@@ -120,9 +118,9 @@ def release(
         where = _home_of(home)
         named = run_name(path, run, where)
         request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
-        with told_to_operator(request.folder):
+        with record_stop_reason(request.folder):
             quiet("check")(check_request)(request)  # a run that is refused leaves no folder behind
-        with run_lock(request.folder), told_to_operator(request.folder):
+        with run_lock(request.folder), record_stop_reason(request.folder):
             private, state = quiet("prepare")(prepare_run)(request)
             end_dead_attempts(private.manifest.release)
             if state == RunState.RUNNING:
@@ -188,7 +186,7 @@ def _release(private: RunReference) -> None:
     if configuration.evaluate.paid is not None:  # the last draw, of rows against records that are fixed
         parts["paid"] = book.stage("buy evaluation", buy_evaluation, private, encoded, synthesized, normalized)
     parts["evaluate"] = book.stage("evaluate", evaluate, public, parts)
-    settle(private)
+    return_unused_draws(private)
     account, facts = account_statement(private), release_facts(private)
     staged = staged_release(private.folder, private.lease)
     outputs = book.step("publish", publish, public, staged, private.plan, parts, account, facts)

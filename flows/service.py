@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marginweave.flows.orchestration.environment import SERVICE, service_directory
-from marginweave.flows.run.bookkeeping import held_alone
-from marginweave.flows.run.parameters import FLOW
+from marginweave.flows.run.lookup import exclusive_lock
+from marginweave.flows.run.run_names import FLOW
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 
@@ -81,7 +81,7 @@ def serve_releases(datasets: dict[str, Path], timetable: Timetable, home: Path, 
 
     place = service_directory(home)
     with (
-        held_alone(place / "serve.lock", f"{home} is served by another process"),
+        exclusive_lock(place / "serve.lock", f"{home} is served by another process"),
         prefect_session(home, place, port),
     ):
         deployments = [_deployment(dataset, path, timetable, home) for dataset, path in datasets.items()]

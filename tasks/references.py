@@ -16,13 +16,11 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import BudgetError, StageError
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.checkpoint.blocks import BlockFile
-from marginweave.tasks.checkpoint.draw_store import DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.draws import Attempt
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.checkpoint.secrets import DrawSecrets
-from marginweave.tasks.checkpoint.store import Store, address
+from marginweave.tasks.checkpoint.store import BlockFile, Store, address
 from marginweave.tasks.ledger import Ledger, Witness, ledger_location
 from marginweave.tasks.ledger.reserved import plan_of_rows
 from marginweave.tasks.program import program_identity

@@ -3,34 +3,78 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from marginweave.flows.audit.claims import claimed_mu, stated_mu
-from marginweave.flows.audit.exposure import TEST_DELTA, exposed_units
-from marginweave.flows.audit.levels import canary_columns, count_scores, level_scores, percentile_scores
-from marginweave.flows.audit.made_up import MadeUpRelease
-from marginweave.flows.audit.marginal_pipeline import marginal_pipeline_scores
+from marginweave.flows.audit.made_up import CANARIES, CanaryTable, MadeUpRelease
 from marginweave.flows.audit.marginals import (
     choice_scores,
     evaluation_scores,
     exposed_values,
     laplace_scores,
+    marginal_pipeline_scores,
     marginal_scores,
     selection_scores,
     values_scores,
 )
-from marginweave.flows.audit.tables import CANARIES, CanaryTable
-from marginweave.flows.audit.tuple_pipeline import tuple_pipeline_scores
+from marginweave.flows.audit.tuples import (
+    TEST_DELTA,
+    canary_columns,
+    count_scores,
+    exposed_units,
+    level_scores,
+    percentile_scores,
+    tuple_pipeline_scores,
+)
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.plan.draws import EVALUATION, pick_name, share_name
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.empirical.bounds import Hits
-from marginweave.tasks.empirical.findings import Finding, delta_finding, epsilon_finding, mu_finding
-from marginweave.tasks.empirical.scores import Scores, joint_scores
+from marginweave.tasks.accounting.selection_composition import gaussian_budget
+from marginweave.tasks.empirical.findings import (
+    Finding,
+    Hits,
+    Scores,
+    delta_finding,
+    epsilon_finding,
+    joint_scores,
+    mu_finding,
+)
+
+
+def claimed_mu(draw: PlannedDraw) -> float:
+    """The mu that a draw is charged for, or that its noise stands for where a resize charges all draws as one."""
+    if draw.cost.mu2:
+        return math.sqrt(draw.cost.mu2)
+    return selection_mu(draw.parameter) if _selects(draw) else 1 / draw.parameter
+
+
+def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
+    """The mu that the stated (epsilon, delta) leaves for `draws`, when all others lose what they are charged for.
+
+    Beside selections Gaussians have what the exact curves leave them, which is more than a sum of mu^2 does (`mixed`); a
+    selection among `draws` counts by its own mu, which covers it beside anything. What thresholds cost is taken off delta, but
+    where `joint` has proven that noise alone may have all of it.
+    """
+    if configuration.resize is not None and configuration.resize.amplify:
+        return math.sqrt(_squares(draws))
+    delta = plan.delta if plan.discovery is not None else plan.delta - plan.delta_threshold
+    selections = [draw.parameter for draw in plan.draws if _selects(draw)]
+    others = [draw for draw in plan.draws if draw not in draws and not _selects(draw)]
+    selected = _squares([draw for draw in draws if _selects(draw)])
+    return math.sqrt(max(0.0, gaussian_budget(selections, plan.epsilon, delta) - _squares(others) + selected))
+
+
+def _squares(draws: Sequence[PlannedDraw]) -> float:
+    return math.fsum(claimed_mu(draw) ** 2 for draw in draws)
+
+
+def _selects(draw: PlannedDraw) -> bool:
+    return draw.mechanism == "exponential"
+
 
 # An interval of mu is as wide beside mu as 1 / (mu sqrt(trials)): what is claimed below the first number gets so many more
 # trials that it is measured as exactly as that, up to the second number of times as many.

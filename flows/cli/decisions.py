@@ -37,7 +37,7 @@ def reject(run_name: RunName, by: _By, reason: _Reason, home: Home = None) -> No
 
 def _decide(run: str, by: str, reason: str, home: Path | None, *, approved: bool) -> None:
     from marginweave.flows.orchestration.environment import home_directory
-    from marginweave.flows.run.approval import decide
+    from marginweave.flows.run.lookup import decide
 
     folder, decision = decide(home_directory(home, os.environ), run, approved=approved, by=by, reason=reason)
     word = "approved" if decision.approved else "rejected"

@@ -34,10 +34,10 @@ def synthesize(
     Example: `marginweave synthesize affairs-1a2b3c4d --records 1000 --seed 8`
     """
     from marginweave.flows.orchestration.environment import home_directory
-    from marginweave.flows.postprocess.regenerate import synthesize_again
+    from marginweave.flows.postprocess.published import regenerate_records
 
     out.print(
-        f"Written to {synthesize_again(home_directory(home, os.environ), run_name, records=records, seed=seed, to=to)}"
+        f"Written to {regenerate_records(home_directory(home, os.environ), run_name, records=records, seed=seed, to=to)}"
     )
 
 
@@ -62,7 +62,7 @@ def evaluate(
     Example: `marginweave evaluate affairs-1a2b3c4d`
     """
     from marginweave.flows.orchestration.environment import home_directory, prepare_environment
-    from marginweave.flows.postprocess.regenerate import attack_release, evaluate_internally, releasable_evaluation
+    from marginweave.flows.postprocess.published import attack_release, evaluate_internally, releasable_evaluation
     from marginweave.tasks.publish.wording import paid_words
 
     place = home_directory(home, os.environ)
@@ -108,11 +108,11 @@ def report(
     Example: `marginweave report affairs-1a2b3c4d --to pages`
     """
     from marginweave.flows.orchestration.environment import home_directory, prepare_environment
-    from marginweave.flows.postprocess.regenerate import report_again
+    from marginweave.flows.postprocess.published import rewrite_report
 
     place = home_directory(home, os.environ)
     prepare_environment(place)
-    out.print(str(report_again(place, run_name, to)))
+    out.print(str(rewrite_report(place, run_name, to)))
 
 
 def _evaluation_words(evaluation: dict[str, Any]) -> Iterator[str]:

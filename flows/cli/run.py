@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out, warn_of_former_keys
-from marginweave.flows.orchestration.imports import importing
+from marginweave.flows.orchestration.environment import importing
 
 if TYPE_CHECKING:
     from marginweave.flows.run.request import Request
@@ -57,17 +57,17 @@ def resume(run_name: RunName, home: Home = None) -> None:
     """
     with importing():
         from marginweave.flows.orchestration.environment import home_directory
-        from marginweave.flows.run.request import begun_with, read_request
+        from marginweave.flows.run.request import original_request, read_request
 
     place = home_directory(home, os.environ)
-    config, source = begun_with(place, run_name)
+    config, source = original_request(place, run_name)
     execute(read_request(config, run=run_name, source=source, home=place), config, source, place)
 
 
 def execute(request: Request, config: Path, source: str | None, home: Path) -> None:
     """Run the flow unless its release is finished, and say where everything is."""
     with importing():
-        from marginweave.flows.run.bookkeeping import run_lock
+        from marginweave.flows.run.lookup import run_lock
         from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
         from marginweave.flows.run.progress import reporting
         from marginweave.schemas.released.manifest import RunState
@@ -80,8 +80,8 @@ def execute(request: Request, config: Path, source: str | None, home: Path) -> N
         with reporting(out) as reporter:
             _release(request, reference, config, source, home)
         lease = reporter.lease
-    from marginweave.flows.run.approval import place_of_files
     from marginweave.flows.run.bookkeeping import account_statement
+    from marginweave.flows.run.lookup import place_of_files
 
     account, charged = account_statement(reference), _has_drawn(reference, lease)
     place = place_of_files(request.folder)
@@ -100,7 +100,7 @@ def _release(request: Request, reference: RunReference, config: Path, source: st
             from prefect import tags
 
             from marginweave.flows import release
-            from marginweave.flows.run.reconcile import release_tag
+            from marginweave.flows.run.prefect_records import release_tag
 
         with tags(release_tag(reference.manifest.release)):  # from its first moment on, should it be killed at once
             release(str(config), request.folder.run, source, str(home), supersedes=request.supersedes)

@@ -22,7 +22,7 @@ def publish(
     Example: `marginweave publish affairs-1a2b3c4d --to /srv/open-data/affairs`
     """
     from marginweave.flows.orchestration.environment import home_directory
-    from marginweave.flows.postprocess.export import copy_release
+    from marginweave.flows.postprocess.published import copy_release
 
     copied = copy_release(home_directory(home, os.environ), run_name, to)
     out.print(f"{len(copied.files)} files copied to {to}, as they were booked")

@@ -1,9 +1,11 @@
-"""What has to stand in the process environment before Prefect, Great Expectations or matplotlib is imported."""
+"""The process environment that Prefect, Great Expectations and matplotlib are imported in, and how they are imported."""
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from marginweave.schemas.errors import InputError
@@ -55,3 +57,17 @@ def prepare_environment(home: Path, environment: MutableMapping[str, str] = os.e
         # Our own server for one run: nobody reads logs there. A server that was named keeps the settings it came with.
         environment.update(QUIET)
         environment["PREFECT_HOME"] = own_home
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import inside, at the start of a process of our own: nothing is looked through for garbage, then or later.
+
+    What is imported stays until the end, and looking through it, again and again while it grows, takes a fifth of the time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

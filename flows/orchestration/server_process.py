@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from marginweave.flows.orchestration.imports import importing
+from marginweave.flows.orchestration.environment import importing
 
 
 def main(port: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from marginweave.flows.run.lookup import there_already
+from marginweave.flows.run.lookup import describe_progress
 from marginweave.flows.run.request import Request
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
@@ -18,7 +18,7 @@ def ledger_forecast(request: Request) -> list[str]:
     """What the ledger will say to the release, in words; nothing is booked."""
     configuration = request.configuration
     dataset = configuration.dataset
-    if (there := there_already(request.folder)) is not None:
+    if (there := describe_progress(request.folder)) is not None:
         return [f"Ledger: {there}"]
     if request.is_example:
         return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]

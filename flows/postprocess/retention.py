@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from marginweave.flows.run.bookkeeping import in_progress, run_lock
-from marginweave.flows.run.continuity import as_booked
-from marginweave.flows.run.lookup import as_decided, existing_run
+from marginweave.flows.run.continuity import sync_with_ledger
+from marginweave.flows.run.lookup import apply_decision, existing_run, in_progress, run_lock
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.ledger.states import State
@@ -95,7 +94,7 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
         return
     folder, manifest = existing_run(home, run)
     if manifest.state == RunState.AWAITING:
-        as_decided(folder, manifest, home)
+        apply_decision(folder, manifest, home)
     with run_lock(folder):
         folder, manifest = existing_run(home, run)  # as it is now that nobody else works on it
         if manifest.state == RunState.RUNNING:
@@ -136,7 +135,7 @@ def purge_older(home: Path, age: timedelta) -> Purged:
 def _ended(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: bool) -> Manifest:
     """An unfinished run brought to its end: to the one that the ledger knows, or given up."""
     ledger = Ledger.open(ledger_of(folder, home), witness=Witness(home, folder.path, manifest.release))
-    manifest = as_booked(folder, manifest, ledger)
+    manifest = sync_with_ledger(folder, manifest, ledger)
     if manifest.state != RunState.RUNNING:
         return manifest
     if not unfinished:
@@ -181,7 +180,7 @@ def _awaits_with_nothing_private(folder: RunFolder, home: Path) -> bool:
     manifest = _readable_manifest(folder)
     if manifest is None or manifest.state != RunState.AWAITING or _holds_private(folder):
         return False
-    return as_decided(folder, manifest, home).state == RunState.AWAITING
+    return apply_decision(folder, manifest, home).state == RunState.AWAITING
 
 
 def _last_word(folder: RunFolder) -> datetime:

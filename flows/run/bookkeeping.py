@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from marginweave.flows.run.continuity import as_booked
+from marginweave.flows.run.continuity import sync_with_ledger
 from marginweave.flows.run.progress import reporter
-from marginweave.schemas.errors import OperatorError, StageError
+from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.accounts import Account, CapChange
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import StageEntry
-from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
-from marginweave.tasks.checkpoint.publication import holds, staged_release
-from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.run_folder import RunFolder, holds, staged_release
 from marginweave.tasks.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
 from marginweave.tasks.ledger.totals import account_totals
 from marginweave.tasks.references import RunReference, StageResult
 
-_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 CAP_WAS_CHANGED = (
     "The cap was changed after noise had been drawn. If results had a part in that, the guarantee of the account is that of "
     "the largest cap that it could have been raised to in view of them; the numbers here are the largest cap so far, so take "
@@ -34,70 +26,6 @@ CAP_WAS_CHANGED = (
 )
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@contextmanager
-def run_lock(folder: RunFolder) -> Iterator[None]:
-    """Hold the run alone; the lock goes with the process, however it ends. Whoever holds it already may take it again.
-
-    Raises:
-        StageError: another process, or another thread, has the run.
-    """
-    folder.check_links()
-    lock = (folder.path / ".lock").absolute()
-    if lock in _HELD.get():
-        yield
-        return
-    with held_alone(lock, f"run {folder.run} is in progress in another process"):
-        token = _HELD.set(_HELD.get() | {lock})
-        try:
-            yield
-        finally:
-            _HELD.reset(token)
-
-
-@contextmanager
-def held_alone(place: Path, refusal: str) -> Iterator[None]:
-    """Hold the lock file at `place` alone, in a folder that is made where it is missing.
-
-    Raises:
-        StageError: another process holds it; says `refusal`.
-    """
-    with at_place(place.parent, "created"):
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
-    with os.fdopen(descriptor) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StageError(refusal) from None
-        yield
-
-
-def in_progress(folder: RunFolder) -> bool:
-    """Whether another process holds the run."""
-    try:
-        with (folder.path / ".lock").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
-
-
-@contextmanager
-def told_to_operator(folder: RunFolder) -> Iterator[None]:
-    """Leave the reason of a data-dependent stop in `internal/stopped.txt`: a worker's operator has no terminal to read it on.
-
-    Also of one that comes before the run has any folder, as where its table is missing.
-    """
-    try:
-        yield
-    except OperatorError as stop:
-        folder.create_internal()
-        replace_file(folder.internal / "stopped.txt", f"{stop.detail}\n".encode(), PRIVATE_MODE)
-        raise
 
 
 @dataclass(frozen=True)
@@ -153,12 +81,12 @@ class Bookkeeper:
         manifest = self.folder.read_manifest()
         if manifest is None:
             raise StageError(f"{self.folder.manifest_file} is missing")
-        as_booked(self.folder, manifest, reference.ledger)
+        sync_with_ledger(self.folder, manifest, reference.ledger)
         if not settings.keep_private:
             self.folder.purge_private()
 
 
-def settle(reference: RunReference) -> None:
+def return_unused_draws(reference: RunReference) -> None:
     """Give back what was never begun, and destroy every seed that is left, before anything is published.
 
     Raises:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from pathlib import Path
 
-from marginweave.flows.run.charges import unknown_charges
 from marginweave.flows.run.progress import reporter
-from marginweave.flows.run.request import Request
+from marginweave.flows.run.request import Request, source_of
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.source import EXAMPLE_PREFIX
 from marginweave.schemas.configuration.written import is_written, written_content
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.releases import ReleaseRecord
@@ -16,11 +18,10 @@ from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.terms import with_terms
-from marginweave.tasks.checkpoint.draw_store import DrawStore, unknown_draw
+from marginweave.tasks.checkpoint.draw_files import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.draws import check_same_program
 from marginweave.tasks.checkpoint.files import file_digest
-from marginweave.tasks.checkpoint.publication import check_proposed, propose_staged, publish_staged
-from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.checkpoint.run_folder import RunFolder, check_proposed, propose_staged, publish_staged
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.reserved import check_same_plan
 from marginweave.tasks.program import program_identity
@@ -129,7 +130,7 @@ def _check_charges(folder: RunFolder, present: Manifest, release: ReleaseRecord)
         )
 
 
-def as_booked(folder: RunFolder, present: Manifest, ledger: Ledger) -> Manifest:
+def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Manifest:
     """The manifest of a run that may have ended between the ledger's word on it and its own.
 
     Published, submitted or rejected: what the ledger says is done, and the files are brought to where they belong.
@@ -223,3 +224,27 @@ def check_correction(request: Request, present: Manifest | None) -> Correction |
         asked = request.configuration.dataset
         raise InputError(f"supersedes ({request.supersedes}) must be a release of {asked}, and is one of {old.dataset}")
     return Correction(run=old.run, release=old.release)
+
+
+def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | None:
+    """The first run below `home` that was charged to `dataset` under a release that is not `known`, or None."""
+    place = home / "runs"
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        manifest = None
+        with suppress(StageError):  # a manifest that cannot be read is found by `audit_files`
+            manifest = RunFolder(path).read_manifest()
+        if manifest is None or manifest.dataset != dataset or manifest.release in known:
+            continue
+        if was_charged(manifest) and not is_example(RunFolder(path)):
+            return manifest.run
+    return None
+
+
+def was_charged(manifest: Manifest) -> bool:
+    """Whether a draw of the run was charged."""
+    return bool(manifest.outputs or manifest.charged)
+
+
+def is_example(folder: RunFolder) -> bool:
+    """Whether the run was begun with public example data, which has a ledger of its own."""
+    return source_of(folder).startswith(EXAMPLE_PREFIX)

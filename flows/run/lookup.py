@@ -1,16 +1,89 @@
-"""Runs that exist: looked up by name, in the state that a command needs."""
+"""Runs that exist: their lock, the states that a command needs, and the decision on a release that awaits approval."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
-from marginweave.flows.run.bookkeeping import run_lock
-from marginweave.flows.run.continuity import as_booked, check_outputs
+from marginweave.flows.run.continuity import check_continuity, check_outputs, sync_with_ledger
 from marginweave.flows.run.request import ledger_of
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, OperatorError, StageError
+from marginweave.schemas.ledger.releases import Decision
 from marginweave.schemas.released.manifest import Manifest, RunState
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, Witness
+from marginweave.tasks.ledger.approvals import check_words
+
+_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
+
+
+@contextmanager
+def run_lock(folder: RunFolder) -> Iterator[None]:
+    """Hold the run alone; the lock goes with the process, however it ends. Whoever holds it already may take it again.
+
+    Raises:
+        StageError: another process, or another thread, has the run.
+    """
+    folder.check_links()
+    lock = (folder.path / ".lock").absolute()
+    if lock in _HELD.get():
+        yield
+        return
+    with exclusive_lock(lock, f"run {folder.run} is in progress in another process"):
+        token = _HELD.set(_HELD.get() | {lock})
+        try:
+            yield
+        finally:
+            _HELD.reset(token)
+
+
+@contextmanager
+def exclusive_lock(place: Path, refusal: str) -> Iterator[None]:
+    """Hold the lock file at `place` alone, in a folder that is made where it is missing.
+
+    Raises:
+        StageError: another process holds it; says `refusal`.
+    """
+    with at_place(place.parent, "created"):
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+    with os.fdopen(descriptor) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StageError(refusal) from None
+        yield
+
+
+def in_progress(folder: RunFolder) -> bool:
+    """Whether another process holds the run."""
+    try:
+        with (folder.path / ".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+@contextmanager
+def record_stop_reason(folder: RunFolder) -> Iterator[None]:
+    """Leave the reason of a data-dependent stop in `internal/stopped.txt`: a worker's operator has no terminal to read it on.
+
+    Also of one that comes before the run has any folder, as where its table is missing.
+    """
+    try:
+        yield
+    except OperatorError as stop:
+        folder.create_internal()
+        replace_file(folder.internal / "stopped.txt", f"{stop.detail}\n".encode(), PRIVATE_MODE)
+        raise
 
 
 def existing_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
@@ -51,7 +124,7 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     """
     folder, manifest = existing_run(home, run)
     if manifest.state == RunState.AWAITING:
-        manifest = as_decided(folder, manifest, home)
+        manifest = apply_decision(folder, manifest, home)
     if manifest.state == RunState.AWAITING:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
     if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
@@ -59,7 +132,7 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     return folder, manifest
 
 
-def as_decided(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
+def apply_decision(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
     """The manifest of a run that awaits approval after the decision that the ledger knows, its files where they then belong.
 
     Unchanged where there is no decision. An approval or rejection that was killed in the middle is carried out here.
@@ -73,7 +146,7 @@ def as_decided(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
     if record is None or record.decision is None:
         return manifest
     with run_lock(folder):
-        return as_booked(folder, folder.read_manifest() or manifest, ledger)
+        return sync_with_ledger(folder, folder.read_manifest() or manifest, ledger)
 
 
 def what_to_do(run: str) -> str:
@@ -84,7 +157,7 @@ def what_to_do(run: str) -> str:
     )
 
 
-def there_already(folder: RunFolder) -> str | None:
+def describe_progress(folder: RunFolder) -> str | None:
     """How far the run of this folder is, and what the same command would do, in words; None where there is none.
 
     DP: from the manifest, which is public.
@@ -109,3 +182,40 @@ def successor(home: Path, manifest: Manifest) -> str | None:
         if corrected is not None and corrected.release == manifest.release:
             return path.parent.name
     return None
+
+
+def place_of_files(folder: RunFolder) -> Path:
+    """Where what may leave stands: `proposed/` as long as the run awaits approval, `release/` otherwise."""
+    manifest = folder.read_manifest()
+    awaiting = manifest is not None and manifest.state == RunState.AWAITING
+    return folder.proposed if awaiting else folder.release
+
+
+def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tuple[RunFolder, Decision]:
+    """Approve or reject a run that awaits it, and bring folder and manifest to where the ledger then is.
+
+    Nothing is read but the proposed files, and of these the digests, which were booked when they were submitted. The first
+    decision stands; it is returned whoever made it.
+
+    Raises:
+        InputError: no such run, one that does not await approval, no name, or no reason.
+        BudgetError: the ledger does not know that the run was submitted: one of them is an older copy.
+        StageError: the run is in progress, or a proposed file is missing, was changed or was added.
+    """
+    check_words("by", by)
+    check_words("reason", reason)
+    folder, manifest = existing_run(home, run)
+    with run_lock(folder):
+        witness = Witness(home, folder.path, manifest.release)
+        ledger = Ledger.open(ledger_of(folder, home), witness=witness)
+        manifest = folder.read_manifest() or manifest
+        if approved:
+            manifest = sync_with_ledger(folder, manifest, ledger)  # a proposal that was changed can still be rejected
+        record = ledger.release(manifest.release)
+        if manifest.state in {RunState.AWAITING, RunState.REJECTED}:
+            check_continuity(folder, manifest, ledger)
+        if record is None or not record.proposed:
+            raise InputError(f"run {run} does not await approval; it is {manifest.state.value}")
+        decision = ledger.decide(manifest.release, approved=approved, by=by, reason=reason)
+        sync_with_ledger(folder, manifest, ledger)
+    return folder, decision

@@ -11,13 +11,13 @@ from decimal import Decimal
 from functools import partial
 
 from marginweave.flows.run.continuity import (
-    as_booked,
     check_continuity,
     check_correction,
     check_history,
     check_outputs,
     check_same_configuration,
     check_same_draws,
+    sync_with_ledger,
 )
 from marginweave.flows.run.request import Request, remember
 from marginweave.schemas.errors import InputError
@@ -75,7 +75,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
             "give the new release a name of its own with --run"
         )
     elif present.state in {RunState.RUNNING, RunState.AWAITING}:
-        present = _to_go_on(request, as_booked(request.folder, present, ledger))
+        present = _to_go_on(request, sync_with_ledger(request.folder, present, ledger))
         present = _reserved_anew(request, present, ledger, digest)
     if present.state == RunState.REJECTED:
         raise InputError(

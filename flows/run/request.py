@@ -117,7 +117,7 @@ def remember(request: Request) -> None:
     replace_file(request.folder.internal / _REQUEST, json.dumps(content).encode(), PRIVATE_MODE)
 
 
-def begun_with(home: Path, run: str) -> tuple[Path, str]:
+def original_request(home: Path, run: str) -> tuple[Path, str]:
     """Configuration file and source with which a run was begun.
 
     Raises:
@@ -159,7 +159,7 @@ def source_of(folder: RunFolder) -> str:
         StageError: what it was begun with is not there, and its manifest is damaged.
     """
     try:
-        return begun_with(folder.path.parent.parent, folder.run)[1]
+        return original_request(folder.path.parent.parent, folder.run)[1]
     except MarginweaveError:
         manifest = folder.read_manifest()
         if manifest is None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows.postprocess.export import check_target, write_folder
+from marginweave.flows.postprocess.published import check_target, write_folder
 from marginweave.flows.run.bookkeeping import account_statement, release_facts
 from marginweave.flows.run.continuity import check_outputs
 from marginweave.flows.run.lookup import decided_run

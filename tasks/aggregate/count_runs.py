@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Integers
-from marginweave.tasks.checkpoint.blocks import BlockFile
 from marginweave.tasks.checkpoint.spill import discard_blocks, set_aside
+from marginweave.tasks.checkpoint.store import BlockFile
 
 SortedCounts = tuple[Integers, Integers]
 

@@ -8,7 +8,7 @@ import io
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -236,3 +236,37 @@ def remove_temporary_files(folder: Path) -> None:
         if folder.is_dir():
             for entry in folder.glob(".*.tmp"):
                 entry.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """A file of `size` bytes that holds nothing, at `place`."""
+
+    place: Path
+    size: int
+
+    def make(self) -> bool:
+        """Set the room aside where it is not; whether it is there now."""
+        try:
+            descriptor = os.open(self.place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+        except OSError:
+            return False
+        try:
+            if os.fstat(descriptor).st_size < self.size:
+                os.posix_fallocate(descriptor, 0, self.size)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def give_up(self) -> bool:
+        """Free the room; whether there was any."""
+        try:
+            held = self.place.stat().st_size > 0
+            self.place.unlink()
+        except OSError:
+            return False
+        return held

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from marginweave.schemas.errors import StageError
-from marginweave.tasks.checkpoint.blocks import BlockFile, open_blocks, write_blocks
 from marginweave.tasks.checkpoint.files import at_place
+from marginweave.tasks.checkpoint.store import BlockFile, open_blocks, write_blocks
 
 _SCRATCH = "scratch-"
 

@@ -1,13 +1,142 @@
-"""What an audit says of one mechanism: claim, measured interval, verdict."""
+"""What an audit says of one mechanism: scores of trials, exact bounds of mu, epsilon and delta, and the verdict on a claim.
+
+A test that tells two neighboring tables apart says "present" in a share TPR of the trials with one and FPR of those with the
+other. mu-GDP with an additive delta has TPR <= Phi(PhiInv(FPR) + mu) + delta (Dong, Roth and Su 2022, definition 4;
+Kairouz, Oh and Viswanath 2015 for delta), epsilon-DP has TPR <= e^epsilon FPR: a test that does better refutes the claim.
+Nasr et al. 2023 (arXiv 2302.07956) audit mu in this way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
-from marginweave.tasks.empirical.bounds import Hits, Interval, clopper_pearson, epsilon_interval, mu_interval
-from marginweave.tasks.empirical.scores import Scores
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import beta
+
+from marginweave.schemas.arrays import Counts, Floats
+
+# How often a finding may be wrong: any of the ends that it looks at.
+FALSE_ALARM = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A lower and an upper bound of what was measured."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hits:
+    """How often a test said "present", in `trials` with the canary and as many without it."""
+
+    present: int
+    absent: int
+    trials: int
+
+
+def clopper_pearson(hits: int, trials: int, error: float = FALSE_ALARM) -> Interval:
+    """Exact bounds of a probability, each wrong with probability error/2 at most (Clopper and Pearson 1934).
+
+    DP: arithmetic on counts of trials with made-up data.
+    """
+    low = 0.0 if hits == 0 else float(beta.ppf(error / 2, hits, trials - hits + 1))
+    high = 1.0 if hits == trials else float(beta.isf(error / 2, hits + 1, trials - hits))
+    return Interval(low=low, high=high)
+
+
+def mu_interval(hits: Hits, delta: float = 0.0, error: float = FALSE_ALARM) -> Interval:
+    """Bounds of PhiInv(TPR - delta) - PhiInv(FPR): the low one is a lower bound of mu beside an additive `delta`.
+
+    The high one is an upper bound of mu only where the test is an optimal one, such as the likelihood ratio of Gaussians.
+    DP: arithmetic on counts of trials with made-up data.
+    """
+    true, false = _rates(hits, error)
+    return Interval(
+        low=float(ndtri(max(0.0, true.low - delta)) - ndtri(false.high)),
+        high=float(ndtri(true.high) - ndtri(false.low)),
+    )
+
+
+def epsilon_interval(hits: Hits, error: float = FALSE_ALARM) -> Interval:
+    """Bounds of ln(TPR / FPR): the low one is a lower bound of a pure epsilon.
+
+    DP: arithmetic on counts of trials with made-up data.
+    """
+    true, false = _rates(hits, error)
+    low = -math.inf if true.low == 0 else math.log(true.low / false.high)
+    high = math.inf if false.low == 0 else math.log(true.high / false.low)
+    return Interval(low=low, high=high)
+
+
+def _rates(hits: Hits, error: float) -> tuple[Interval, Interval]:
+    """Bounds of both rates, so that all four ends hold together but with probability `error`."""
+    return clopper_pearson(hits.present, hits.trials, error / 2), clopper_pearson(hits.absent, hits.trials, error / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """A score of every trial, with and without the canary, and the `cut` above which the test says "present".
+
+    The cut is set before the trials are looked at, or from trials that are not among them.
+    """
+
+    present: Floats
+    absent: Floats
+    cut: float
+
+    @property
+    def hits(self) -> Hits:
+        """How often the test says "present"."""
+        above = (int((scores > self.cut).sum()) for scores in (self.present, self.absent))
+        return Hits(present=next(above), absent=next(above), trials=len(self.present))
+
+
+def joint_scores(parts: Sequence[Scores]) -> Scores:
+    """Scores of mechanisms that are run beside each other: log-likelihood ratios of independent noise add up."""
+    trials = min(len(part.present) for part in parts)
+    return Scores(
+        present=np.sum([part.present[:trials] for part in parts], axis=0),
+        absent=np.sum([part.absent[:trials] for part in parts], axis=0),
+        cut=sum(part.cut for part in parts),
+    )
+
+
+def shift_score(noisy: Counts, exact: Counts, shift: Counts, deviation: float | Fraction) -> Floats:
+    """Logarithm of the likelihood ratio of counts `exact + shift` to `exact` under Gaussian noise, but for its constant.
+
+    sum over cells of shift (noisy - exact) / deviation^2, by Neyman and Pearson the best test there is; with
+    lambda = |shift| / deviation it is N(0, lambda^2) without the canary and N(lambda^2, lambda^2) with it.
+
+    Args:
+        noisy: shape (trials, *cells).
+        exact: shape (*cells), without the canary.
+        shift: shape (*cells), what the canary adds.
+        deviation: of the noise.
+    """
+    moved = np.flatnonzero(shift)
+    difference = noisy.reshape(len(noisy), -1)[:, moved] - exact.ravel()[moved]
+    scores: Floats = difference @ shift.ravel()[moved].astype(np.float64) / float(deviation) ** 2
+    return scores
+
+
+def separation(shifts: Iterable[tuple[Counts, float | Fraction]]) -> float:
+    """lambda^2, the sum over vectors of |shift|^2 / deviation^2; half of it is the cut of least error."""
+    return sum(float((shift.astype(np.float64) ** 2).sum()) / float(deviation) ** 2 for shift, deviation in shifts)
+
+
+def split_cut(present: Floats, absent: Floats, share: float = 0.2) -> Scores:
+    """Scores whose cut is half-way between the medians of the first `share` of the trials, and the trials that remain."""
+    first = max(1, int(share * len(present)))
+    cut = float(np.median(present[:first]) + np.median(absent[:first])) / 2
+    return Scores(present=present[first:], absent=absent[first:], cut=cut)
+
 
 Quantity = Literal["mu", "epsilon", "delta"]
 Verdict = Literal["holds", "exceeded", "over-noised"]

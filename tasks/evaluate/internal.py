@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
+from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, plain_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
-from marginweave.tasks.checkpoint.tables import compact_table, in_blocks, plain_table
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type, encode_table
 from marginweave.tasks.evaluate.metrics import evaluate_internal
 from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from marginweave.schemas.errors import BudgetError, UnreachableLedger
-from marginweave.tasks.checkpoint.reserve import Reserve
+from marginweave.tasks.checkpoint.files import Reserve
 from marginweave.tasks.ledger.access import access_to, database_uri
 from marginweave.tasks.ledger.location import LedgerLocation
 

@@ -18,8 +18,7 @@ from marginweave.schemas.errors import BudgetError, MachineError, StageError
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Manifest
-from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, remove_file, sync_folder
-from marginweave.tasks.checkpoint.reserve import Reserve
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, Reserve, at_place, remove_file, sync_folder
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger.books import release_of
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.privacy import SubjectUnit
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
+from marginweave.tasks.checkpoint.codecs import compact_table, pack_table, plain_table, unpack_table
 from marginweave.tasks.checkpoint.spill import Spill
-from marginweave.tasks.checkpoint.tables import compact_table, plain_table
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.tasks.preprocess.blocks import CleanBlock
 from marginweave.tasks.preprocess.clean import clean_table

@@ -14,9 +14,8 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import clean_schema
 from marginweave.schemas.table import check_contract
 from marginweave.tasks.accounting.plan.draws import bounds_names
-from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
+from marginweave.tasks.checkpoint.codecs import TableBlocks, pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
-from marginweave.tasks.checkpoint.tables import TableBlocks
 from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.draw import draw_once
 from marginweave.tasks.mechanisms.gaussian import select_percentile

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns.periods import DAY, day_number
-from marginweave.tasks.checkpoint.tables import used_texts
+from marginweave.tasks.checkpoint.codecs import used_texts
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Ticks of a second in each unit of Arrow's timestamps."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.table import broken_rules, input_schema, refuse
-from marginweave.tasks.checkpoint.tables import plain_table
+from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.validate.expectations import Suite
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from marginweave.schemas.configuration.source import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.checkpoint.tables import plain_table
+from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.validate.example import read_example
 from marginweave.tasks.validate.parquet_source import declared_types, parquet_schema, read_parquet
 from marginweave.tasks.validate.text_source import check_columns, delimiter_of, read_header, read_text

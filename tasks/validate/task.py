@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.checkpoint.codecs import pack_table
-from marginweave.tasks.checkpoint.tables import compact_table, in_blocks
+from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, pack_table
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 from marginweave.tasks.validate.contract import InputChecks

@@ -23,7 +23,7 @@ import yaml
 from numpy.typing import NDArray
 
 from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.flows.orchestration.server import prefect_server
+from marginweave.flows.orchestration.session import prefect_server
 from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal, measure_marginals, split_deviations
 from marginweave.tasks.encode.codes import code_type

@@ -33,7 +33,7 @@ def without_prefect() -> Iterator[None]:
     import prefect.artifacts
     from prefect import Task
 
-    from marginweave.flows.run import events
+    from marginweave.flows.run import prefect_records
 
     def call(task: Task[..., Any], *arguments: Any, **named: Any) -> Any:
         return task.fn(*arguments, **named)
@@ -42,7 +42,7 @@ def without_prefect() -> Iterator[None]:
         return None
 
     artifacts = [f"create_{kind}_artifact" for kind in ("link", "markdown", "table")]
-    places = [(Task, "__call__", call), (events, "emit_event", nothing)]
+    places = [(Task, "__call__", call), (prefect_records, "emit_event", nothing)]
     places += [(prefect.artifacts, name, nothing) for name in artifacts]
     before = [getattr(place, name) for place, name, _ in places]
     for place, name, plain in places:

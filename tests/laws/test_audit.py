@@ -17,7 +17,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from marginweave.flows.audit import claims, levels, made_up, marginals, suite
+from marginweave.flows.audit import made_up, marginals, suite, tuples
 from marginweave.flows.audit.examples import examples
 from marginweave.flows.audit.suite import Effort, audit
 from marginweave.flows.cli.app import app
@@ -138,8 +138,8 @@ def test_too_little_laplace_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 def percentile_of(configuration: Configuration) -> Finding:
     """The percentile alone."""
     draw = suite.plan_budget(configuration).draw("percentile-1")
-    scores = levels.percentile_scores(configuration, draw, 2500)
-    return suite.mu_finding("percentile", scores, claims.claimed_mu(draw), tight=False)
+    scores = tuples.percentile_scores(configuration, draw, 2500)
+    return suite.mu_finding("percentile", scores, suite.claimed_mu(draw), tight=False)
 
 
 def test_too_little_noise_of_a_percentile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,12 +196,12 @@ def test_a_threshold_for_another_delta_is_found(
 
 
 def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = levels.bounded_counts
+    counts = tuples.bounded_counts
 
     def unbounded(blocks: Any, candidates: Any, bound: int, *more: Any) -> Any:
         return counts(blocks, candidates, 10**6, *more)
 
-    monkeypatch.setattr(levels, "bounded_counts", unbounded)
+    monkeypatch.setattr(tuples, "bounded_counts", unbounded)
     exceeded = named(found("k-tuples", QUICK).values(), "exceeded")
     assert {"level-1, 1 of 3 kept", "level-2, 1 of 3 kept"} <= exceeded
 
@@ -215,7 +215,7 @@ def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.Monkey
     ids=["no root of Delta", "no theta"],
 )
 def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "deviation", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
+    monkeypatch.setattr(tuples, "deviation", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
     exceeded = named(found("k-tuples, no fabrication", QUICK).values(), "exceeded")
     assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
 
@@ -254,8 +254,8 @@ def test_what_is_claimed_of_pipelines_is_never_less_than_a_plan_spends(changes: 
     plan = suite.plan_budget(config)
     gaussian = [draw for draw in plan.draws if draw.mechanism == "rounded-gaussian"]
     for draws in (plan.draws, gaussian):
-        spent = math.hypot(*map(claims.claimed_mu, draws))
-        claim = claims.stated_mu(config, plan, draws)
+        spent = math.hypot(*map(suite.claimed_mu, draws))
+        claim = suite.stated_mu(config, plan, draws)
         assert claim >= spent * (1 - 1e-9)
         assert config.privacy.accountant in {"zcdp", "sds"} or claim <= 1.02 * spent
 

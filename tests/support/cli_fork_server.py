@@ -27,7 +27,7 @@ from marginweave.flows.orchestration.environment import ANALYTICS_OFF
 
 # What commands import when they run, beside the stages: the ledger's upgrades, Prefect's engines, tables of the examples.
 IMPORTED = (
-    "alembic.command", "anyio._backends._asyncio", "fastapi.encoders", "marginweave.flows.run.approval",
+    "alembic.command", "anyio._backends._asyncio", "fastapi.encoders", "marginweave.flows.run.lookup",
     "marginweave.flows.plan.noise", "marginweave.flows.orchestration.session", "prefect.artifacts", "prefect.concurrency._sync",
     "prefect.events.worker", "prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization",
     "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",

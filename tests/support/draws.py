@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Callable
 
 from marginweave.schemas.program import Program
-from marginweave.tasks.checkpoint.draw_store import DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, reconcile, run_draw
-from marginweave.tasks.checkpoint.secrets import DrawSecrets
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import NoiseBits
 from tests.support.releases import PROGRAM

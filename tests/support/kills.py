@@ -20,7 +20,7 @@ from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import RunState
-from marginweave.tasks.checkpoint.draw_store import DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.tasks.ledger.books import releases_of

@@ -17,10 +17,9 @@ from typing import Any
 from marginweave.flows import release
 from marginweave.flows.run import bookkeeping, continuity, preparation
 from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.checkpoint.draw_store import DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.checkpoint.secrets import DrawSecrets
 from marginweave.tasks.ledger import Ledger, core
 
 FLOW = sys.modules[release.fn.__module__]

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from marginweave.flows import release
 from marginweave.flows.run import continuity
-from marginweave.flows.run.approval import decide
+from marginweave.flows.run.lookup import decide
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import MarginweaveError
 from marginweave.schemas.program import Program
@@ -37,12 +37,11 @@ from marginweave.tasks.aggregate import marginals, marginals_task
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate.adaptive import task as adaptive
 from marginweave.tasks.budget import task as budget_stage
-from marginweave.tasks.checkpoint import blocks, draws, files
+from marginweave.tasks.checkpoint import draw_files, draws, files, store
 from marginweave.tasks.checkpoint.codecs import unpack_table
-from marginweave.tasks.checkpoint.draw_store import DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.checkpoint.secrets import DrawSecrets
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.evaluate import paid_task
 from marginweave.tasks.ledger import Ledger
@@ -303,7 +302,7 @@ def _break_disk_at(kind: str, moment: int | list[str], place: str) -> None:
             FAULTS[kind](place)
         return staged_file(path, *arguments, **named)
 
-    files.staged_file = draws.staged_file = blocks.staged_file = begun  # type: ignore[assignment]
+    files.staged_file = draw_files.staged_file = store.staged_file = begun  # type: ignore[assignment]
 
 
 def _fill(place: str) -> None:

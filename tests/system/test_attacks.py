@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.postprocess.regenerate import attack_release
+from marginweave.flows.postprocess.published import attack_release
 from marginweave.schemas.errors import InputError
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people

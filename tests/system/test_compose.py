@@ -21,7 +21,7 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
-from marginweave.flows.orchestration.server import _free_port
+from marginweave.flows.orchestration.session import _free_port
 from tests.support.cluster import Cluster, pgpass
 from tests.support.command_line import CommandLine
 from tests.support.places import REPOSITORY

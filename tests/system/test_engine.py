@@ -25,7 +25,7 @@ from marginweave.schemas.configuration.engine import EngineSettings
 from marginweave.schemas.errors import MachineError, StageError
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.layout import Blocks
-from marginweave.tasks.checkpoint.blocks import open_blocks, write_blocks
+from marginweave.tasks.checkpoint.store import open_blocks, write_blocks
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.engine import cluster as cluster_module

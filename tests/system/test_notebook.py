@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.flows import Synthesizer
-from marginweave.flows.run.bookkeeping import run_lock
+from marginweave.flows.run.lookup import run_lock
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from tests.support.command_line import CommandLine

@@ -49,7 +49,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     location = place / "ledger" / "ledger.sqlite"
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    monkeypatch.setattr(sys.modules["marginweave.flows.run.events"], "_emit", lambda *_: None)  # no server here
+    monkeypatch.setattr(
+        sys.modules["marginweave.flows.run.prefect_records"], "_emit", lambda *_: None
+    )  # no server here
     account = Account(dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
     Ledger.create(location, environment={}).open_account(account, actor="tests")
     return place

@@ -28,7 +28,7 @@ START = """
 import sys
 from pathlib import Path
 from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.flows.orchestration.server import prefect_server
+from marginweave.flows.orchestration.session import prefect_server
 prepare_environment(Path(sys.argv[1]))
 with prefect_server(Path(sys.argv[1]) / f"{sys.argv[2]}.log"):
     pass

@@ -14,7 +14,7 @@ from marginweave.schemas.errors import StageError
 from marginweave.tasks.aggregate import count_runs
 from marginweave.tasks.aggregate.count_runs import CountRun, Room, add_pieces, add_runs, make_run
 from marginweave.tasks.aggregate.sparse_counts import SparseCounts
-from marginweave.tasks.checkpoint.blocks import BlockFile
+from marginweave.tasks.checkpoint.store import BlockFile
 
 KEYS = st.lists(st.integers(0, 30), max_size=25)
 STREAM = st.dictionaries(st.integers(0, 40), st.integers(1, 5), max_size=20)

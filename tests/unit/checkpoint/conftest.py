@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.tasks.checkpoint.draw_store import DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.ledger import Ledger

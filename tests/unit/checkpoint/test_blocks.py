@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import StageError
-from marginweave.tasks.checkpoint.blocks import _END, _ENTRY, open_blocks, write_blocks
-from marginweave.tasks.checkpoint.store import Store
+from marginweave.tasks.checkpoint.store import _END, _ENTRY, Store, open_blocks, write_blocks
 from tests.support.draws import KEY
 
 ADDRESS = ("stage", "encode", "0123")

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import StageError
-from marginweave.tasks.checkpoint.draw_store import DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.checkpoint.seals import open_seal, seal
-from marginweave.tasks.checkpoint.store import Store, address
+from marginweave.tasks.checkpoint.store import Store, address, open_seal, seal
 from tests.support.draws import stage_draw
 
 

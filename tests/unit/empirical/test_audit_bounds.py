@@ -12,10 +12,22 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 from marginweave.schemas.budget import Stability
-from marginweave.tasks.empirical.bounds import Hits, Interval, clopper_pearson, epsilon_interval, mu_interval
-from marginweave.tasks.empirical.findings import Finding, Quantity, refuted
+from marginweave.tasks.empirical.findings import (
+    Finding,
+    Hits,
+    Interval,
+    Quantity,
+    Scores,
+    clopper_pearson,
+    epsilon_interval,
+    joint_scores,
+    mu_interval,
+    refuted,
+    separation,
+    shift_score,
+    split_cut,
+)
 from marginweave.tasks.empirical.percentiles import worst_pair
-from marginweave.tasks.empirical.scores import Scores, joint_scores, separation, shift_score, split_cut
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 
 

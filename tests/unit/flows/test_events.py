@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.run import events
-from marginweave.flows.run.events import ReleaseEvent, announced, spent_share, warn_of_exhaustion
+from marginweave.flows.run import prefect_records
+from marginweave.flows.run.prefect_records import ReleaseEvent, announced, spent_share, warn_of_exhaustion
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
@@ -20,7 +20,7 @@ SECRET = "a value of the table"
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     heard: list[dict[str, Any]] = []
-    monkeypatch.setattr(events, "emit_event", lambda event, **rest: heard.append({"event": event, **rest}))
+    monkeypatch.setattr(prefect_records, "emit_event", lambda event, **rest: heard.append({"event": event, **rest}))
     return heard
 
 

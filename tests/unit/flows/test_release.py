@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.run import events
+from marginweave.flows.run import prefect_records
 from marginweave.flows.run.preparation import internal_evaluation_due
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.released.manifest import RunState
@@ -30,7 +30,7 @@ def test_a_finished_release_is_told_as_finished_where_the_ledger_has_gone_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow, told = import_module("marginweave.flows.release"), []
-    monkeypatch.setattr(events, "emit_event", lambda event, **_: told.append(event))
+    monkeypatch.setattr(prefect_records, "emit_event", lambda event, **_: told.append(event))
     monkeypatch.setattr(flow, "_settle_in", lambda: None)  # it would make this process one that cannot be traced
     monkeypatch.setattr(flow, "prepare_run", lambda _: (Gone(), RunState.FINISHED))
     monkeypatch.setattr(flow, "end_dead_attempts", lambda _: None)

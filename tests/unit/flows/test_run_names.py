@@ -13,8 +13,8 @@ import pytest
 from prefect.client import orchestration
 from prefect.client.schemas.objects import FlowRun
 
-from marginweave.flows.run import names as period
-from marginweave.flows.run.names import run_name
+from marginweave.flows.run import run_names
+from marginweave.flows.run.run_names import run_name
 from tests.support.configurations import FAIR
 
 DUE = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
@@ -28,7 +28,7 @@ class Server:
         self.tags: list[str] = ["nightly"]
         self.zone = "Europe/Oslo"
         monkeypatch.setattr(orchestration, "get_client", lambda **_: nullcontext(self))
-        monkeypatch.setattr(period, "FlowRunContext", SimpleNamespace(get=self.context))
+        monkeypatch.setattr(run_names, "FlowRunContext", SimpleNamespace(get=self.context))
 
     def context(self) -> SimpleNamespace:
         return SimpleNamespace(flow_run=FlowRun(**self.facts, tags=list(self.tags)))

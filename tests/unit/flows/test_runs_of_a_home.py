@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from marginweave.flows.orchestration.environment import home_directory
-from marginweave.flows.postprocess.regenerate import report_again
+from marginweave.flows.postprocess.published import rewrite_report
 from marginweave.flows.postprocess.retention import list_runs, purge_older, purge_run
-from marginweave.flows.run.approval import decide
-from marginweave.flows.run.bookkeeping import told_to_operator
-from marginweave.flows.run.lookup import there_already
+from marginweave.flows.run.lookup import decide, describe_progress, record_stop_reason
 from marginweave.flows.run.request import ledger_file_of, ledger_of
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
 from marginweave.schemas.released.manifest import Manifest, RunState
@@ -99,7 +97,7 @@ def submitted(home: Path, run: str) -> tuple[RunFolder, Ledger]:
 def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(home: Path, by_age: bool) -> None:
     """The ledger has the decision, the manifest has not; before it, there is nothing to take."""
     folder, ledger = submitted(home, "refused")
-    assert report_again(home, "refused", None) == folder.proposed / "report.html"
+    assert rewrite_report(home, "refused", None) == folder.proposed / "report.html"
     assert purge_older(home, timedelta(0)).runs == ()
     ledger.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
     assert folder.read_manifest().state == RunState.AWAITING
@@ -116,7 +114,7 @@ def test_the_report_of_a_rejected_release_is_not_shown(home: Path) -> None:
     _, ledger = submitted(home, "refused")
     ledger.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
     with pytest.raises(InputError, match="was rejected"):
-        report_again(home, "refused", None)
+        rewrite_report(home, "refused", None)
 
 
 @pytest.mark.parametrize("source", ["people.csv", "example:affairs"])
@@ -135,7 +133,7 @@ def test_the_reason_of_a_stop_before_the_first_folder_is_kept_for_the_operator(h
     folder = RunFolder.at(home, "tableless")
 
     def stop() -> None:
-        with told_to_operator(folder):
+        with record_stop_reason(folder):
             raise OperatorError("source.file (people.csv) does not exist")
 
     with pytest.raises(OperatorError):
@@ -157,8 +155,8 @@ def test_the_reason_of_a_stop_before_the_first_folder_is_kept_for_the_operator(h
     ],
 )
 def test_how_far_a_run_is_and_what_the_same_command_does(home: Path, state: RunState, follows: str) -> None:
-    assert there_already(RunFolder.at(home, "r")) is None
-    said = there_already(begun(home, "r", state))
+    assert describe_progress(RunFolder.at(home, "r")) is None
+    said = describe_progress(begun(home, "r", state))
     assert said is not None
     assert said.startswith(f"run r is {state.value}: ")
     assert follows in said

@@ -1,0 +1,254 @@
+"""The audit of k-tuples: mechanism by mechanism, thresholds, and the pipeline from encoded rows to the last draw."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from marginweave.flows.audit.made_up import ROOM, CanaryTable, MadeUpRelease, Pinned, one_block, table_of
+from marginweave.schemas.arrays import Integers
+from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Level
+from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
+from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
+from marginweave.tasks.aggregate.released import released_values, to_released
+from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
+from marginweave.tasks.empirical.findings import Hits, Scores, separation, shift_score, split_cut
+from marginweave.tasks.empirical.percentiles import worst_pair
+from marginweave.tasks.encode.blocks import EncodedBlocks
+from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.mechanisms.gaussian import add_noise, count_deviation, deviation, select_percentile
+from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
+
+# No count is below it: what a threshold hides is lost power, and no part of the claim about the noise.
+_NO_THRESHOLD = -(1 << 40)
+_FULL = 64
+
+
+def canary_columns(configuration: Configuration) -> int:
+    """How many columns a canary has: as many as the release, or as few as make its combinations quick to draw."""
+    columns = len(configuration.attributes)
+    lengths = range(1, configuration.reporting_length + 1)
+    while columns > configuration.reporting_length and sum(math.comb(columns, k) for k in lengths) > _FULL:
+        columns -= 1
+    return columns
+
+
+def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int | None = None) -> Scores:
+    """Scores of one length with V_k pinned, by the shipped counting and drawing.
+
+    Args:
+        table: Whose records hold all combinations of their columns.
+        draw: The planned draw.
+        repeats: How often the counts are drawn; each draw is a trial for each of the table's canaries.
+        bound: The contribution bound, all that a record holds unless it is said.
+    """
+    held = math.comb(table.columns, draw.length)
+    bound = bound or held
+    candidates = Pinned.of(table, draw.length)
+    sd = deviation(draw.parameter, bound, table.stability)
+    mechanism = LevelMechanism(length=draw.length, contribution_bound=bound, deviation=sd, threshold=_NO_THRESHOLD)
+    words = KeyedBits(key=os.urandom(32), purpose=draw.name)
+    counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1), ROOM)
+    theta = table.stability.records
+    scores = np.zeros((repeats, table.places))
+    for repeat in range(repeats):
+        level = draw_level(counts, candidates, mechanism, fresh_bits())
+        scores[repeat] = np.bincount(level.values[:, 0] - level.columns[:, 0], level.counts, table.places)
+    scores *= theta / float(sd) ** 2
+    present, absent = table.split(scores)
+    middle = 0.0 if table.stability.neighbors == "replace-one" else bound * theta**2 / float(sd) ** 2 / 2
+    return Scores(present=present, absent=absent, cut=middle)
+
+
+def count_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores:
+    """Scores of the record count: the unit's rows come or go; a replaced unit of several rows leaves one behind."""
+    sd = count_deviation(draw.parameter, stability)
+    moved = stability.records - (1 if stability.neighbors == "replace-one" else 0)
+    rows, shift = np.array([1000], np.int64), np.array([moved], np.int64)
+    present, absent = (
+        shift_score(add_noise(np.repeat(exact, trials), sd, fresh_bits())[:, None], rows, shift, sd)
+        for exact in (rows + shift, rows)
+    )
+    return Scores(present=present, absent=absent, cut=separation([(shift, sd)]) / 2)
+
+
+def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: int) -> Scores:
+    """1 where one of the lower candidates was chosen, in draws from the neighbors that tell most."""
+    percentile, stability = configuration.percentile, configuration.stability
+    assert percentile is not None
+    pair = worst_pair(percentile, draw.parameter, stability)
+    present, absent = (
+        np.array([select_percentile(h, percentile, draw.parameter, stability, fresh_bits()) for _ in range(trials)])
+        for h in (pair.present, pair.absent)
+    )
+    return Scores(
+        present=(present <= pair.at_most).astype(np.float64),
+        absent=(absent <= pair.at_most).astype(np.float64),
+        cut=0.5,
+    )
+
+
+# A delta that trials can see, in place of one that they cannot.
+TEST_DELTA = 0.1
+# Flat keys of combinations are numbers of 63 bits.
+_KEY_BITS = 62
+
+
+def exposed_units(configuration: Configuration, plan: BudgetPlan, length: int, units: int) -> Hits:
+    """How many units have something published at `length` that only they have, at `TEST_DELTA` and the plan's noise.
+
+    That is values of private columns, or, with `fabrication: none`, combinations of all columns, all whose parts survived.
+    Both extremes: all rows of a unit hold values of their own (`present` of the hits), or all the same (`absent`).
+
+    Args:
+        configuration: of k-tuples, whose length `length` publishes only what occurs.
+        plan: its budget.
+        length: 1 … `configuration.discoveries`.
+        units: how many of them are tried at most; fewer where combinations are long.
+    """
+    theta = configuration.stability.records
+    units = min(units, int(2 ** (_KEY_BITS / length)) // theta - 1)
+    test = replace(plan, delta_threshold=TEST_DELTA * configuration.discoveries)
+    row = np.arange(units * theta)
+    unit = row // theta
+    return Hits(
+        present=_exposed(configuration, test, length, unit, row),
+        absent=_exposed(configuration, test, length, unit, unit),
+        trials=units,
+    )
+
+
+def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: Integers, value: Integers) -> int:
+    """How many units are exposed, each row of which has its `value` in every column that tells something of it."""
+    whole = configuration.tuples.fabrication == "none"
+    attributes = configuration.attributes[: canary_columns(configuration)] if whole else configuration.attributes
+    own = [whole or attribute.private for attribute in attributes]
+    sizes = tuple(int(value[-1]) + 1 if o else len(a.labels) for o, a in zip(own, attributes, strict=True))
+    columns = [value if o else np.zeros_like(value) for o in own]
+    below = _below(sizes, length, int(value[-1]) + 1)
+    candidates = CandidateSet(length=1, sizes=sizes) if below is None else CandidateSet.above(below, sizes)
+    bound = math.comb(len(attributes), length)
+    mechanism = plan_level(
+        configuration,
+        candidates=candidates,
+        survivors_before=0 if below is None else len(below),
+        contribution_bound=bound,
+        deviation=deviation(plan.draw(f"level-{length}").parameter, bound, configuration.stability),
+        delta_threshold=plan.delta_threshold,
+    )
+    words = KeyedBits(key=os.urandom(32), purpose=f"level-{length}")
+    counts = bounded_counts(one_block(table_of(columns, sizes)), candidates, bound, words, LocalEngine(1), ROOM)
+    level = draw_level(counts, candidates, mechanism, fresh_bits())
+    telling = np.isin(level.columns[:, 0], np.flatnonzero(own))
+    owner = np.zeros(int(value[-1]) + 1, np.int64)
+    owner[value] = unit
+    return len(np.unique(owner[level.values[telling, 0]]))
+
+
+def _below(sizes: Sequence[int], length: int, values: int) -> Level | None:
+    """All combinations of the length below that rows of equal values hold; None at length 1."""
+    if length == 1:
+        return None
+    sets = np.array(list(itertools.combinations(range(len(sizes)), length - 1)))
+    shape = len(sets) * values, length - 1
+    return Level(
+        length=length - 1,
+        columns=np.repeat(sets, values, axis=0),
+        values=np.broadcast_to(np.tile(np.arange(values), len(sets))[:, None], shape),
+        counts=np.ones(shape[0], np.int64),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drawn:
+    """A level over the released domain."""
+
+    level: Level
+    labels: tuple[tuple[str, ...], ...]
+    mechanism: LevelMechanism
+
+
+def tuple_pipeline_scores(release: MadeUpRelease, trials: int) -> Scores:
+    """Log-likelihood ratios of everything that a release tells before it is normalised, run by run.
+
+    Candidates are the cross-join of what survived in the run, contribution bounds those that were bought in it. The cut is
+    from a fifth of the trials, which are left out then.
+    """
+    present, absent = (
+        np.array([_run(release, blocks) for _ in range(trials)]) for blocks in (release.present, release.absent)
+    )
+    return split_cut(present, absent)
+
+
+def _run(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
+    """One release, scored."""
+    configuration = release.configuration
+    score = _count_score(release, encoded)
+    released: dict[int, tuple[str, ...]] = {}
+    below: Level | None = None
+    for length in range(1, configuration.reporting_length + 1):
+        blocks = ReleasedBlocks(encoded, released)
+        candidates = (
+            CandidateSet(length=1, sizes=blocks.sizes) if below is None else CandidateSet.above(below, blocks.sizes)
+        )
+        if not candidates.any():
+            break
+        mechanism, level = _draw(release, blocks, candidates, 0 if below is None else len(below))
+        if length == 1:
+            table = EncodedTable(codes=(), labels=blocks.labels)
+            released = released_values(level, table, sorted(mechanism.private_columns))
+            level = to_released(level, table, released)
+        labels = ReleasedBlocks(encoded, released).labels
+        score += _level_score(release, _Drawn(level=level, labels=labels, mechanism=mechanism))
+        below = level
+    return score
+
+
+def _draw(
+    release: MadeUpRelease, blocks: ReleasedBlocks, candidates: CandidateSet, survivors: int
+) -> tuple[LevelMechanism, Level]:
+    configuration, length, engine = release.configuration, candidates.length, LocalEngine(1)
+    bound = configuration.contribution_cap(length)
+    if configuration.percentile is not None:
+        histogram = contribution_histogram(blocks, candidates, bound, engine, ROOM)
+        epsilon = release.plan.draw(f"percentile-{length}").parameter
+        bound = select_percentile(histogram, configuration.percentile, epsilon, configuration.stability, fresh_bits())
+    words = KeyedBits(key=os.urandom(32), purpose=f"level-{length}")
+    counts = bounded_counts(blocks, candidates, bound, words, engine, ROOM)
+    mechanism = plan_level(
+        configuration,
+        candidates=candidates,
+        survivors_before=survivors,
+        contribution_bound=bound,
+        deviation=deviation(release.plan.draw(f"level-{length}").parameter, bound, configuration.stability),
+        delta_threshold=release.plan.delta_threshold,
+    )
+    return mechanism, draw_level(counts, candidates, mechanism, fresh_bits())
+
+
+def _level_score(release: MadeUpRelease, drawn: _Drawn) -> float:
+    level, mechanism, score = drawn.level, drawn.mechanism, 0.0
+    for values, sign in ((release.unit, 1), (release.other, -1)):
+        if values is not None:
+            mine = release.matches(level, drawn.labels, values)
+            expected = release.expected(level.columns[mine], values, mechanism.contribution_bound)
+            score += sign * float((level.counts[mine] - expected).sum())
+    return score * release.configuration.stability.records / float(mechanism.deviation) ** 2
+
+
+def _count_score(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
+    if release.other is not None:  # a replaced unit of as many rows
+        return 0.0
+    draw, stability = release.plan.draw("count"), release.configuration.stability
+    sd = count_deviation(draw.parameter, stability)
+    noisy = int(add_noise(np.array([encoded.records], np.int64), sd, fresh_bits())[0])
+    return (noisy - len(release.shared)) * stability.records / float(sd) ** 2

@@ -1,0 +1,244 @@
+"""What Prefect is given to show of a release: events, artifacts, and the end of flow runs that a killed process left behind.
+
+An event names dataset and run, the class of an error (never its text) and the account's public totals; no value of the table
+and no count of its rows. That a release is late, or that its process has vanished, is in Prefect's own events. Artifacts are a
+copy for people, never read by anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from prefect.events import emit_event
+from prefect.runtime import flow_run
+
+from marginweave.schemas.errors import BudgetError, MarginweaveError
+from marginweave.schemas.ledger.accounts import AccountTotal
+from marginweave.schemas.ledger.states import CHARGED
+from marginweave.tasks.ledger.admission import is_closed
+from marginweave.tasks.references import RunReference
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
+
+
+class ReleaseEvent(StrEnum):
+    """Names of the events."""
+
+    FINISHED = "marginweave.release.finished"
+    AWAITING = "marginweave.release.awaiting-approval"
+    FAILED = "marginweave.release.failed"
+    REFUSED = "marginweave.release.refused"
+    NEARLY_EXHAUSTED = "marginweave.budget.nearly-exhausted"
+
+
+@dataclass
+class Ending:
+    """How an attempt that nothing stops is told to have ended; the flow says so if that is not `finished`."""
+
+    event: ReleaseEvent = ReleaseEvent.FINISHED
+
+
+@contextmanager
+def announced(run: str) -> Iterator[Ending]:
+    """Tell how the attempt at `run` ends: finished (again, where it was), awaiting approval, refused by the ledger, or failed.
+
+    DP: post-processing; whether a release fails may depend on the data, as privacy.json says of every stop.
+    """
+    ending = Ending()
+    try:
+        yield ending
+    except BudgetError as error:
+        _emit(ReleaseEvent.REFUSED, run, {"error": type(error).__name__})
+        raise
+    except BaseException as error:  # a signal that ends the process too
+        _emit(ReleaseEvent.FAILED, run, {"error": type(error).__name__})
+        raise
+    _emit(ending.event, run, {})
+
+
+def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
+    """Tell that the account has spent `threshold` of its box or more; threshold and totals are public."""
+    share = spent_share(total)
+    if share >= threshold:
+        account = total.account
+        payload: dict[str, str | float] = {
+            "dataset": account.dataset,
+            "share": round(share, 4),
+            "threshold": threshold,
+            "epsilon": float(total.epsilon),
+            "cap_epsilon": float(account.epsilon),
+        }
+        _emit(ReleaseEvent.NEARLY_EXHAUSTED, run, payload)
+
+
+def spent_share(total: AccountTotal) -> float:
+    """The largest share of a coordinate of the account's box that is spent; 1 where it admits nothing more."""
+    box, cost = total.account.box, total.spent.cost
+    if box is None or is_closed(total.account, total.spent):
+        return 1.0
+    pairs = (
+        (cost.mu2, box.mu2),
+        (cost.delta, box.delta_add),
+        (cost.plain.epsilon, box.allowance.epsilon),
+        (cost.plain.delta, box.allowance.delta),
+    )
+    return max((float(spent / most) for spent, most in pairs if most > 0), default=0.0)
+
+
+def _emit(event: ReleaseEvent, run: str, payload: dict[str, str | float]) -> None:
+    """One event about this flow run, whose deployment and tags Prefect adds as related resources.
+
+    Told by the process itself, it waits for nothing: Prefect's triggers see the event of a state only after those of the states
+    before, and a schedule tells nothing of the first one.
+    """
+    resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": run}
+    emit_event(event.value, resource=resource, payload={"run": run, **payload})
+
+
+@contextmanager
+def shown_in_prefect(reference: RunReference) -> Iterator[None]:
+    """Make artifacts at the end of a release: its draws, also where it stops after something was charged, and its numbers.
+
+    They have public facts of the plan, the states in the ledger, and what was published. The release is complete without
+    them: a server that cannot take them changes nothing.
+    """
+    try:
+        yield
+    except MarginweaveError:
+        _show_budget(reference)
+        raise
+    _show_budget(reference)
+    _show_release(reference)
+
+
+def _show_budget(reference: RunReference) -> None:
+    from prefect.artifacts import create_table_artifact
+
+    with suppress(Exception):  # the ledger's disk may be what stopped the run
+        record = reference.ledger.release(reference.manifest.release)
+        if record is None or not any(draw.state in CHARGED for draw in record.draws):
+            return
+        rows = [{"draw": draw.name, "state": draw.state.value, **draw.cost.texts} for draw in record.draws]
+        create_table_artifact(
+            key=f"budget-of-{record.release}",
+            table=rows,
+            description=f"Budget of run {record.run}, account {record.dataset}: a copy, the ledger is what counts",
+        )
+
+
+def _show_release(reference: RunReference) -> None:
+    """Table of the releasable evaluation, a summary, and a link to the report; from the published files alone.
+
+    Of a release that awaits approval there are none yet, and nothing is shown; nor later, as no flow run approves it.
+    """
+    from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+
+    place = reference.folder.release
+    with suppress(Exception):
+        statement = json.loads((place / "privacy.json").read_text(encoding="utf-8"))
+        evaluation = json.loads((place / "evaluation.json").read_text(encoding="utf-8"))
+        release, run, guarantee, account = (statement[key] for key in ("release", "run", "guarantee", "account"))
+        create_table_artifact(
+            key=f"evaluation-of-{release}",
+            table=[
+                {key: value for key, value in row.items() if not key.endswith("_missing")}  # never against counts
+                for row in evaluation["lengths"]
+            ],
+            description=f"Synthetic records of run {run} against its released counts",
+        )
+        create_markdown_artifact(
+            key=f"release-{release}",
+            markdown=(
+                f"**{statement['dataset']}**, run {run}: epsilon {guarantee['epsilon']:g}, delta {guarantee['delta']:g} "
+                f"for one {guarantee['unit']}.\n\nThe account has spent epsilon {account['epsilon']:.4g} of "
+                f"{account['cap_epsilon']:g} at delta {account['delta']:g}, in {account['releases']} release(s).\n\n"
+                f"{_marginals_table(evaluation['marginals'])}"
+            ),
+            description=f"What run {run} guarantees, and which marginals its records keep worst",
+        )
+        create_link_artifact(
+            key=f"report-of-{release}",
+            link=(place / "report.html").resolve().as_uri(),
+            link_text="report.html",
+            description=f"Report of run {run}",
+        )
+
+
+def _marginals_table(marginals: Sequence[Mapping[str, Any]]) -> str:
+    """The worst marginals as a table in Markdown."""
+    lines = ["| marginal | TVD | implied by noise |", "| --- | --- | --- |"]
+    for row in marginals:
+        names = ", ".join(row["attributes"]).replace("|", "\\|")
+        noise = "" if row["noise"] is None else f"{row['noise']:.3f}"
+        lines.append(f"| {names} | {row['tvd']:.3f} | {noise} |")
+    return "\n".join(lines) + "\n"
+
+
+_MESSAGE = "The process of this run ended without a word; a later attempt has taken its place."
+
+
+def release_tag(release: str) -> str:
+    """The tag of a release's flow runs; the id is drawn for one run folder, so no other home or machine has it."""
+    return f"marginweave-release:{release}"
+
+
+def end_dead_attempts(release: str) -> None:
+    """Tag this flow run with its release and set every other one of the release that has no end to Crashed or Cancelled.
+
+    To be called under the lock of the run: whoever else has the tag is dead. Scheduled flow runs and those of a deployment
+    are left to whoever runs them. Prefect's pages are a mirror for people: a server that refuses changes nothing.
+    """
+    own = flow_run.id
+    if own is None:
+        return
+    from prefect.client.orchestration import get_client
+
+    with suppress(Exception), get_client(sync_client=True) as client:
+        tag = release_tag(release)
+        if tag not in flow_run.tags:
+            client.update_flow_run(UUID(own), tags=[*flow_run.tags, tag])
+        for dead in _unfinished(client, tag):
+            if dead.id != UUID(own):
+                _end(client, dead)
+
+
+def _unfinished(client: SyncPrefectClient, tag: str) -> list[FlowRun]:
+    from prefect.client.schemas import filters
+    from prefect.client.schemas.objects import StateType
+
+    alive = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+    return client.read_flow_runs(
+        flow_run_filter=filters.FlowRunFilter(
+            tags=filters.FlowRunFilterTags(all_=[tag]),
+            deployment_id=filters.FlowRunFilterDeploymentId(is_null_=True),
+            state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=alive)),
+        )
+    )
+
+
+def _end(client: SyncPrefectClient, dead: FlowRun) -> None:
+    """End the task runs first: a flow run that has ended is not looked at again."""
+    from prefect.client.schemas import filters
+    from prefect.client.schemas.objects import TERMINAL_STATES, StateType
+    from prefect.states import Cancelled, Crashed
+
+    cancelled = dead.state_type == StateType.CANCELLING
+    end = Cancelled if cancelled else Crashed
+    alive = [kind for kind in StateType if kind not in TERMINAL_STATES]  # a task that waits for its retry is SCHEDULED
+    tasks = client.read_task_runs(
+        flow_run_filter=filters.FlowRunFilter(id=filters.FlowRunFilterId(any_=[dead.id])),
+        task_run_filter=filters.TaskRunFilter(
+            state=filters.TaskRunFilterState(type=filters.TaskRunFilterStateType(any_=alive))
+        ),
+    )
+    for task in tasks:
+        client.set_task_run_state(task.id, end(message=_MESSAGE), force=True)
+    client.set_flow_run_state(dead.id, end(message=_MESSAGE), force=True)
