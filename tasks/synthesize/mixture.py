@@ -22,7 +22,7 @@ from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 Array = NDArray[np.float64]
 
 
-def deal_records(model: Mixture, records: int, generator: np.random.Generator) -> tuple[Records, Integers]:
+def sample_stratified(model: Mixture, records: int, generator: np.random.Generator) -> tuple[Records, Integers]:
     """Records, shape (records, attributes), component by component, and the component of each.
 
     A component gets its share of the records by systematic sampling, each of its cells the share of these by `round_shares`;
@@ -54,7 +54,7 @@ class _Blocks(NamedTuple):
     attributes: Integers
 
 
-def arrange_records(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
+def swap_refine(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
     """Exchange values between records of a component, in place, where the counts of pairs come nearer to the model's.
 
     Within a component all blocks are independent, so which of its records holds which of its values is chance alone: any
@@ -162,7 +162,9 @@ def _move(residual: NDArray[np.float32], source: int, target: int, beside: int) 
 _ROUNDS = 50
 
 
-def mend_records(records: Records, owners: NDArray[np.int64], model: Mixture, generator: np.random.Generator) -> None:
+def repair_structural_zeros(
+    records: Records, owners: NDArray[np.int64], model: Mixture, generator: np.random.Generator
+) -> None:
     """Remove the combinations that the masks of the model forbid, in place; those inside a block are not there anyway.
 
     A forbidden record swaps the values of a block with a random record of its component, where that leaves both allowed:
@@ -229,7 +231,7 @@ def _swap(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixtureSynthesis:
+class MixtureSampler:
     """What the shards of one synthesis share: the model; every shard deals records of its own from it."""
 
     model: Mixture
@@ -238,7 +240,7 @@ class MixtureSynthesis:
     plan: ShardPlan
 
     @classmethod
-    def of(cls, model: Mixture, records: int, seed: int, *, most: int = SHARD) -> MixtureSynthesis:
+    def of(cls, model: Mixture, records: int, seed: int, *, most: int = SHARD) -> MixtureSampler:
         """Prepare `records` records from a fitted model, in shards of at most `most`; the same seed makes the same records.
 
         Raises:
@@ -247,11 +249,6 @@ class MixtureSynthesis:
         if records < 0:
             raise InputError(f"records ({records}) must not be negative")
         return cls(model=model.conditioned(), number=records, seed=seed, plan=ShardPlan.of(records, most=most))
-
-    @property
-    def shards(self) -> int:
-        """How many shards there are."""
-        return self.plan.shards
 
     def records(self, shard: int) -> Records:
         """The records of a shard, shape (n, attributes), in random order; none is forbidden. DP: post-processing.
@@ -263,7 +260,7 @@ class MixtureSynthesis:
         number = self.plan.records(self.number, shard)
         if number == 0:
             return np.zeros((0, len(self.model.sizes)), np.int32)
-        records, owners = deal_records(self.model, number, generator)
-        arrange_records(records, owners, self.model, generator)
-        mend_records(records, owners, self.model, generator)
+        records, owners = sample_stratified(self.model, number, generator)
+        swap_refine(records, owners, self.model, generator)
+        repair_structural_zeros(records, owners, self.model, generator)
         return records[generator.permutation(number)]

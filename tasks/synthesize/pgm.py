@@ -6,20 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from marginweave.schemas.arrays import Records
+from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.estimate.graphical.junction import choose_measurements
 from marginweave.tasks.estimate.graphical.tree import Tree, fit_tree
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
-
-
-@dataclass(frozen=True, kw_only=True)
-class PgmSettings:
-    """How the model is fitted: `iterations` at most, `model_size` in bytes at most. `seed` is public."""
-
-    iterations: int = 1000
-    model_size: int = 80_000_000
-    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +30,7 @@ class Pgm:
         sizes: Sequence[int],
         records: int,
         total: float,
-        settings: PgmSettings,
+        settings: PgmSynthesis,
         masks: Sequence[Mask] = (),
         *,
         most: int = SHARD,
@@ -63,11 +55,6 @@ class Pgm:
         chosen = choose_measurements(measurements, sizes, total, masks, settings.model_size)
         tree = fit_tree(chosen, sizes, total, masks, settings.iterations)
         return cls(tree=tree, number=records, seed=settings.seed, plan=ShardPlan.of(records, most=most))
-
-    @property
-    def shards(self) -> int:
-        """How many shards there are."""
-        return self.plan.shards
 
     def records(self, shard: int) -> Records:
         """The records of a shard, shape (n, attributes), in random order; none is forbidden. DP: post-processing."""

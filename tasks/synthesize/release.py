@@ -1,8 +1,9 @@
-"""Synthetic codes of every attribute of a configuration, from released counts."""
+"""Synthetic codes of every attribute of a configuration, from released counts, by the method that the settings name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,24 +15,73 @@ from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.configuration.synthesis import (
     AnySynthesis,
     DenseSynthesis,
+    GumSynthesis,
     MixtureSynthesis,
+    PgmSynthesis,
     SynthesisSettings,
 )
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.schemas.released.measurements import Marginals
+from marginweave.schemas.released.measurements import CensoredMeasurement, Marginals, Mask, Measurement
 from marginweave.tasks.aggregate.cliques import domain_sizes, structural_masks
 from marginweave.tasks.aggregate.selection.compress import Compression, compress_mask
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import compression_of, measured_marginals
 from marginweave.tasks.normalize.pairs import all_pairs
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
-from marginweave.tasks.synthesize.estimators import Told, estimator, fit_model
+from marginweave.tasks.synthesize.gum.synthesize import Gum
+from marginweave.tasks.synthesize.mixture import MixtureSampler
+from marginweave.tasks.synthesize.pgm import Pgm
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
 from marginweave.tasks.synthesize.shards import Estimator, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EstimationInput:
+    """What is known of a table: marginals over attributes of `sizes` codes, its number of records, and structural zeros.
+
+    `measurements` are as they were drawn, each with its noise; `consistent` gives them in agreement. `noise` is how far a
+    model should be from them (`MixtureSettings`).
+    """
+
+    measurements: Sequence[Measurement]
+    consistent: Callable[[], Sequence[Measurement]]
+    sizes: Sequence[int]
+    total: float
+    masks: Sequence[Mask]
+    noise: float = 1.0
+
+    @property
+    def complete(self) -> Sequence[Measurement]:
+        """Measurements without unknown cells: as drawn, or what k-tuples stand for, suppressed cells included."""
+        censored = any(isinstance(m, CensoredMeasurement) for m in self.measurements)
+        return self.consistent() if censored else self.measurements
+
+
+def estimator(known: EstimationInput, settings: DenseSynthesis, model: Mixture | None = None) -> Estimator:
+    """The estimator of a method, ready to make records.
+
+    GUM takes consistent counts, the others those that were drawn. `model` is the result of `fit_model` on the same input, if
+    there is one. DP: post-processing. Raises InputError as `Gum.of`, `fit_model`, `MixtureSampler.of` and `Pgm.of`.
+    """
+    records = round(known.total) if settings.records == "count" else settings.records
+    if isinstance(settings, GumSynthesis):
+        return Gum.of(known.consistent(), known.sizes, records, settings, known.masks)
+    if isinstance(settings, PgmSynthesis):
+        return Pgm.of(known.complete, known.sizes, records, known.total, settings, known.masks)
+    return MixtureSampler.of(model or fit_model(known, settings), records, settings.seed)
+
+
+def fit_model(known: EstimationInput, settings: MixtureSynthesis) -> Mixture:
+    """The mixture fitted to what was drawn. DP: post-processing. Raises InputError as `fit_mixture`."""
+    chosen = MixtureSettings(
+        noise=known.noise, **settings.model_dump(include={"components", "fits", "iterations", "seed"})
+    )
+    return fit_mixture(known.measurements, known.sizes, max(known.total, 1.0), known.masks, chosen)
 
 
 def expand_records(
@@ -56,9 +106,8 @@ def expand_records(
 
 
 Codes = tuple[NDArray[np.integer], ...]
-Making = tuple[
-    int, Callable[[int], Sequence[NDArray[np.integer]]]
-]  # how many shards, and the codes of each attribute of one
+Making = tuple[int, Callable[[int], Sequence[NDArray[np.integer]]]]
+"""How many shards there are, and what makes the codes of each attribute of one."""
 _CLIPPED = 0.8
 """Of the noise of k-tuples so much is left: none is more frequent than its parts. Records of fits that go on until they are so
 near were 3 to 8 % nearer to affairs (epsilon 0.3, 1) and ma2019_cat (1) than at 1, at 0.7 no nearer on ma2019_cat; on
@@ -74,7 +123,7 @@ def synthesize_blocks(
     Block by block, each of a shard of the records (`ShardPlan`), in the smallest unsigned integers; at least one block. The
     blocks are made on all cores, and do not depend on how many there are.
     `SeededSynthesis` makes them of combinations, sets value by value (`expand_sets`) and joined again, from k-tuples as they
-    are and from marginals as `all_pairs` has them. `Gum`, `MixtureSynthesis` and `Pgm` make them of marginals, also of those
+    are and from marginals as `all_pairs` has them. `Gum`, `MixtureSampler` and `Pgm` make them of marginals, also of those
     that k-tuples stand for. Where each value of a set is an attribute, a record keeps at most `max_values` of
     them. No record holds a forbidden combination.
     DP: post-processing.
@@ -86,15 +135,13 @@ def synthesize_blocks(
         model: What `released_model` makes of the same; fitted here if it is not given.
 
     Raises:
-        InputError, StageError: as `synthesize_records` and `synthesize_gum`.
+        InputError, StageError: as `SeededSynthesis`, `Gum`, `MixtureSampler` and `Pgm`.
     """
     if isinstance(settings, SynthesisSettings):
         combinations = all_pairs(counts, configuration) if isinstance(counts, Marginals) else counts
         shards, make = _from_combinations(combinations, configuration, settings)
-    elif isinstance(counts, Marginals):
-        shards, make = _from_marginals(counts, configuration, settings, model)
     else:
-        shards, make = _from_tuples(counts, configuration, settings, model)
+        shards, make = _from_marginals(counts, configuration, settings, model)
     forbidden = forbidden_codes(configuration.forbidden, counts.domain.labels)
     sizes = counts.domain.sizes
 
@@ -110,16 +157,8 @@ def synthesize_blocks(
 
 
 def released_model(counts: Aggregates | Marginals, configuration: Configuration, settings: MixtureSynthesis) -> Mixture:
-    """The model that records are dealt from, however many. DP: post-processing. Raises InputError as `fit_mixture`."""
-    if isinstance(counts, Marginals):
-        return fit_model(_told_by_marginals(counts, configuration)[0], settings)
-    return fit_model(_told_by_tuples(counts, configuration), settings)
-
-
-def synthesize_codes(counts: Aggregates | Marginals, configuration: Configuration, settings: AnySynthesis) -> Codes:
-    """All of `synthesize_blocks` at once. DP: post-processing."""
-    blocks = synthesize_blocks(counts, configuration, settings)
-    return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    """The model that records are sampled from, however many. DP: post-processing. Raises InputError as `fit_mixture`."""
+    return fit_model(estimation_input(counts, configuration)[0], settings)
 
 
 def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> Making:
@@ -134,21 +173,24 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
         _cap_sets(records, configuration, settings, shard)
         return join_sets(records, layout, stream([settings.seed, _SETS], shard))  # post-processing
 
-    return maker.shards, make
+    return maker.plan.shards, make
 
 
 def _from_marginals(
-    marginals: Marginals, configuration: Configuration, settings: DenseSynthesis, model: Mixture | None
+    counts: Aggregates | Marginals, configuration: Configuration, settings: DenseSynthesis, model: Mixture | None
 ) -> Making:
-    told, compression = _told_by_marginals(marginals, configuration)
-    maker = estimator(told, settings, model)
+    known, compression = estimation_input(counts, configuration)
+    maker = estimator(known, settings, model)
 
     def make(shard: int) -> Sequence[NDArray[np.integer]]:
-        records = expand_records(maker.records(shard), compression, stream(settings.seed, shard))  # post-processing
-        _cap_sets(records, configuration, settings, shard)
-        return _kept(records, maker, settings, shard)
+        records = maker.records(shard)
+        if compression is not None:
+            records = expand_records(records, compression, stream(settings.seed, shard))  # post-processing
+            _cap_sets(records, configuration, settings, shard)
+        most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
+        return tuple(records[:most].T)
 
-    return maker.shards, make
+    return maker.plan.shards, make
 
 
 def _cap_sets(records: Records, configuration: Configuration, settings: AnySynthesis, shard: int) -> None:
@@ -157,42 +199,29 @@ def _cap_sets(records: Records, configuration: Configuration, settings: AnySynth
     cap_values(records, configuration.attributes, caps, stream([settings.seed, _SETS], shard))  # post-processing
 
 
-def _told_by_marginals(marginals: Marginals, configuration: Configuration) -> tuple[Told, Compression]:
-    masks, compression = compression_of(marginals, configuration)
-    told = Told(
-        measurements=measured_marginals(marginals, compression),
-        consistent=lambda: marginals.consistent,
-        sizes=compression.sizes,
-        total=marginals.consistent[0].total,
-        masks=[compress_mask(mask, compression) for mask in masks],
-    )
-    return told, compression
-
-
-def _from_tuples(
-    aggregates: Aggregates, configuration: Configuration, settings: DenseSynthesis, model: Mixture | None
-) -> Making:
-    maker = estimator(_told_by_tuples(aggregates, configuration), settings, model)
-    return maker.shards, lambda shard: _kept(maker.records(shard), maker, settings, shard)
-
-
-def _told_by_tuples(aggregates: Aggregates, configuration: Configuration) -> Told:
-    labels = aggregates.domain.labels
-    sizes, masks = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
-    return Told(
-        measurements=tuple_measurements(aggregates, sizes),
-        consistent=lambda: tuple_marginals(aggregates, sizes, masks),
+def estimation_input(
+    counts: Aggregates | Marginals, configuration: Configuration
+) -> tuple[EstimationInput, Compression | None]:
+    """What a model is estimated from, and how values were merged for it (of marginals only). DP: post-processing."""
+    if isinstance(counts, Marginals):
+        masks, compression = compression_of(counts, configuration)
+        return EstimationInput(
+            measurements=measured_marginals(counts, compression),
+            consistent=lambda: counts.consistent,
+            sizes=compression.sizes,
+            total=counts.consistent[0].total,
+            masks=[compress_mask(mask, compression) for mask in masks],
+        ), compression
+    labels = counts.domain.labels
+    sizes, zeros = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
+    return EstimationInput(
+        measurements=tuple_measurements(counts, sizes),
+        consistent=lambda: tuple_marginals(counts, sizes, zeros),
         sizes=sizes,
-        total=float(aggregates.record_count),
-        masks=masks,
+        total=float(counts.record_count),
+        masks=zeros,
         noise=_CLIPPED,
-    )
-
-
-def _kept(records: Records, maker: Estimator, settings: DenseSynthesis, shard: int) -> tuple[Records, ...]:
-    """The records of a shard, at most its part of those that are kept, column by column."""
-    most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
-    return tuple(records[:most].T)
+    ), None
 
 
 def _holds(codes: Codes, combination: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:

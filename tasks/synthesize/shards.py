@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Records
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.synthesize.combinations import Numbers
 
@@ -69,15 +69,13 @@ class Estimator(Protocol):
     @property
     def plan(self) -> ShardPlan:
         """How the records are split."""
+        ...
 
-    @property
-    def shards(self) -> int:
-        """How many there are, at least one."""
-
-    def records(self, shard: int) -> NDArray[np.int32]:
+    def records(self, shard: int) -> Records:
         """The records of a shard, shape (n, columns)."""
+        ...
 
 
-def every_record(maker: Estimator) -> NDArray[np.int32]:
+def every_record(maker: Estimator) -> Records:
     """All records, shard after shard, made on all cores. DP: post-processing."""
-    return np.concatenate(list(LocalEngine().map(maker.records, range(maker.shards))))
+    return np.concatenate(list(LocalEngine().map(maker.records, range(maker.plan.shards))))

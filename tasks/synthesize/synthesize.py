@@ -17,17 +17,12 @@ from marginweave.tasks.synthesize.combinations import Combinations, count_missin
 from marginweave.tasks.synthesize.complete import complete_records, prohibit
 from marginweave.tasks.synthesize.grow import grow_records
 from marginweave.tasks.synthesize.growing_state import Chances, Prohibitions, Rules, State
-from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, every_record, stream
+from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 
 
-def synthesize_records(
-    aggregates: Aggregates,
-    settings: SynthesisSettings,
-    optional: Sequence[bool] | None = None,
-    forbidden: Iterable[Sequence[tuple[int, int]]] = (),
-    sets: Sequence[int] | None = None,
-) -> NDArray[np.int32]:
-    """Sample records attribute by attribute, each in proportion to released counts (SDS's aggregate-seeded synthesis).
+@dataclass(frozen=True, kw_only=True)
+class SeededSynthesis:
+    """Records sampled attribute by attribute, each in proportion to released counts (SDS's aggregate-seeded synthesis).
 
     A record grows by attribute a with probability proportional to w(a). While record + a is at most R long, w(a) is
     count(record + a); beyond, it is round(P_{weight_percentile}{count(t + a) : t part of the record, |t| < R}), the R-8
@@ -35,33 +30,14 @@ def synthesize_records(
     `use_synthetic_counts` every count is what is left of it after the records so far. Counts and record count are
     first multiplied by `scale` and rounded up.
 
-    As printed: `records: exhaust, sample_missing: false, relax: false`. Three choices are ours. A number of `records`
-    begins again with the full counts if attributes run out before it is reached. `sample_missing` makes missing a
+    As printed: `records: exhaust, sample_missing: false, relax: false`. Three choices are our own. A number of `records`
+    starts again from the full counts if attributes run out before it is reached. `sample_missing` makes missing a
     value like any other, its counts being what the values leave (`count_missing`). `relax` looks at combinations of
     R - 1, …, 1 instead where no attribute can be added, and at last at 1-counts alone for columns that cannot be missing:
     longer combinations that are not released can then appear. The order of the records is random.
 
-    Args:
-        aggregates: Normalized counts of lengths 1..R.
-        settings: What to make; the same settings and counts make the same records.
-        optional: For each column whether it can be missing; all of them if not given.
-        forbidden: Combinations of (column, value) that no record holds, whatever is released.
-        sets: For each column the set (0, 1, …) that it is a value of, or -1, as it is if not given. Combinations of two
-            columns of one set are not counted, so they neither hinder nor weigh.
-
-    Returns:
-        Codes, shape (n, columns), the size of a column being its missing value. DP: post-processing.
-
-    Raises:
-        InputError: if the aggregates have no levels or are not normalized.
-        StageError: the forbidden combinations leave no complete record.
+    Shards share the numbered combinations, which they only read, and the rules.
     """
-    return every_record(SeededSynthesis.of(aggregates, settings, optional, forbidden, sets))
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeededSynthesis:
-    """What the shards of one synthesis share: the numbered combinations, which they only read, and the rules."""
 
     aggregates: Aggregates
     settings: SynthesisSettings
@@ -82,7 +58,16 @@ class SeededSynthesis:
         *,
         most: int = SHARD,
     ) -> SeededSynthesis:
-        """Prepare `synthesize_records`, which says what the arguments are; a shard has `most` records at most.
+        """Prepare the synthesis, in shards of at most `most` records.
+
+        Args:
+            aggregates: Normalized counts of lengths 1..R.
+            settings: What to make; the same settings and counts make the same records.
+            optional: For each column whether it can be missing; all of them if not given.
+            forbidden: Combinations of (column, value) that no record holds, whatever is released.
+            sets: For each column the set (0, 1, …) that it is a value of, or -1, as it is if not given. Combinations of two
+                columns of one set are not counted, so they neither hinder nor weigh.
+            most: Records of a shard at most.
 
         Raises:
             InputError: if the aggregates have no levels or are not normalized.
@@ -102,11 +87,6 @@ class SeededSynthesis:
             forbidden=tuple(tuple(combination) for combination in forbidden),
             sets=set_of,
         )
-
-    @property
-    def shards(self) -> int:
-        """How many shards there are."""
-        return self.plan.shards
 
     def records(self, shard: int) -> NDArray[np.int32]:
         """The records of a shard in random order, at most its part of `max_records`; shape (n, columns).

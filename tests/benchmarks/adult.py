@@ -37,9 +37,9 @@ from marginweave.tasks.mechanisms.gaussian import add_noise, count_deviation, de
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.synthesize.synthesize import synthesize_records
 from marginweave.tasks.validate.source import TableSource
 from tests.support.places import DATA
+from tests.support.synthesized import synthesize_records
 
 T = TypeVar("T")
 

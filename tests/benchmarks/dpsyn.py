@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.flows.orchestration.session import prefect_server
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration.synthesis import GumSynthesis
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal, measure_marginals, split_deviations
 from marginweave.tasks.encode.codes import code_type
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.consistency import make_consistent
-from marginweave.tasks.synthesize.gum.settings import GumSettings
-from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum
 from tests.benchmarks.accuracy.measures import mean_l1
 from tests.benchmarks.accuracy.tables import Table
 from tests.support.command_line import CommandLine
 from tests.support.places import DATA
+from tests.support.synthesized import synthesize_gum
 
 SEEDS = 3
 
@@ -179,9 +179,9 @@ def _rounds() -> str:
     deviations = split_deviations(1 / math.sqrt(0.05), pairs, table.sizes, "cells", row)
     exact = [count_marginal(codes, table.sizes, pair) for pair in pairs]
     consistent = make_consistent(list(measure_marginals(exact, pairs, deviations, fresh_bits())))
-    synthesize_gum(consistent, table.sizes, 10, GumSettings(rounds=1))
+    synthesize_gum(consistent, table.sizes, 10, GumSynthesis(rounds=1))
     start = _clock()
-    synthesize_gum(consistent, table.sizes, len(codes[0]), GumSettings(start="one-way", tolerance=0.0))
+    synthesize_gum(consistent, table.sizes, len(codes[0]), GumSynthesis(start="one-way", tolerance=0.0))
     return _since(start)
 
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from marginweave.schemas.configuration.synthesis import GumSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.normalize.consistency import make_consistent
 from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, _cap, _choose, _rounded, residual, update
-from marginweave.tasks.synthesize.gum.settings import PAPER, GumSettings
-from marginweave.tasks.synthesize.gum.synthesize import synthesize_gum
+from tests.support.synthesized import synthesize_gum
 
 SIZES = (2, 3, 5, 7)
 NO_ZEROS = Zeros(
@@ -191,10 +191,10 @@ def test_leaving_and_copied_records_are_chosen_evenly() -> None:
     st.integers(0, 2**32 - 1),
     st.integers(0, 60),
     st.sets(st.sampled_from(EVERY_PAIR), min_size=1),
-    st.sampled_from([GumSettings(rounds=4), PAPER]),
+    st.sampled_from([GumSynthesis(rounds=4), GumSynthesis(preset="paper")]),
 )
 def test_exactly_as_many_records_as_asked_with_declared_values(
-    seed: int, records: int, cliques: set[tuple[int, int]], preset: GumSettings
+    seed: int, records: int, cliques: set[tuple[int, int]], preset: GumSynthesis
 ) -> None:
     """Whatever the marginals: the shape, the type, every code inside its size; the same seed, the same records."""
     marginals = measured(random_rows(seed, 300), [*((a,) for a in range(4)), *sorted(cliques)], 20.0, seed)
@@ -222,7 +222,7 @@ def test_forbidden_combinations_never_appear(seed: int, start: str, known: bool)
     if known:
         marginals = list(make_consistent(marginals, masks))
     for rounds in range(4):
-        settings_ = GumSettings(start=start, rounds=rounds, tolerance=0.0, seed=seed)  # type: ignore[arg-type]
+        settings_ = GumSynthesis(start=start, rounds=rounds, tolerance=0.0, seed=seed)  # type: ignore[arg-type]
         made = synthesize_gum(marginals, SIZES, 150, settings_, masks)
         assert len(made) == 150
         for mask in masks:
@@ -240,7 +240,7 @@ def test_updates_go_on_under_a_mask() -> None:
     distance = []
     for rounds in (0, 30):
         made = synthesize_gum(
-            marginals, SIZES, 4000, GumSettings(start="one-way", rounds=rounds, tolerance=0.0), [mask]
+            marginals, SIZES, 4000, GumSynthesis(start="one-way", rounds=rounds, tolerance=0.0), [mask]
         )
         assert (made[:, 0] == made[:, 1] % 2).all()
         distance.append(np.abs(marginal(made, (1, 2)) - marginal(rows, (1, 2))).sum())
@@ -254,7 +254,7 @@ def test_a_tree_of_pairs_is_reproduced_to_rounding() -> None:
     """
     rows = random_rows(2, 3000)
     marginals = measured(rows, [(0, 1), (1, 2), (2, 3)], 0.0)
-    made = synthesize_gum(marginals, SIZES, 3000, GumSettings(rounds=0))
+    made = synthesize_gum(marginals, SIZES, 3000, GumSynthesis(rounds=0))
     for clique in [(0, 1), (1, 2), (2, 3)]:
         assert np.abs(marginal(made, clique) - marginal(rows, clique)).max() <= 3
 
@@ -264,7 +264,7 @@ def test_components_come_out_independent() -> None:
     rows = random_rows(4, 20_000, skew=3.0)
     rows[:, 0] = rows[:, 1] % 2
     triangle = [(0, 1), (2, 3)]
-    made = synthesize_gum(measured(rows, triangle, 0.0), SIZES, 20_000, GumSettings())
+    made = synthesize_gum(measured(rows, triangle, 0.0), SIZES, 20_000, GumSynthesis())
     assert stats.chi2_contingency(marginal(rows, (1, 2))).pvalue < 1e-12
     assert stats.chi2_contingency(marginal(made, (1, 2))).pvalue > 1e-6
 
@@ -274,8 +274,8 @@ def test_all_pairs_are_met_and_copies_carry_what_no_pair_says() -> None:
     rows = random_rows(6, 5000, skew=2.0)
     rows[:, 3] = (rows[:, 0] * 3 + rows[:, 2]) % 7
     marginals = measured(rows, EVERY_PAIR, 0.0)
-    first = synthesize_gum(marginals, SIZES, 5000, GumSettings(start="one-way", rounds=0))
-    last = synthesize_gum(marginals, SIZES, 5000, GumSettings(start="one-way", tolerance=0.0))
+    first = synthesize_gum(marginals, SIZES, 5000, GumSynthesis(start="one-way", rounds=0))
+    last = synthesize_gum(marginals, SIZES, 5000, GumSynthesis(start="one-way", tolerance=0.0))
     before = sum(np.abs(marginal(first, c) - marginal(rows, c)).sum() for c in EVERY_PAIR)
     after = sum(np.abs(marginal(last, c) - marginal(rows, c)).sum() for c in EVERY_PAIR)
     assert after < 0.1 * before
@@ -287,7 +287,7 @@ def test_copies_alternate_with_replacements_as_the_settings_say() -> None:
 
     def made(rounds: int, *duplicate: float) -> bytes:
         return synthesize_gum(
-            marginals, SIZES, 500, GumSettings(start="one-way", rounds=rounds, duplicate=duplicate)
+            marginals, SIZES, 500, GumSynthesis(start="one-way", rounds=rounds, duplicate=duplicate)
         ).tobytes()
 
     assert (made(1, 0.0) == made(1, 0.0, 1.0)) is True
@@ -302,7 +302,7 @@ def test_cells_of_less_than_half_a_record_are_not_lost() -> None:
     """
     equal = Measurement(attributes=(0, 1), counts=np.eye(20) * 100, deviation=1e-6)
     mask = Mask(attributes=(0, 1), allowed=np.ones((20, 20), np.bool_))
-    made = synthesize_gum([equal], (20, 20), 8, GumSettings(start="one-way", tolerance=0.0, rounds=60), [mask])
+    made = synthesize_gum([equal], (20, 20), 8, GumSynthesis(start="one-way", tolerance=0.0, rounds=60), [mask])
     assert (made[:, 0] == made[:, 1]).all()
 
 
@@ -312,9 +312,9 @@ def test_noise_is_left_alone() -> None:
         Measurement(attributes=m.attributes, counts=m.counts, deviation=1e4)
         for m in measured(random_rows(7, 500), EVERY_PAIR, 5.0)
     ]
-    none = synthesize_gum(marginals, SIZES, 500, GumSettings(rounds=0))
-    many = synthesize_gum(marginals, SIZES, 500, GumSettings(rounds=30))
-    eager = synthesize_gum(marginals, SIZES, 500, GumSettings(rounds=30, tolerance=0.0))
+    none = synthesize_gum(marginals, SIZES, 500, GumSynthesis(rounds=0))
+    many = synthesize_gum(marginals, SIZES, 500, GumSynthesis(rounds=30))
+    eager = synthesize_gum(marginals, SIZES, 500, GumSynthesis(rounds=30, tolerance=0.0))
     assert np.array_equal(none, many)
     assert not np.array_equal(none, eager)
 
@@ -333,7 +333,7 @@ def test_it_stops_at_noise_and_is_nearer_to_the_truth_for_it() -> None:
     consistent = make_consistent([*singles, *noisy])
     distance = {}
     for tolerance in (0.0, 1.0):
-        settings_ = GumSettings(start="one-way", tolerance=tolerance)
+        settings_ = GumSynthesis(start="one-way", tolerance=tolerance)
         made = synthesize_gum(consistent, sizes, 2000, settings_)
         distance[tolerance] = sum(float(np.abs(marginal(made, c, sizes) - t).sum()) for c, t in truth.items())
     assert distance[1.0] < 0.8 * distance[0.0]
@@ -350,4 +350,4 @@ def test_it_stops_at_noise_and_is_nearer_to_the_truth_for_it() -> None:
 def test_what_does_not_fit_is_refused(cliques: list, sizes: tuple, records: int, message: str) -> None:
     marginals = measured(random_rows(1, 50), cliques, 1.0)
     with pytest.raises(InputError, match=message):
-        synthesize_gum(marginals, sizes, records, GumSettings())
+        synthesize_gum(marginals, sizes, records, GumSynthesis())

@@ -16,10 +16,10 @@ from marginweave.tasks.aggregate.cliques import structural_masks
 from marginweave.tasks.estimate.mixture.targets import expected_below, surprise
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.normalize.tuples import tuple_marginals
-from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import SIZES, aggregates_of, noisy_counts
 from tests.support.released_tuples import WITH_MISSING, four_columns, marginal, random_rows, released, with_noise
+from tests.support.synthesized import synthesize_codes
 
 
 @settings(max_examples=10, deadline=None)

@@ -15,17 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Measurement
 from marginweave.tasks.estimate.graphical.junction import model_cells
 from marginweave.tasks.estimate.graphical.tree import fit_tree
 from marginweave.tasks.synthesize.mixture import allowed_records
-from marginweave.tasks.synthesize.pgm import Pgm, PgmSettings
-from marginweave.tasks.synthesize.release import synthesize_codes
+from marginweave.tasks.synthesize.pgm import Pgm
 from marginweave.tasks.synthesize.shards import every_record
 from tests.support.graphical_tables import MASKS, PAIRS, SIZES, decomposable, marginal, mask, measurements_of
 from tests.support.released_tuples import WITH_MISSING, four_columns, random_rows, released
 from tests.support.released_tuples import marginal as cell_counts
+from tests.support.synthesized import synthesize_codes
 
 mbi = pytest.importorskip("mbi")
 
@@ -39,7 +40,7 @@ def test_a_decomposable_table_comes_back_from_its_own_marginals() -> None:
     sample is at most sum_c sqrt(2 m_c / pi) in the mean, with a deviation below sqrt(n): 6 of them are a false alarm of 1e-9.
     """
     table = decomposable()
-    made = every_record(Pgm.of(measurements_of(table), SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
+    made = every_record(Pgm.of(measurements_of(table), SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000)))
     for clique in EVERY:
         exact = marginal(table, clique)
         distance = np.abs(cell_counts(made, clique, SIZES) - exact).sum()
@@ -51,7 +52,7 @@ def test_noise_is_averaged_by_precision() -> None:
     """Two measurements of a pair, one of them far off and told to be: the exact one is followed."""
     table = decomposable()
     off = Measurement(attributes=(0, 1), counts=np.full((3, 4), 10_000 / 12), deviation=2000.0)
-    made = every_record(Pgm.of([*measurements_of(table), off], SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
+    made = every_record(Pgm.of([*measurements_of(table), off], SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000)))
     assert np.abs(cell_counts(made, (0, 1), SIZES) - marginal(table, (0, 1))).sum() < 60
 
 
@@ -59,7 +60,7 @@ def test_an_incomplete_marginal_is_scaled_up() -> None:
     table = decomposable()
     half = Measurement(attributes=(0, 1), counts=marginal(table, (0, 1)) / 2, deviation=1.0, complete=False)
     singles = measurements_of(table, ())
-    made = every_record(Pgm.of([*singles, half], SIZES, 10_000, 10_000.0, PgmSettings(iterations=3000)))
+    made = every_record(Pgm.of([*singles, half], SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000)))
     assert np.abs(cell_counts(made, (0, 1), SIZES) - marginal(table, (0, 1))).sum() < 60
 
 
@@ -71,12 +72,12 @@ def test_no_record_is_forbidden(name: str) -> None:
         SIZES,
         1000,
         300.0,
-        PgmSettings(iterations=300),
+        PgmSynthesis(iterations=300),
         MASKS[name],
         most=130,
     )
     made = every_record(maker)
-    assert maker.shards == 8
+    assert maker.plan.shards == 8
     assert made.shape == (1000, len(SIZES))
     assert (made >= 0).all()
     assert (made < SIZES).all()
@@ -87,7 +88,7 @@ def test_what_a_model_has_no_room_for_is_left_out() -> None:
     """Room for three pairs of ten: those that hang together are kept, and come out as where only they were measured."""
     table = decomposable()
     pairs = tuple(itertools.combinations(range(len(SIZES)), 2))
-    room = PgmSettings(iterations=3000, model_size=8 * model_cells(SIZES, PAIRS))
+    room = PgmSynthesis(iterations=3000, model_size=8 * model_cells(SIZES, PAIRS))
     made = every_record(Pgm.of(measurements_of(table, pairs), SIZES, 10_000, 10_000.0, room))
     for clique in PAIRS:
         exact = marginal(table, clique)
@@ -106,13 +107,13 @@ def test_records_of_k_tuples_have_their_pairs() -> None:
 def test_masks_that_leave_nothing_are_refused() -> None:
     nothing = [mask((0, 1), *[(0, b) for b in range(4)]), mask((0,), (1,), (2,))]
     with pytest.raises(InputError, match="masks must allow at least one record"):
-        Pgm.of(measurements_of(decomposable(50.0)), SIZES, 5, 50.0, PgmSettings(iterations=50), nothing)
+        Pgm.of(measurements_of(decomposable(50.0)), SIZES, 5, 50.0, PgmSynthesis(iterations=50), nothing)
 
 
 def test_an_attribute_that_was_not_measured_gets_every_value() -> None:
     table = decomposable()
     some = [m for m in measurements_of(table) if 3 not in m.attributes]
-    made = every_record(Pgm.of(some, SIZES, 1000, 10_000.0, PgmSettings(iterations=100)))
+    made = every_record(Pgm.of(some, SIZES, 1000, 10_000.0, PgmSynthesis(iterations=100)))
     assert (cell_counts(made, (3,), SIZES) == 200).all()
 
 
@@ -130,9 +131,10 @@ def test_the_size_is_the_one_of_mbi(data: st.DataObject) -> None:
 PROGRAM = """
 import hashlib
 from tests.support.graphical_tables import MASKS, SIZES, decomposable, measurements_of
-from marginweave.tasks.synthesize.pgm import Pgm, PgmSettings
+from marginweave.tasks.synthesize.pgm import Pgm
+from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.tasks.synthesize.shards import every_record
-maker = Pgm.of(measurements_of(decomposable(), noise=5.0), SIZES, 3000, 1e4, PgmSettings(seed=7), MASKS["across"], most=900)
+maker = Pgm.of(measurements_of(decomposable(), noise=5.0), SIZES, 3000, 1e4, PgmSynthesis(seed=7), MASKS["across"], most=900)
 print(hashlib.sha256(every_record(maker).tobytes()).hexdigest())
 """
 

@@ -27,10 +27,10 @@ from marginweave.tasks.publish.distributions import distributions
 from marginweave.tasks.publish.measurements import measurements_table
 from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.publish.records import record_codes, show_records
-from marginweave.tasks.synthesize.release import synthesize_codes
 from marginweave.tasks.synthesize.sets import cap_values
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of
+from tests.support.synthesized import synthesize_codes
 from tests.support.tables import FixedWords, completed, encoded
 
 VALUES = ("a", "b", "c", "d", "e")

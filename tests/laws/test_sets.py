@@ -19,10 +19,10 @@ from marginweave.tasks.aggregate.released import collect, recode
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.support.candidates import all_candidates, counted
 from tests.support.configurations import configuration
 from tests.support.counting import contributions, count_bounded, histogram
+from tests.support.synthesized import synthesize_codes
 from tests.support.tables import FixedWords, level_from, tuple_counts
 
 COLUMNS = {

@@ -18,10 +18,10 @@ from marginweave.tasks.aggregate.released import collect
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.support.candidates import named_cells
 from tests.support.configurations import configuration
 from tests.support.counting import histogram
+from tests.support.synthesized import synthesize_codes
 from tests.support.tables import level_from
 
 COLUMNS = {

@@ -14,8 +14,8 @@ from scipy.stats import chi2
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize import combinations as lattice
-from marginweave.tasks.synthesize.synthesize import synthesize_records
 from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, tally
+from tests.support.synthesized import synthesize_records
 
 PRINTED = {"records": "exhaust", "sample_missing": False, "relax": False}
 EXAMPLE = [(0, 0, 0), (0, 1, 0), (1, 2, 1), (1, 1, 0), (0, 1, 2)]  # the missing value is the size

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
 from marginweave.tasks.accounting.plan.cost import fitting_seconds
-from marginweave.tasks.estimate.mixture.calibrate import hold_columns, nearest_column
+from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way, nearest_column
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.telling import Telling
@@ -128,7 +128,7 @@ def test_a_model_is_held_to_exact_columns_and_keeps_its_dependence() -> None:
     truth = [TOTAL * rng.dirichlet(np.full(size, 5.0)) for size in SIZES]
     exact = [Measurement(attributes=(a,), counts=truth[a], deviation=1e-3) for a in range(4)]
     pair = Measurement(attributes=(2, 3), counts=model.marginal((2, 3)), deviation=50.0)
-    held = hold_columns(model, [*exact, pair])
+    held = calibrate_one_way(model, [*exact, pair])
     for a in range(4):
         assert np.abs(held.marginal((a,)) - truth[a]).sum() < 0.02 * TOTAL
     assert held.weights is model.weights
@@ -139,7 +139,7 @@ def test_columns_that_larger_tables_know_better_are_left_to_these() -> None:
     model = Mixture.of(np.ones(1), [np.full((1, size), 1 / size) for size in SIZES[:2]], SIZES[:2], TOTAL, [])
     wrong = Measurement(attributes=(0,), counts=np.array([TOTAL, 0.0]), deviation=100.0)
     pair = Measurement(attributes=(0, 1), counts=np.full((2, 3), TOTAL / 6), deviation=1.0)
-    assert hold_columns(model, [wrong, pair]).marginal((0,)) == pytest.approx([TOTAL / 2] * 2, rel=1e-3)
+    assert calibrate_one_way(model, [wrong, pair]).marginal((0,)) == pytest.approx([TOTAL / 2] * 2, rel=1e-3)
 
 
 def test_a_fit_is_nearer_to_single_columns_than_their_noise() -> None:

@@ -15,8 +15,8 @@ from marginweave.tasks.estimate.rounding import project_simplex
 
 Array = NDArray[np.float64]
 
-_TURNS = 3
-"""A turn leaves a tenth of the distance, or less: shares are made to add up to 1 in every component again."""
+_ROUNDS = 3
+"""A round leaves a tenth of the distance, or less: shares are made to add up to 1 in every component again."""
 
 
 def nearest_column(measurement: Measurement, likely: Array, total: float) -> Array:
@@ -35,7 +35,7 @@ def nearest_column(measurement: Measurement, likely: Array, total: float) -> Arr
     return project_simplex(counts, total)
 
 
-def hold_columns(model: Mixture, measurements: Sequence[Measurement]) -> Mixture:
+def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mixture:
     """The model with every attribute as its own counts have it, as far as these are more exact than the larger tables.
 
     A fit ends where all its counts are as near as their noise allows, and the most exact ones, those of single attributes,
@@ -46,7 +46,7 @@ def hold_columns(model: Mixture, measurements: Sequence[Measurement]) -> Mixture
     """
     shares = [part.copy() for part in model.shares]
     trust = _trust(measurements)
-    for _ in range(_TURNS):
+    for _ in range(_ROUNDS):
         for measurement in (m for m in measurements if len(m.attributes) == 1):
             attribute, size = measurement.attributes[0], len(measurement.counts)
             b = next(i for i, block in enumerate(model.blocks) if attribute in block.attributes)

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.estimate.mixture.calibrate import hold_columns
+from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way
 from marginweave.tasks.estimate.mixture.model import Block, Mixture, join_attributes
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.start import TreeStart
@@ -27,33 +27,20 @@ class MixtureSettings:
 
     `components`: how many products of independent columns one fit mixes. `fits`: how many fits are averaged, each from a
     start of its own; they disagree about what the counts do not say, and the average does not claim it. `iterations`: most
-    steps of Adam. `rate`: length of the first steps, in logits; it falls to 0 as a cosine. `held`: which share of a first
-    component lies on one record; the smaller, the closer the fit stays to independence where the counts say little. `noise`:
-    a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and nearly so for
-    single attributes, pairs and larger sets each, as what is nearer follows the noise; 0 never ends early. `seed`: public, for
-    the starts. Raises InputError for a value out of range.
+    steps of Adam. `rate`: length of the first steps, in logits; it falls to 0 as a cosine. `anchor_weight`: which share of an
+    initial component lies on one record; the smaller, the closer the fit stays to independence where the counts say little.
+    `noise`: a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and nearly
+    so for single attributes, pairs and larger sets each, as what is nearer follows the noise; 0 never ends early. `seed`:
+    public, for the starts.
     """
 
     components: int = 300
     fits: int = 8
     iterations: int = 1000
     rate: float = 0.1
-    held: float = 0.2
+    anchor_weight: float = 0.2
     noise: float = 1.0
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("components", "fits"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} ({getattr(self, name)}) must be at least 1")
-        if self.iterations < 0:
-            raise InputError(f"iterations ({self.iterations}) must not be negative")
-        if not 0 < self.rate < math.inf:
-            raise InputError(f"rate ({self.rate}) must be positive")
-        if not 0 < self.held < 1:
-            raise InputError(f"held ({self.held}) must lie in (0, 1)")
-        if not 0 <= self.noise < math.inf:
-            raise InputError(f"noise ({self.noise}) must be finite and not negative")
 
 
 Array = NDArray[np.float64]
@@ -179,7 +166,7 @@ def fit_mixture(
     Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / deviation_i^2 over softmax parameters by Adam (Kingma and Ba 2015),
     p as in `Mixture` (RAP softmax: Aydore et al. 2021; mixtures of products: McKenna's `mbi`). Several fits, each from the
     records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged; single attributes are
-    then held to their own counts (`hold_columns`).
+    then held to their own counts (`calibrate_one_way`).
 
     Linear algebra in one thread, fits on all cores, float32 steps in a fixed order: the same arguments give the same bytes on
     one kind of processor, however many cores there are.
@@ -205,7 +192,11 @@ def fit_mixture(
     blocks, across = join_attributes(sizes, together)
     if not all(len(block.cells) for block in blocks):
         raise InputError("masks must allow at least one record")
-    firsts = _firsts(measurements, blocks, sizes, total, settings) if start is None else _again(start, blocks, settings)
+    initial = (
+        _initial_parameters(measurements, blocks, sizes, total, settings)
+        if start is None
+        else _warm_start(start, blocks, settings)
+    )
 
     def fit(first: Start) -> tuple[Array, Array]:
         layout = Layout.of(blocks, sizes)
@@ -215,15 +206,15 @@ def fit_mixture(
         return parameters.doubled()
 
     with threadpool_limits(1):
-        fitted = list(LocalEngine().map(fit, firsts))
+        fitted = list(LocalEngine().map(fit, initial))
     shares = np.concatenate([shares for shares, _ in fitted])
     ends = np.cumsum([0, *(len(block.cells) for block in blocks)])
     weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
     model = Mixture.of(weights, [normal(shares[:, a:b]) for a, b in pairwise(ends)], sizes, total, masks)
-    return hold_columns(model, measurements)
+    return calibrate_one_way(model, measurements)
 
 
-def _firsts(
+def _initial_parameters(
     measurements: Sequence[Measurement],
     blocks: Sequence[Block],
     sizes: Sequence[int],
@@ -233,12 +224,12 @@ def _firsts(
     tree = TreeStart(measurements, blocks, sizes, total)
     firsts = []
     for generator in np.random.default_rng(settings.seed).spawn(settings.fits):  # post-processing
-        shares = tree.shares(settings.components, settings.held, generator)
+        shares = tree.shares(settings.components, settings.anchor_weight, generator)
         firsts.append((np.log(np.concatenate(shares, axis=1)).astype(F32), np.zeros(settings.components, F32)))
     return firsts
 
 
-def _again(start: Mixture, blocks: Sequence[Block], settings: MixtureSettings) -> list[Start]:
+def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSettings) -> list[Start]:
     shapes = [(block.attributes, block.cells.shape) for block in start.blocks]
     if shapes != [(block.attributes, block.cells.shape) for block in blocks]:
         raise InputError("start must be a mixture of the same attributes and masks")

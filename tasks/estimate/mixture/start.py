@@ -68,13 +68,13 @@ class TreeStart:
         self._pairs = pairs
         self._tree = spanning_tree(len(blocks), {edge: table for edge, (_, table) in pairs.items()})
 
-    def shares(self, components: int, held: float, generator: np.random.Generator) -> list[Array]:
-        """For each block, shape (components, cells): `held` on the cell of a record, the rest as if independent."""
+    def shares(self, components: int, anchor_weight: float, generator: np.random.Generator) -> list[Array]:
+        """For each block, shape (components, cells): `anchor_weight` on the cell of a record, the rest as if independent."""
         records = self._records(components, generator)
         shares = []
         for base, cells in zip(self.base, records, strict=True):
-            mixed = np.tile((1 - held) * base, (components, 1))
-            mixed[np.arange(components), cells] += held
+            mixed = np.tile((1 - anchor_weight) * base, (components, 1))
+            mixed[np.arange(components), cells] += anchor_weight
             shares.append(mixed)
         return shares
 

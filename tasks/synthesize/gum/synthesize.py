@@ -3,69 +3,50 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Records
+from marginweave.schemas.configuration.synthesis import GumSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.estimate.mixture.start import spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
 from marginweave.tasks.normalize.holders import Holders
 from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update
-from marginweave.tasks.synthesize.gum.settings import GumSettings, update_rate
 from marginweave.tasks.synthesize.gum.start import Drawing, Graph, draw_tree, maximal, oriented, plan_graph
-from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, every_record, stream
+from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 
 Array = NDArray[np.float64]
 
 
-def synthesize_gum(
-    measurements: Sequence[Measurement],
-    sizes: Sequence[int],
-    records: int,
-    settings: GumSettings,
-    masks: Sequence[Mask] = (),
-) -> Records:
-    """Records that agree with the marginals as far as the noise of these can be trusted (PrivSyn, algorithm 3, step 5).
-
-    Attributes that hang on one pair are set aside, the others start from a tree or from their one-way marginals, and each
-    round updates every marginal once, the one farthest from its target first. At last come the attributes set aside. Ours
-    beside the paper's: the tree (GUMMI's idea), and cells within `settings.tolerance` deviations of their target, which
-    stay as they are. No record ever holds a forbidden combination, at the start, in between or at the end.
-
-    Args:
-        measurements: consistent marginals (`make_consistent`) that together hold every attribute; those inside others
-            only serve the start.
-        sizes: number of codes of each attribute, a missing value included.
-        records: how many to make.
-        settings: the same settings and marginals make the same records.
-        masks: structural zeros.
-
-    Returns:
-        Codes, shape (records, attributes), in random order: every step treats all rows alike. DP: post-processing.
-
-    Raises:
-        InputError: a negative number of records, an attribute in no marginal, a shape other than `sizes` say, or masks
-            that leave no record.
-    """
-    return every_record(Gum.of(measurements, sizes, records, settings, masks))
+Schedule = Literal["step", "exponential", "linear", "root"]
+# The constants of PrivSyn's code; the step also falls every 20 rounds.
+RATES: dict[Schedule, float] = {"step": 0.84, "exponential": 0.008, "linear": 0.02, "root": 0.12}
+_STEP_ROUNDS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gum:
-    """What the shards of one synthesis share: the marginals, and the order in which they are followed.
+    """Records that agree with the marginals as far as the noise of these can be trusted (PrivSyn, algorithm 3, step 5).
 
-    Every shard follows the shares of the same marginals, with a start, and a rounding to whole records, of its own.
+    Attributes that appear in one pair only are set aside; the others start from a tree or from their one-way marginals, and
+    each round updates every marginal once, the one farthest from its target first. The attributes set aside are appended at
+    the end. Own additions to the paper: the tree (GUMMI's idea), and cells within `settings.tolerance` sigma of their target
+    stay as they are. No record ever holds a forbidden combination, at the start, in between or at the end.
+
+    Shards share the marginals and their order; each has its own start and its own rounding to whole records.
     """
 
     marginals: _Marginals
     sizes: tuple[int, ...]
     number: int
-    settings: GumSettings
+    settings: GumSynthesis
     masks: tuple[Mask, ...]
     graph: Graph
     pairs: dict[Clique, Array]
@@ -77,12 +58,25 @@ class Gum:
         measurements: Sequence[Measurement],
         sizes: Sequence[int],
         records: int,
-        settings: GumSettings,
+        settings: GumSynthesis,
         masks: Sequence[Mask] = (),
         *,
         most: int = SHARD,
     ) -> Gum:
-        """Prepare `synthesize_gum`, which says what the arguments are; a shard has `most` records at most."""
+        """Prepare `records` records, in shards of at most `most`.
+
+        Args:
+            measurements: consistent marginals (`make_consistent`) that together hold every attribute; those inside others
+                only serve the start.
+            sizes: number of codes of each attribute, a missing value included.
+            records: how many to make.
+            settings: the same settings and marginals make the same records.
+            masks: structural zeros.
+            most: records of a shard at most.
+
+        Raises:
+            InputError: a negative number of records, an attribute in no marginal, or a shape other than `sizes` say.
+        """
         _check(measurements, sizes, records, masks)
         marginals = _Marginals(measurements)
         cliques = maximal([m.attributes for m in measurements])
@@ -96,11 +90,6 @@ class Gum:
             pairs={p: marginals.counts(p) for c in cliques for p in itertools.combinations(c, 2)},
             plan=ShardPlan.of(records, most=most),
         )
-
-    @property
-    def shards(self) -> int:
-        """How many shards there are."""
-        return self.plan.shards
 
     def records(self, shard: int) -> Records:
         """The records of a shard, shape (n, attributes), in random order. DP: post-processing.
@@ -129,7 +118,7 @@ class Gum:
         return drawing.records
 
 
-def _start(drawing: Drawing, graph: Graph, pairs: dict[Clique, Array], settings: GumSettings) -> None:
+def _start(drawing: Drawing, graph: Graph, pairs: dict[Clique, Array], settings: GumSynthesis) -> None:
     aside = {attribute for attribute, _ in graph.appended}
     core = [a for a in range(len(drawing.one_way)) if a not in aside]
     inside = {pair: counts for pair, counts in pairs.items() if not aside.intersection(pair)}
@@ -138,8 +127,23 @@ def _start(drawing: Drawing, graph: Graph, pairs: dict[Clique, Array], settings:
     drawing.revive()
 
 
+def update_rate(schedule: Schedule, done: int) -> float:
+    """Alpha after `done` rounds, at most 1: an under-full cell of n records takes at most alpha n more.
+
+    PrivSyn, appendix J, alpha_0 = 1: step k^floor(t/s), exponential e^(-kt), linear 1/(1 + kt), root 1/sqrt(1 + kt).
+    """
+    k = RATES[schedule]
+    if schedule == "step":
+        return float(k ** (done // _STEP_ROUNDS))
+    if schedule == "exponential":
+        return math.exp(-k * done)
+    if schedule == "linear":
+        return 1 / (1 + k * done)
+    return 1 / math.sqrt(1 + k * done)
+
+
 def _rounds(
-    records: Records, targets: Sequence[Target], zeros: Zeros, settings: GumSettings, generator: np.random.Generator
+    records: Records, targets: Sequence[Target], zeros: Zeros, settings: GumSynthesis, generator: np.random.Generator
 ) -> None:
     """Update every marginal once a round, the farthest first, until a round moves nothing."""
     code = np.empty(len(records), np.int64)
@@ -157,7 +161,7 @@ def _target(
     clique: Clique,
     graph: Graph,
     records: int,
-    settings: GumSettings,
+    settings: GumSynthesis,
     generator: np.random.Generator,
 ) -> Target:
     """The marginal in whole records. Rounding once, by chance, is what lets cells of less than half a record exist."""

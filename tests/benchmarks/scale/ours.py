@@ -18,9 +18,9 @@ from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.benchmarks.adult import aggregate
 from tests.benchmarks.scale.peer import memory
+from tests.support.synthesized import synthesize_codes
 
 WARM = 100
 

@@ -23,7 +23,7 @@ from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.evaluate.task import evaluate
 from marginweave.tasks.normalize.marginals import Spread, normalize_marginals
 from marginweave.tasks.references import DerivedReference, StageResult
-from marginweave.tasks.synthesize import estimators
+from marginweave.tasks.synthesize import release
 from marginweave.tasks.synthesize.task import fit_model, synthesize
 from tests.support.noisy_counts import aggregates_of, domain_of
 from tests.support.noisy_marginals import config, marginals
@@ -159,8 +159,8 @@ def test_other_methods_have_no_model_and_say_nothing_of_one(tmp_path: Path, meth
 @pytest.mark.parametrize("tuples", [True, False], ids=["k-tuples", "marginals"])
 def test_a_model_is_fitted_once(tmp_path: Path, tuples: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that stopped after the fit goes on from the model: the same records, and the same bytes where it is fitted anew."""
-    fits, fit = [], estimators.fit_mixture
-    monkeypatch.setattr(estimators, "fit_mixture", lambda *arguments: (fits.append(1), fit(*arguments))[1])
+    fits, fit = [], release.fit_mixture
+    monkeypatch.setattr(release, "fit_mixture", lambda *arguments: (fits.append(1), fit(*arguments))[1])
     run = run_of(tmp_path / "one", "mixture", tuples=tuples)
     first, (model,) = run.synthesized(), run.models
     (run.reference.place / Path(first["synthesize"].file).name).unlink()

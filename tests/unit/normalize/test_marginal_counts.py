@@ -28,10 +28,10 @@ from marginweave.tasks.normalize.marginals import marginal_counts, normalize_mar
 from marginweave.tasks.publish.cautions import reader_warnings
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table, read_measurements
 from marginweave.tasks.publish.tables import counts_table
-from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
 from tests.support.noisy_marginals import CLIQUES, config, marginals
+from tests.support.synthesized import synthesize_codes
 
 
 def same(one: Marginals, other: Marginals) -> bool:

@@ -18,9 +18,9 @@ from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.aggregate.cliques import domain_sizes
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.normalize.pairs import all_pairs
-from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
+from tests.support.synthesized import synthesize_codes
 
 SEEDED: dict[str, Any] = {"aggregate__method": "marginals", "synthesize__method": "aggregate-seeded"}
 SET = {"type": "set", "values": ["a", "b", "c"], "max_values": 1}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize.growing_state import Chances, change, clear, draw_free
-from marginweave.tasks.synthesize.synthesize import synthesize_records
 from tests.support.noisy_counts import aggregates_of, noisy_counts
+from tests.support.synthesized import synthesize_records
 
 WEIGHTS = st.lists(st.lists(st.integers(0, 5), max_size=5), min_size=1, max_size=4)
 

@@ -14,8 +14,8 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.estimate.mixture.start import mutual_information, spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
-from marginweave.tasks.synthesize.gum.settings import GumSettings, update_rate
 from marginweave.tasks.synthesize.gum.start import Drawing, draw_tree, maximal, plan_graph
+from marginweave.tasks.synthesize.gum.synthesize import update_rate
 
 
 def test_update_rates_are_those_of_the_paper() -> None:
@@ -24,20 +24,6 @@ def test_update_rates_are_those_of_the_paper() -> None:
     assert update_rate("exponential", 100) == pytest.approx(math.exp(-0.8))
     assert update_rate("linear", 100) == pytest.approx(1 / 3)
     assert update_rate("root", 100) == pytest.approx(1 / math.sqrt(13))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rounds": -1}, r"^rounds \(-1\) must not be negative$"),
-        ({"tolerance": math.nan}, r"^tolerance \(nan\) must be"),
-        ({"duplicate": ()}, r"^duplicate \(\(\)\) must be shares"),
-        ({"duplicate": (0.5, 1.5)}, r"^duplicate \(\(0.5, 1.5\)\) must be shares"),
-    ],
-)
-def test_settings_out_of_range_are_refused(change: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        GumSettings(**change)  # type: ignore[arg-type]
 
 
 def test_attributes_on_one_pair_are_clipped_layer_by_layer() -> None:

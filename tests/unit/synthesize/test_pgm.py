@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from marginweave.flows.run.limits import check_size
 from marginweave.flows.run.request import read_request
+from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.aggregate.selection.densemarg import select_marginals
 from marginweave.tasks.estimate.graphical import tree as graphical_tree
 from marginweave.tasks.estimate.graphical.junction import choose_measurements, model_cells, model_fits, tree_tables
 from marginweave.tasks.estimate.graphical.tree import Tree
-from marginweave.tasks.synthesize.pgm import Pgm, PgmSettings
+from marginweave.tasks.synthesize.pgm import Pgm
 from tests.support.configurations import configuration, raw
 
 PGM: dict[str, Any] = {"aggregate__method": "marginals", "synthesize__method": "pgm"}
@@ -43,7 +44,7 @@ def test_it_is_refused_before_anything_where_the_extra_is_not_there(tmp_path: Pa
         read_request(path, run=None, source=None, home=tmp_path)
     one = Measurement(attributes=(0,), counts=np.ones(3), deviation=1.0)
     with pytest.raises(InputError, match=message):
-        Pgm.of([one], [3], 5, 3.0, PgmSettings())
+        Pgm.of([one], [3], 5, 3.0, PgmSynthesis())
 
 
 @pytest.mark.parametrize(

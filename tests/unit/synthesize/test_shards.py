@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize.shards import ShardPlan, every_record, stream
-from marginweave.tasks.synthesize.synthesize import SeededSynthesis, synthesize_records
+from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, tally
+from tests.support.synthesized import synthesize_records
 
 STRICT = {"sample_missing": False, "relax": False}
 COUNTS = st.lists(st.integers(0, 10**12), min_size=1, max_size=20).map(lambda counts: np.array(counts, np.int64))
@@ -59,7 +60,7 @@ def test_shards_used_up_use_every_value_as_often_as_released(counts, most, seed)
     released = counts_of(aggregates)
     assert dict(tally(made, 1)) == {t: n for t, n in released.items() if len(t) == 1}
     assert set(tally(made, 3)) <= set(released)
-    for shard in range(maker.shards):
+    for shard in range(maker.plan.shards):
         parts = maker.plan.counts(maker.combinations.counts, shard)
         lattice = maker.combinations
         for node, (first, last) in enumerate(pairwise(lattice.starts[:: lattice.width])):
@@ -74,7 +75,7 @@ def test_records_are_as_many_as_wanted_and_the_same_in_any_order(counts, records
     never = (((0, 0), (1, 1)), ((2, 1), (3, 0)))
     options = SynthesisSettings(records=records, seed=3)
     maker = SeededSynthesis.of(aggregates, options, forbidden=never, most=most)
-    backwards = [maker.records(shard) for shard in reversed(range(maker.shards))][::-1]
+    backwards = [maker.records(shard) for shard in reversed(range(maker.plan.shards))][::-1]
     made = every_record(maker)
     assert made.shape == (records, len(SIZES))
     assert (made == np.concatenate(backwards)).all()
