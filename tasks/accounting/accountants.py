@@ -103,7 +103,8 @@ def sds_rho(epsilon: float, delta: float) -> float:
     """Rho that SDS spends for (epsilon, delta), half of delta on the noise: (sqrt(epsilon + L) - sqrt(L))^2, L = ln(2/delta).
 
     Bun and Steinke 2016, proposition 1.3: rho + 2 sqrt(rho ln(1/d)) = epsilon. The square is missing in the older
-    specification texts, which spend sqrt(rho) for rho: 7.7 times too much at epsilon 1 and delta 1e-6.
+    printed formulas (docs/sources/synthetic-data-showcase.md), which spend sqrt(rho) for rho: 7.7 times too much at
+    epsilon 1 and delta 1e-6.
     DP: arithmetic on public numbers. Raises InputError unless epsilon is positive and 0 < delta < 1.
     """
     _check("epsilon", epsilon)

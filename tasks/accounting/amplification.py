@@ -30,8 +30,8 @@ def functional_parameters(
     DP (group privacy, Vadhan 2017, lemma 2.2), and e^epsilon_1 - 1 = s (e^epsilon_f - 1). Set equal to (epsilon, delta):
     epsilon_f = ln(1 + (e^{epsilon/c} - 1)/s), delta_f = delta (e^epsilon_f - 1)/(e^epsilon - 1).
 
-    `printed`, group first and then amplify (Harvard notes, Theorem 1): epsilon_f = ln(1 + (e^epsilon - 1)/s)/c and
-    delta_f = delta / (s sum_{i=0}^{c-1} e^{i epsilon_f}); the sum from 0, as Algorithm 3 has it, for one copy has one term
+    `printed`, group first and then amplify (docs/sources/data-processing.md): epsilon_f = ln(1 + (e^epsilon - 1)/s)/c and
+    delta_f = delta / (s sum_{i=0}^{c-1} e^{i epsilon_f}); the sum from 0, for one copy has one term
     and not none, and the exponent epsilon_f, as it is the mechanism on the copies that is grouped.
 
     Both are rounded down. DP: arithmetic on public numbers.

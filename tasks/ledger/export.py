@@ -1,7 +1,7 @@
 """The ledger for readers outside: all events as JSON Lines and CSV, and one record a release for the public registry.
 
 The shape of a record follows the schema of the Differential Privacy Deployments Registry (OpenDP and others; repository
-opendp/deployments-registry-data, schemas/deployments-schema.yaml as of commit 057e5d8). What only the curator knows stays an
+opendp/deployments-registry-data, its deployments-schema.yaml as of commit 057e5d8). What only the curator knows stays an
 empty text, and the record a draft.
 """
 

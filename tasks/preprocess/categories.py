@@ -13,7 +13,7 @@ from marginweave.tasks.preprocess.texts import distinct_texts
 
 
 def clean_category(values: pa.Array, column: Category | BooleanColumn, missing: Sequence[str]) -> pa.DictionaryArray:
-    """Texts to labels; nulls preserved (Harvard notes, Algorithm 1, categorical: outside the domain follows `outside`).
+    """Texts to labels; nulls preserved (docs/sources/data-processing.md: outside the domain follows `outside`).
 
     Returns:
         A dictionary array over the public labels, or over the sorted distinct texts of a private domain.

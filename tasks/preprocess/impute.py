@@ -20,7 +20,7 @@ _EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 
 
 def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple[float, ...]:
-    """Weight of every code of a column under its declared imputation (Harvard notes, Algorithm 2), shape (labels,).
+    """Weight of every code of a column under its declared imputation (docs/sources/data-processing.md); shape (labels,).
 
     A value that is drawn and then binned is a draw of its bin, so nothing but the bins' probabilities is needed. `uniform`:
     the widths of the bins inside the bounds, the days of each weekday, or equal weights of declared values. `gaussian`: Phi

@@ -16,9 +16,9 @@ _NUMBER = f"^{NUMBER_PATTERN}$"
 
 
 def clean_number(values: pa.Array, column: NumberColumn, missing: Sequence[str]) -> pa.Array:
-    """Texts or numbers to float64 inside the bounds (Harvard notes, Algorithm 1: x -> min(max(x, lower), upper)).
+    """Texts or numbers to float64 inside the bounds: x -> min(max(x, lower), upper).
 
-    Nulls are preserved; NaN, infinity and a text that is no number are missing (`outside: error` stopped before). Private
+    docs/sources/data-processing.md. Nulls are preserved; NaN, infinity and a text that is no number are missing (`outside: error` stopped before). Private
     bounds clamp to their public range.
     """
     kind = values.type

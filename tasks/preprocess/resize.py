@@ -17,7 +17,7 @@ _WORD = 1 << 64
 def sampled_rows(rows: int, settings: ResizeSettings, unit: Stability, words: UniformWords) -> NDArray[np.int64]:
     """Row numbers of the records that stay, each up to c times, at most n of them, in increasing order; private.
 
-    Harvard notes, Algorithm 3 with min(m, n): of c n~ copied rows m are sampled, and n of them where m is larger. Under
+    docs/sources/data-processing.md: of c n~ copied rows m are sampled, and n of them where m is larger. Under
     `replace-one` with one row a unit, m = floor(s c n~) without replacement; otherwise every copy stays with probability s by
     itself, so m is Binomial(c n~, s). (A subject of several rows may be replaced by one with another number of rows: a fixed
     share of them all would move with it.) Every copy has a uniform word of its own: the smallest m of them, or those below

@@ -18,9 +18,9 @@ from marginweave.tasks.synthesize.shards import every_record
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 
 
-def synthesize_records(*arguments: Any) -> Records:
+def synthesize_records(*arguments: Any, **named: Any) -> Records:
     """Records grown from released combinations; the arguments are those of `SeededSynthesis.of`."""
-    return every_record(SeededSynthesis.of(*arguments))
+    return every_record(SeededSynthesis.of(*arguments, **named))
 
 
 def synthesize_gum(*arguments: Any) -> Records:

@@ -1,4 +1,4 @@
-"""docs/threat-model.md names tests that exist, and everybody and every place that the design speaks of."""
+"""docs/threat-model.md names tests that exist, and every role and every place that it must speak of."""
 
 from __future__ import annotations
 

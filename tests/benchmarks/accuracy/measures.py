@@ -1,4 +1,4 @@
-"""Distances of marginals between a table and synthetic records, as shared/score.py has them."""
+"""Distances of marginals of one, two and three columns between a table and synthetic records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.benchmarks.accuracy.tables import Table
 
-SAMPLE = 300  # score.py's number of three-way marginals
+SAMPLE = 300  # three-way marginals
 ALL = 10**9
 MEASURES = {"tvd1": "TVD 1-way", "tvd2": "TVD 2-way", "tvd3": "TVD 3-way", "l1_2": "L1 2-way", "l1_3": "L1 3-way"}
 

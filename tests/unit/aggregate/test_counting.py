@@ -28,7 +28,7 @@ def labelled(table: EncodedTable, counts: dict[tuple[tuple[int, int], ...], int]
     return {" ".join(table.labels[c][v] for c, v in cell): n for cell, n in counts.items()}
 
 
-def test_the_counts_of_the_specification() -> None:
+def test_the_counts_of_a_printed_example() -> None:
     """The 17 counts of the example, no other."""
     table = encoded(SPEC_ROWS, letters(SPEC_ROWS, ["A", "B", "C"]))
     found: dict[str, int] = {}
@@ -37,7 +37,7 @@ def test_the_counts_of_the_specification() -> None:
     assert found == SPEC_COUNTS
 
 
-def test_the_record_sensitivities_of_the_specification() -> None:
+def test_the_record_sensitivities_of_a_printed_example() -> None:
     """Of each record: 3, 3, 1 pairs."""
     rows = SPEC_ROWS[:3]
     table = encoded(rows, letters(rows, ["A", "B", "C"]))

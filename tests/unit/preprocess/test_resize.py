@@ -35,7 +35,7 @@ def samples(records: int, proportion: float, neighbors: Neighbors, theta: int = 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
 def test_150_of_100(neighbors: Neighbors) -> None:
-    """Harvard notes 4.5, first example: all 100 rows once; 50 records are to be imputed."""
+    """The first example of the published notes: all 100 rows once; 50 records are to be imputed."""
     assert all(sample.tolist() == list(range(ROWS)) for sample in samples(150, 1.0, neighbors)[:20])
 
 
