@@ -90,10 +90,10 @@ Imputation = Annotated[
 class ResizeSettings(BaseModel):
     """A table of a public number of `records`, sampled from `proportion` of the sensitive one and filled up by imputation.
 
-    docs/sources/data-processing.md, resize: c = ceil(p) copies of the table are sampled at the rate s = p/c, cut to n
-    records and filled up to n. One row moves at most c records of the result, by replacement. By default every draw is noised for that
-    and charged for what it is. With `amplify: true` the draws together keep the functional (epsilon, delta) of `formula`,
-    and the release is charged (epsilon, delta) to the account's allowance.
+    docs/sources/data-processing.md, resize: c = ceil(p) copies of the table are sampled at the rate s = p/c, cut to n records
+    and filled up to n. One row moves at most c records of the result, by replacement. By default every draw is noised for that
+    and charged for what it is. With `amplify: true` the draws together keep the functional (epsilon, delta) of `formula`, and
+    the release is charged (epsilon, delta) to the account's allowance.
     """
 
     model_config = FROZEN

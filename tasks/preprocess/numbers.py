@@ -18,8 +18,8 @@ _NUMBER = f"^{NUMBER_PATTERN}$"
 def clean_number(values: pa.Array, column: NumberColumn, missing: Sequence[str]) -> pa.Array:
     """Texts or numbers to float64 inside the bounds: x -> min(max(x, lower), upper).
 
-    docs/sources/data-processing.md. Nulls are preserved; NaN, infinity and a text that is no number are missing (`outside: error` stopped before). Private
-    bounds clamp to their public range.
+    docs/sources/data-processing.md. Nulls are preserved; NaN, infinity and a text that is no number are missing (`outside:
+    error` stopped before). Private bounds clamp to their public range.
     """
     kind = values.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):

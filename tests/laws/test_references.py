@@ -1,4 +1,4 @@
-"""Every reference resolves inside the repository: pages, anchors, steps of the proof, tests and modules; nothing points outside."""
+"""Every reference resolves inside the repository (pages, anchors, steps, tests, modules), and nothing points outside."""
 
 from __future__ import annotations
 
