@@ -46,7 +46,6 @@ from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.adaptive.task import count_candidates, measure_round, rounds_left
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
     discover_values,
@@ -54,6 +53,7 @@ from marginweave.tasks.aggregate.marginals_task import (
     measure_one_way,
     score_pairs,
 )
+from marginweave.tasks.aggregate.rounds_task import count_candidates, measure_round, rounds_left
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
 from marginweave.tasks.aggregate.terms import with_terms
 from marginweave.tasks.budget.task import reserve_budget

@@ -16,20 +16,14 @@ from marginweave.schemas.configuration.marginals import AdaptiveCliques, Margina
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Measurement
-from marginweave.tasks.aggregate.adaptive.candidates import candidate_scores, score_sensitivity
-from marginweave.tasks.aggregate.cliques import (
+from marginweave.tasks.aggregate.domain import (
+    compress_codes,
     count_values,
-    declared_cliques,
     discover_labels,
     discovery,
     domain_sizes,
-    fitting,
-    most_cells,
+    recode,
     released_compression,
-    scored_pairs,
-    scoring,
-    selected_cliques,
-    synthesizable,
 )
 from marginweave.tasks.aggregate.marginals import (
     Split,
@@ -41,9 +35,19 @@ from marginweave.tasks.aggregate.marginals import (
     split_deviations,
     split_epsilons,
 )
-from marginweave.tasks.aggregate.released import recode
-from marginweave.tasks.aggregate.selection.compress import compress_codes
-from marginweave.tasks.aggregate.selection.indif import indif_scores, measure_indif, plan_indif
+from marginweave.tasks.aggregate.rounds import candidate_scores, score_sensitivity
+from marginweave.tasks.aggregate.selection import (
+    declared_cliques,
+    fitting,
+    indif_scores,
+    measure_indif,
+    most_cells,
+    plan_indif,
+    scored_pairs,
+    scoring,
+    selected_cliques,
+    synthesizable,
+)
 from marginweave.tasks.empirical.findings import Hits, Scores, separation, shift_score, split_cut
 from marginweave.tasks.evaluate.paid import mean_count_error
 from marginweave.tasks.mechanisms.gaussian import add_noise, error_deviation, select_candidate

@@ -17,9 +17,8 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
-from marginweave.tasks.aggregate.released import released_values, to_released
-from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.empirical.findings import Hits, Scores, separation, shift_score, split_cut
 from marginweave.tasks.empirical.percentiles import worst_pair
 from marginweave.tasks.encode.blocks import EncodedBlocks

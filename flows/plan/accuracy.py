@@ -22,8 +22,8 @@ from marginweave.tasks.accounting.plan.defaults import (
     pair_noise,
 )
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.cliques import declared_cliques
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
+from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.mechanisms.gaussian import deviation
 
 MEAN_NOISE = {"rounded-gaussian": math.sqrt(2 / math.pi), "discrete-laplace": math.sqrt(1 / 2)}

@@ -18,9 +18,10 @@ from marginweave.tasks.accounting.plan.draws import EVALUATION, is_pick, is_shar
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import epsilon_shares, marginal_shares, public_cells, rounds_of
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
-from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
-from marginweave.tasks.aggregate.cliques import discovery, scoring
+from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.marginals import marginal_deviation
+from marginweave.tasks.aggregate.rounds import share_deviation
+from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation, error_sensitivity
 from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
 from marginweave.tasks.mechanisms.percentile import rank_error

@@ -12,8 +12,8 @@ from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.plan.draws import EVALUATION
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.cliques import declared_cliques
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
+from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation
 
 

@@ -16,8 +16,7 @@ from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.plan.draws import EVALUATION, is_share
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
-from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring, structural_masks
+from marginweave.tasks.aggregate.domain import discovery, domain_sizes, structural_masks
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
     cells,
@@ -25,6 +24,8 @@ from marginweave.tasks.aggregate.marginals import (
     split_deviations,
     split_epsilons,
 )
+from marginweave.tasks.aggregate.rounds import share_deviation
+from marginweave.tasks.aggregate.selection import declared_cliques, scoring
 from marginweave.tasks.estimate.graphical.junction import check_model_size, check_room
 from marginweave.tasks.mechanisms.gaussian import deviation, error_deviation
 from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from marginweave.schemas.arrays import Integers
 
+IntArray = Integers
 MOST_COUNTED = 1 << 26  # candidates, or members of their superset, that are counted from length 3 on
 
 
@@ -38,9 +38,9 @@ class Level:
     """
 
     length: int
-    columns: IntArray
-    values: IntArray
-    counts: IntArray
+    columns: Integers
+    values: Integers
+    counts: Integers
 
     def __post_init__(self) -> None:
         expected = (len(self.counts), self.length)

@@ -27,10 +27,9 @@ import numpy as np
 
 from marginweave.schemas.arrays import Counts, Flags
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts, add_runs
+from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts, SparseCounts, add_runs
 from marginweave.tasks.aggregate.kernels import Choice, Held, Tile, add_counts, add_held, choose, take_back
 from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, flat_keys, lay_out, spans
-from marginweave.tasks.aggregate.sparse_counts import SparseCounts
 from marginweave.tasks.engine.local import Engine
 from marginweave.tasks.mechanisms.randomness import NumberedWords
 

@@ -8,10 +8,15 @@ from dataclasses import dataclass, replace
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.measurements import Mask
-from marginweave.tasks.aggregate.cliques import domain_sizes, released_compression, structural_masks
-from marginweave.tasks.aggregate.marginal_payloads import unpack_labels, unpack_measurements
-from marginweave.tasks.aggregate.released import recode
-from marginweave.tasks.aggregate.selection.compress import Compression, compress_codes
+from marginweave.tasks.aggregate.domain import (
+    Compression,
+    compress_codes,
+    domain_sizes,
+    recode,
+    released_compression,
+    structural_masks,
+)
+from marginweave.tasks.aggregate.payloads import unpack_labels, unpack_measurements
 from marginweave.tasks.draw import draw_once, standing
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes

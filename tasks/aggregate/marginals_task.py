@@ -11,32 +11,7 @@ from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.adaptive.task import drawn_in_rounds
-from marginweave.tasks.aggregate.cliques import (
-    count_values,
-    declared_cliques,
-    discover_labels,
-    discovery,
-    domain_sizes,
-    fitting,
-    most_cells,
-    scored_pairs,
-    scoring,
-    selected_cliques,
-    synthesizable,
-)
-from marginweave.tasks.aggregate.inputs import values_digest
-from marginweave.tasks.aggregate.marginal_payloads import (
-    measurement_bytes,
-    pack_labels,
-    pack_marginals,
-    pack_measurements,
-    pack_noise,
-    pack_scores,
-    unpack_measurements,
-    unpack_noise,
-    unpack_scores,
-)
+from marginweave.tasks.aggregate.domain import count_values, discover_labels, discovery, domain_sizes
 from marginweave.tasks.aggregate.marginal_rows import (
     ONE_WAY,
     VALUES,
@@ -58,7 +33,30 @@ from marginweave.tasks.aggregate.marginals import (
     split_deviations,
     split_epsilons,
 )
-from marginweave.tasks.aggregate.selection.indif import indif_scores, measure_indif
+from marginweave.tasks.aggregate.payloads import (
+    measurement_bytes,
+    pack_labels,
+    pack_marginals,
+    pack_measurements,
+    pack_noise,
+    pack_scores,
+    unpack_measurements,
+    unpack_noise,
+    unpack_scores,
+    values_digest,
+)
+from marginweave.tasks.aggregate.rounds_task import drawn_in_rounds
+from marginweave.tasks.aggregate.selection import (
+    declared_cliques,
+    fitting,
+    indif_scores,
+    measure_indif,
+    most_cells,
+    scored_pairs,
+    scoring,
+    selected_cliques,
+    synthesizable,
+)
 from marginweave.tasks.checkpoint.draws import SMALL, PreparedDraw
 from marginweave.tasks.digests import counts_digest, fractions_digest, text_digest
 from marginweave.tasks.draw import draw_once, standing

@@ -1,12 +1,35 @@
-"""Bytes of draws and of whole sets of aggregates."""
+"""What is sealed of draws: the bytes of their results, and the digest of what their mechanisms are given.
+
+A digest is SHA-256 of an encoding that tells every input apart: lengths stand before or after what they count, numbers are
+little-endian. How inputs are cut into pieces, how much memory and how many cores there are changes nothing. So a draw that is
+repeated is given the same numbers, or is refused. Private: a digest is stored under a key.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
+from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
+from marginweave.tasks.aggregate.candidates import CandidateSet, Columns
+from marginweave.tasks.aggregate.level import LevelMechanism
+from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
+from marginweave.tasks.digests import add_integers, add_json, counts_digest
+
+Labels = Mapping[int, tuple[str, ...]]
+Table = NDArray[np.int64]
+
+_HEAD_BYTES = 1 << 14
+_MARGINAL_BYTES = 1 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +93,171 @@ def unpack_aggregates(payload: bytes) -> Aggregates:
         ),
         noise=noise,
     )
+
+
+def pack_measurements(measurements: Sequence[Measurement]) -> bytes:
+    """Marginals of one draw."""
+    return pack_arrays(*_parts({"drawn": measurements}))
+
+
+def unpack_measurements(payload: bytes) -> tuple[Measurement, ...]:
+    """The marginals that `pack_measurements` packed."""
+    arrays, meta = unpack_arrays(payload)
+    return _measurements(arrays, meta, "drawn")
+
+
+def measurement_bytes(cliques: Sequence[Clique], sizes: Sequence[int]) -> int:
+    """At least as many bytes as `pack_measurements` makes of these marginals."""
+    return _HEAD_BYTES + sum(_MARGINAL_BYTES + 8 * (cells(clique, sizes) + len(clique)) for clique in cliques)
+
+
+def pack_labels(labels: Labels) -> bytes:
+    """Discovered values by attribute."""
+    return pack_arrays({}, {"released": {str(j): values for j, values in labels.items()}})
+
+
+def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
+    """The values that `pack_labels` packed."""
+    return {int(j): tuple(values) for j, values in unpack_arrays(payload)[1]["released"].items()}
+
+
+def pack_scores(scores: NDArray[np.float64]) -> bytes:
+    """Noisy scores of pairs."""
+    return pack_arrays({"scores": scores}, {})
+
+
+def unpack_scores(payload: bytes) -> NDArray[np.float64]:
+    """The scores that `pack_scores` packed."""
+    scores: NDArray[np.float64] = unpack_arrays(payload)[0]["scores"]
+    return scores
+
+
+def pack_noise(noises: Sequence[NDArray[np.int64]]) -> bytes:
+    """Noise that was drawn before its marginals are told, one array a marginal."""
+    return pack_arrays({f"{i:05d}": noise for i, noise in enumerate(noises)}, {})
+
+
+def unpack_noise(payload: bytes) -> list[NDArray[np.int64]]:
+    """The noise that `pack_noise` packed."""
+    arrays = unpack_arrays(payload)[0]
+    return [arrays[name] for name in sorted(arrays)]
+
+
+def pack_marginals(marginals: Marginals) -> bytes:
+    """Bytes of a set of marginals."""
+    arrays, meta = _parts(
+        {"one-way": marginals.one_way, "larger": marginals.larger, "consistent": marginals.consistent}
+    )
+    domain = {"names": marginals.domain.names, "labels": marginals.domain.labels}
+    return pack_arrays(arrays, {**meta, **domain})
+
+
+def unpack_marginals(payload: bytes) -> Marginals:
+    """The marginals that `pack_marginals` packed."""
+    arrays, meta = unpack_arrays(payload)
+    return Marginals(
+        domain=Domain(names=tuple(meta["names"]), labels=tuple(tuple(values) for values in meta["labels"])),
+        one_way=_measurements(arrays, meta, "one-way"),
+        larger=_measurements(arrays, meta, "larger"),
+        consistent=_measurements(arrays, meta, "consistent"),
+    )
+
+
+def _parts(groups: Mapping[str, Sequence[Measurement]]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Arrays by group and number, and beside them what else a marginal has."""
+    arrays = {f"{name}-{i:06d}": m.counts for name, group in groups.items() for i, m in enumerate(group)}
+    return arrays, {
+        name: [[m.attributes, m.deviation, m.complete, m.noise] for m in group] for name, group in groups.items()
+    }
+
+
+def _measurements(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], name: str) -> tuple[Measurement, ...]:
+    return tuple(
+        Measurement(
+            attributes=tuple(attributes),
+            counts=arrays[f"{name}-{i:06d}"],
+            deviation=deviation,
+            complete=complete,
+            noise=noise,
+        )
+        for i, (attributes, deviation, complete, noise) in enumerate(meta[name])
+    )
+
+
+def pack_pick(clique: Clique, pace: int) -> bytes:
+    """A chosen marginal, and the pace of its round, by which the round goes on after a crash."""
+    return pack_arrays({}, {"clique": clique, "pace": pace})
+
+
+def unpack_pick(payload: bytes) -> tuple[Clique, int]:
+    """What `pack_pick` packed."""
+    meta = unpack_arrays(payload)[1]
+    return tuple(meta["clique"]), int(meta["pace"])
+
+
+def pack_tables(tables: Mapping[Clique, Table]) -> bytes:
+    """Exact marginals. Private."""
+    arrays = {f"{i:06d}": table for i, table in enumerate(tables.values())}
+    return pack_arrays(arrays, {"cliques": list(tables)})
+
+
+def unpack_tables(payload: bytes) -> Iterator[tuple[Clique, Table]]:
+    """The exact marginals that `pack_tables` packed, in their order. Private."""
+    arrays, meta = unpack_arrays(payload)
+    yield from ((tuple(clique), arrays[f"{i:06d}"]) for i, clique in enumerate(meta["cliques"]))
+
+
+def values_digest(counts: Mapping[int, Integers], labels: Sequence[Sequence[str]]) -> str:
+    """Of how many records have each value of some attributes, from `count_values`, and of the values' texts."""
+    whole = hashlib.sha256(b"values/1")
+    add_json(whole, [[j, list(labels[j])] for j in sorted(counts)])
+    whole.update(counts_digest(counts[j] for j in sorted(counts)).encode())
+    return whole.hexdigest()
+
+
+def level_digest(
+    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, labels: Sequence[Sequence[str]] = ()
+) -> str:
+    """Of everything that `draw_level` is given but its bits, and of the texts of private values, if there are any.
+
+    Args:
+        bounded: its cells and counts, by columns, in ascending order.
+        candidates: which fix the zero cells that are noised.
+        mechanism: its noise and thresholds.
+        labels: of all columns; those of `mechanism.private_columns` count.
+
+    Raises:
+        MachineError: the disk refuses what memory does not hold.
+    """
+    whole = hashlib.sha256(b"level/1")
+    add_json(whole, _facts(mechanism, labels))
+    add_json(whole, [candidates.length, list(candidates.sizes)])
+    for keys in (candidates.survivors, candidates.forbidden):
+        _add_keys(whole, keys)
+    for columns in candidates.column_sets():
+        pieces, cells = hashlib.sha256(), 0
+        for mine, counts in bounded.pieces(columns):
+            pieces.update(np.stack([mine, counts], axis=1).astype("<i8").tobytes())
+            cells += len(mine)
+        add_json(whole, [list(columns), cells])
+        whole.update(pieces.digest())
+    return whole.hexdigest()
+
+
+def _facts(mechanism: LevelMechanism, labels: Sequence[Sequence[str]]) -> list[object]:
+    private = sorted(mechanism.private_columns)
+    return [
+        mechanism.length,
+        mechanism.contribution_bound,
+        [mechanism.deviation.numerator, mechanism.deviation.denominator],
+        [mechanism.threshold, mechanism.private_threshold, mechanism.raised_from],
+        mechanism.occurring_only,
+        private,
+        [list(labels[j]) for j in private if labels],
+    ]
+
+
+def _add_keys(whole: hashlib._Hash, keys: Mapping[Columns, Integers]) -> None:
+    add_json(whole, [list(columns) for columns in sorted(keys)])
+    for columns in sorted(keys):
+        add_integers(whole, keys[columns])

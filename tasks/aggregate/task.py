@@ -18,17 +18,16 @@ from marginweave.schemas.released.aggregates import Level, LevelNoise
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
-from marginweave.tasks.aggregate.inputs import level_digest
+from marginweave.tasks.aggregate.domain import ReleasedBlocks, collect, released_values, to_released
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
 from marginweave.tasks.aggregate.payloads import (
     DrawnLevel,
+    level_digest,
     pack_aggregates,
     pack_level,
     unpack_level,
 )
-from marginweave.tasks.aggregate.released import collect, released_values, to_released
-from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.spill import scratch_folder

@@ -11,15 +11,16 @@ from fractions import Fraction
 from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
-from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.columns.number import NumberColumn
 from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.plan.draws import EVALUATION, bounds_names, is_pick, is_share
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
-from marginweave.tasks.aggregate.adaptive.candidates import STEPS
-from marginweave.tasks.aggregate.cliques import declared_cliques, discovery, domain_sizes, scoring
+from marginweave.tasks.aggregate.domain import discovery, domain_sizes
 from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations, split_epsilons
+from marginweave.tasks.aggregate.rounds import STEPS
+from marginweave.tasks.aggregate.selection import declared_cliques, scoring
 from marginweave.tasks.digests import fractions_digest
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation, error_sensitivity
 from marginweave.tasks.mechanisms.percentile import score_sensitivity

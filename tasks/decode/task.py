@@ -11,7 +11,7 @@ from marginweave.schemas.errors import StageError
 from marginweave.schemas.table import check_contract, output_schema
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes
 from marginweave.tasks.decode.decode import decode_table
-from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
 from marginweave.tasks.validate.expectations import Suite

@@ -23,7 +23,7 @@ from marginweave.tasks.evaluate.intervals import LEVEL, project
 from marginweave.tasks.evaluate.numbering import Numbering, Tally, number_set
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.mechanisms.percentile import percentile_fraction, score_sensitivity
-from marginweave.tasks.normalize.holders import Holders
+from marginweave.tasks.normalize.consistency import Holders
 from marginweave.tasks.normalize.marginals import cell_deviations, compression_of
 
 

@@ -18,8 +18,8 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
-from marginweave.tasks.aggregate.selection.compress import Compression
-from marginweave.tasks.normalize.holders import Holders
+from marginweave.tasks.aggregate.domain import Compression
+from marginweave.tasks.normalize.consistency import Holders
 from marginweave.tasks.normalize.marginals import compression_of
 from marginweave.tasks.normalize.normalize import find_rows
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.released.aggregates import IntArray
-from marginweave.tasks.normalize.keys import LIMIT
+from marginweave.tasks.normalize.normalize import LIMIT
 
 Codes = Sequence[NDArray[np.integer]]
 

@@ -16,7 +16,7 @@ from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.plan.draws import EVALUATION
-from marginweave.tasks.aggregate.released import recode
+from marginweave.tasks.aggregate.domain import recode
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
@@ -26,7 +26,7 @@ from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.paid import PaidEvaluation, compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.mechanisms.gaussian import add_noise, error_deviation, error_sensitivity, gaussian_terms
-from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns import SetColumn
+from marginweave.schemas.configuration.columns.sets import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure, forbidden_codes
 from marginweave.tasks.decode.columns import as_declared
 from marginweave.tasks.decode.decode import determined_values
 from marginweave.tasks.encode.codes import column_codes, value_slots
 from marginweave.tasks.encode.groups import group_codes
-from marginweave.tasks.normalize.keys import row_keys
+from marginweave.tasks.normalize.normalize import row_keys
 from marginweave.tasks.preprocess.clean import clean_column, clean_table
 
 Broken = NDArray[np.bool_]

@@ -6,8 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
-from marginweave.tasks.aggregate.payloads import unpack_aggregates
+from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
@@ -18,7 +17,7 @@ from marginweave.tasks.evaluate.paid_task import bought
 from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import Spread, compression_of
-from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
 from marginweave.tasks.synthesize.task import load_model

@@ -7,8 +7,8 @@ projections in the norm that weighs every marginal by 1/deviation^2, so the turn
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,32 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.normalize.averaging import Array, Shared, Tables
-from marginweave.tasks.normalize.holders import Holders, bits
+
+
+def bits(attributes: Iterable[int]) -> int:
+    """A set of attributes as a number, one bit each: where many sets are compared, numbers are compared fastest."""
+    return sum(1 << attribute for attribute in attributes)
+
+
+class Holders:
+    """Finds the sets among `cliques` that have all of some attributes: it looks at those only that have the rarest of them."""
+
+    def __init__(self, cliques: Sequence[Clique]) -> None:
+        self._all = range(len(cliques))
+        self._with: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for place, clique in enumerate(cliques):
+            mine = bits(clique)
+            for attribute in clique:
+                self._with[attribute].append((place, mine))
+
+    def of(self, attributes: Clique) -> list[int]:
+        """Places of the sets that have all of these, in order; of no attributes, all places."""
+        if not attributes:
+            return list(self._all)
+        wanted = bits(attributes)
+        fewest = min((self._with.get(a, []) for a in attributes), key=len)
+        return [place for place, mine in fewest if mine & wanted == wanted]
+
 
 # What averaging may leave below zero, or apart, as a share of the record count: far below one record.
 TOLERANCE = 1e-8

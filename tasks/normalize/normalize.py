@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level
-from marginweave.tasks.normalize.keys import row_keys
+from marginweave.schemas.arrays import Integers
+from marginweave.schemas.released.aggregates import Aggregates, Level
+
+LIMIT = 2**62
+"""Numbers of rows stay below it."""
+
+
+def row_keys(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> tuple[Integers, int]:
+    """Number the rows of a table of codes so that the numbers sort as the rows do, column by column.
+
+    The mixed-radix number sum_j code_j * prod_{i>j} size_i; wherever it would leave 62 bits, the digits so far are replaced
+    by their ranks among the rows, which keeps order and equality. Two rows have the same key exactly when they are equal.
+
+    Args:
+        columns: Codes of each column, shape (n,), 0 <= code < size.
+        sizes: Number of codes of each column, each below 2^31, as the number of rows is.
+
+    Returns:
+        The keys, shape (n,), int64, and a number that is above all of them. DP: post-processing.
+    """
+    keys, bound = columns[0].astype(np.int64), sizes[0]
+    for codes, size in zip(columns[1:], sizes[1:], strict=True):
+        if bound * size >= LIMIT:
+            distinct, keys = np.unique(keys, return_inverse=True)
+            bound = len(distinct)
+        keys = keys * size + codes
+        bound *= size
+    return keys, bound
 
 
 def normalize(aggregates: Aggregates) -> Aggregates:
@@ -27,7 +55,7 @@ def normalize(aggregates: Aggregates) -> Aggregates:
     if not levels:
         return aggregates
     reach = [level.counts for level in levels]  # the largest count of a combination and all that contain it
-    parts: list[IntArray] = []
+    parts: list[Integers] = []
     for k in range(len(levels) - 1, 0, -1):
         levels[k - 1], reach[k - 1], rows = _close(levels[k - 1], levels[k], reach[k], aggregates.domain.sizes)
         parts.insert(0, rows)
@@ -38,7 +66,7 @@ def normalize(aggregates: Aggregates) -> Aggregates:
     return replace(aggregates, levels=kept)
 
 
-def parts_of(level: Level) -> tuple[IntArray, IntArray]:
+def parts_of(level: Level) -> tuple[Integers, Integers]:
     """All combinations of length k - 1 inside those of length k: columns and values, shape (k * n, k - 1).
 
     Block j (rows j * n … (j + 1) * n) leaves out position j. DP: post-processing.
@@ -49,7 +77,7 @@ def parts_of(level: Level) -> tuple[IntArray, IntArray]:
     return columns, values
 
 
-def combination_keys(columns: IntArray, values: IntArray, sizes: tuple[int, ...]) -> IntArray:
+def combination_keys(columns: Integers, values: Integers, sizes: tuple[int, ...]) -> Integers:
     """Keys of combinations that sort in canonical order, by columns and then by values; shape (n,).
 
     The code of a missing value may stand among `values`. DP: post-processing.
@@ -61,7 +89,7 @@ def combination_keys(columns: IntArray, values: IntArray, sizes: tuple[int, ...]
     return row_keys([*columns.T, *values.T], radices)[0]
 
 
-def find_rows(level: Level, columns: IntArray, values: IntArray, sizes: tuple[int, ...]) -> IntArray:
+def find_rows(level: Level, columns: Integers, values: Integers, sizes: tuple[int, ...]) -> Integers:
     """Row of `level` at which each combination stands, or -1; shape (n,). DP: post-processing."""
     if not len(level):
         return np.full(len(columns), -1)
@@ -71,7 +99,7 @@ def find_rows(level: Level, columns: IntArray, values: IntArray, sizes: tuple[in
     return np.where(known[rows] == wanted, rows, -1)
 
 
-def part_rows(lower: Level, level: Level, sizes: tuple[int, ...]) -> IntArray:
+def part_rows(lower: Level, level: Level, sizes: tuple[int, ...]) -> Integers:
     """Row of `lower` at which each part of each combination of `level` stands, or -1; shape (k, n), j being left out in row j.
 
     Part by part: all of them at once (`parts_of`) are many times as large as the level. DP: post-processing.
@@ -83,7 +111,7 @@ def part_rows(lower: Level, level: Level, sizes: tuple[int, ...]) -> IntArray:
     return rows
 
 
-def _close(lower: Level, level: Level, reach: IntArray, sizes: tuple[int, ...]) -> tuple[Level, IntArray, IntArray]:
+def _close(lower: Level, level: Level, reach: Integers, sizes: tuple[int, ...]) -> tuple[Level, Integers, Integers]:
     """The lower level with every part of `level` in it, its reach, and the rows (n, k) where the parts stand."""
     part_columns, part_values = parts_of(level)
     columns = np.concatenate([lower.columns, part_columns])
@@ -98,6 +126,6 @@ def _close(lower: Level, level: Level, reach: IntArray, sizes: tuple[int, ...]) 
     return closed, widest, row[len(lower) :].reshape(level.length, len(level)).T
 
 
-def _positive(level: Level, counts: IntArray) -> Level:
+def _positive(level: Level, counts: Integers) -> Level:
     keep = counts > 0
     return Level(length=level.length, columns=level.columns[keep], values=level.values[keep], counts=counts[keep])

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from marginweave.schemas.contracts import check_aggregates
-from marginweave.tasks.aggregate.marginal_payloads import pack_marginals, unpack_marginals
-from marginweave.tasks.aggregate.payloads import pack_aggregates, unpack_aggregates
-from marginweave.tasks.normalize.marginals import normalize_marginals
+from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.tasks.aggregate.payloads import pack_aggregates, pack_marginals, unpack_aggregates, unpack_marginals
+from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
+
+
+def released_counts(reference: DerivedReference, normalized: StageResult) -> Aggregates:
+    """Counts of combinations from the checkpoint of `normalize`. DP: post-processing."""
+    payload = reference.load(normalized)
+    if reference.configuration.marginals is None:
+        return unpack_aggregates(payload)
+    return marginal_counts(unpack_marginals(payload), reference.resolved)
 
 
 @stage_task("normalize")

@@ -7,8 +7,7 @@ from typing import Any
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
-from marginweave.tasks.aggregate.payloads import unpack_aggregates
+from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.evaluate.bounds import bias_facts, bounding_biases
 from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, marginal_intervals, release_intervals
 from marginweave.tasks.references import DerivedReference, StageResult

@@ -15,7 +15,8 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.cliques import declared_cliques, domain_sizes
+from marginweave.tasks.aggregate.domain import domain_sizes
+from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.evaluate.intervals import count_interval
 from marginweave.tasks.normalize.marginals import compression_of
 

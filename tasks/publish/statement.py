@@ -14,8 +14,9 @@ from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.plan.draws import EVALUATION, is_pick, is_share
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.adaptive.candidates import share_deviation
-from marginweave.tasks.aggregate.cliques import discovery, scoring
+from marginweave.tasks.aggregate.domain import discovery
+from marginweave.tasks.aggregate.rounds import share_deviation
+from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.mechanisms.gaussian import error_deviation, error_sensitivity
 from marginweave.tasks.publish.wording import Bounds, preparation_words, unit_assumption
 

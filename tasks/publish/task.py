@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
+from marginweave.tasks.aggregate.payloads import unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.checkpoint.files import at_place, replace_file
-from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.confidence import confidence_facts, count_intervals
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
 from marginweave.tasks.publish.pages import release_pages

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Records
-from marginweave.schemas.configuration.columns import SetColumn
+from marginweave.schemas.configuration.columns.sets import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.configuration.synthesis import (
@@ -23,14 +23,12 @@ from marginweave.schemas.configuration.synthesis import (
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.measurements import CensoredMeasurement, Marginals, Mask, Measurement
-from marginweave.tasks.aggregate.cliques import domain_sizes, structural_masks
-from marginweave.tasks.aggregate.selection.compress import Compression, compress_mask
+from marginweave.tasks.aggregate.domain import Compression, compress_mask, domain_sizes, structural_masks
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.normalize.marginals import compression_of, measured_marginals
-from marginweave.tasks.normalize.pairs import all_pairs
+from marginweave.tasks.normalize.marginals import all_pairs, compression_of, measured_marginals
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.mixture import MixtureSampler

@@ -8,8 +8,7 @@ from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.contracts import check_codes
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.measurements import Marginals
-from marginweave.tasks.aggregate.marginal_payloads import unpack_marginals
-from marginweave.tasks.aggregate.payloads import unpack_aggregates
+from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import pack_codes
 from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.tasks.references import DerivedReference, StageResult

@@ -28,8 +28,8 @@ from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
+from marginweave.tasks.aggregate.domain import collect
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
-from marginweave.tasks.aggregate.released import collect
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.engine.local import LocalEngine

@@ -23,7 +23,7 @@ from marginweave.flows.audit.suite import Effort, audit
 from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.aggregate import cliques, level
+from marginweave.tasks.aggregate import domain, level
 from marginweave.tasks.empirical.findings import Finding, refuted
 from marginweave.tasks.mechanisms import gaussian as mechanisms
 from tests.support import configurations
@@ -181,7 +181,7 @@ def test_a_score_of_too_small_a_sensitivity_is_found(monkeypatch: pytest.MonkeyP
     [
         ("k-tuples, percentile", level, {"threshold 1"}),
         ("k-tuples, no fabrication", level, {"threshold 1", "threshold 2"}),
-        ("marginals, private", cliques, {"threshold"}),
+        ("marginals, private", domain, {"threshold"}),
     ],
     ids=["tuples", "lengths", "marginals"],
 )

@@ -23,9 +23,9 @@ from marginweave.schemas.released.aggregates import Aggregates, Domain, Level
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.accounting.thresholds import level_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.domain import compress_codes
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise
 from marginweave.tasks.aggregate.marginals import count_marginal, measure_marginals
-from marginweave.tasks.aggregate.selection.compress import compress_codes
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds, most_cut_records
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval, marginal_intervals, selected_interval

@@ -17,8 +17,7 @@ from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.estimate.rounding import project_simplex
 from marginweave.tasks.normalize.averaging import Shared, Tables
-from marginweave.tasks.normalize.consistency import make_consistent
-from marginweave.tasks.normalize.holders import Holders
+from marginweave.tasks.normalize.consistency import Holders, make_consistent
 
 SIZES = (2, 3, 5, 7)
 SETS = {

@@ -16,8 +16,8 @@ from scipy.stats import chi2
 
 from marginweave.tasks.aggregate import count_runs, layout
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.domain import ReleasedBlocks
 from marginweave.tasks.aggregate.layout import lay_out, spans
-from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mechanisms.randomness import KeyedBits

@@ -15,8 +15,8 @@ import pytest
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate import cliques
-from marginweave.tasks.aggregate.cliques import count_values, discover_labels, discovery
+from marginweave.tasks.aggregate import domain
+from marginweave.tasks.aggregate.domain import count_values, discover_labels, discovery
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from tests.support.configurations import PRIVATE, configuration
@@ -92,7 +92,7 @@ def test_a_lower_threshold_would_be_found(
     fault: Callable[[Callable[..., int]], Callable[..., int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """theta forgotten, the number of columns forgotten, no + 1, no threshold: above delta in one of the extremes."""
-    monkeypatch.setattr(cliques, "private_threshold", fault(cliques.private_threshold))
+    monkeypatch.setattr(domain, "private_threshold", fault(domain.private_threshold))
     bounds = []
     for alike in (False, True):
         shown, _ = exposed(config_of(3, 2, "add-remove"), 3, 2, alike=alike)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.tasks.aggregate.cliques import structural_masks
+from marginweave.tasks.aggregate.domain import structural_masks
 from marginweave.tasks.estimate.mixture.targets import expected_below, surprise
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.normalize.tuples import tuple_marginals

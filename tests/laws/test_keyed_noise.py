@@ -26,11 +26,11 @@ from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate import level as level_module
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.cliques import discover_labels
 from marginweave.tasks.aggregate.count_runs import Room
-from marginweave.tasks.aggregate.inputs import counts_digest, level_digest, values_digest
+from marginweave.tasks.aggregate.domain import discover_labels
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.aggregate.marginals import measure_marginals
+from marginweave.tasks.aggregate.payloads import counts_digest, level_digest, values_digest
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mechanisms import gaussian as mechanisms
 from marginweave.tasks.mechanisms import zero_cells

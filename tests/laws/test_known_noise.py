@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.inputs import counts_digest, level_digest
 from marginweave.tasks.aggregate.level import LevelMechanism
+from marginweave.tasks.aggregate.payloads import counts_digest, level_digest
 from marginweave.tasks.mechanisms.gaussian import add_noise, select_candidate
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import DrawBits

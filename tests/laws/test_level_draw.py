@@ -22,8 +22,8 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.domain import recode, released_values, to_released
 from marginweave.tasks.aggregate.level import draw_level
-from marginweave.tasks.aggregate.released import recode, released_values, to_released
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.randomness import fresh_bits

@@ -26,13 +26,13 @@ from marginweave.tasks.aggregate.marginals import (
     measure_marginals,
     split_deviations,
 )
-from marginweave.tasks.aggregate.selection.densemarg import select_marginals
-from marginweave.tasks.aggregate.selection.indif import (
+from marginweave.tasks.aggregate.selection import (
     indif_score,
     indif_scores,
     indif_sensitivity,
     measure_indif,
     plan_indif,
+    select_marginals,
 )
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
 from marginweave.tasks.mechanisms.randomness import fresh_bits

@@ -24,14 +24,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.columns.number import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.aggregate import bounded_counts as counting
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.cliques import count_values, domain_sizes
+from marginweave.tasks.aggregate.domain import ReleasedBlocks, count_values, domain_sizes, recode
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, marginal_deviation
-from marginweave.tasks.aggregate.released import recode
-from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
 from marginweave.tasks.encode import codes as coding
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.task import encode_blocks

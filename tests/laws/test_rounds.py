@@ -18,13 +18,16 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.marginals import AdaptiveCliques
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.aggregate import marginals_task
-from marginweave.tasks.aggregate.adaptive import task as rounds_task
-from marginweave.tasks.aggregate.adaptive.candidates import STEPS, candidate_scores, candidate_sets, score_sensitivity
-from marginweave.tasks.aggregate.adaptive.payloads import unpack_pick
-from marginweave.tasks.aggregate.adaptive.schedule import merge_measurements
-from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements
+from marginweave.tasks.aggregate import marginals_task, rounds_task
 from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals, split_deviations
+from marginweave.tasks.aggregate.payloads import unpack_measurements, unpack_pick
+from marginweave.tasks.aggregate.rounds import (
+    STEPS,
+    candidate_scores,
+    candidate_sets,
+    merge_measurements,
+    score_sensitivity,
+)
 from marginweave.tasks.mechanisms.gaussian import select_candidate
 from marginweave.tasks.mechanisms.randomness import NoiseBits, fresh_bits
 from marginweave.tasks.references import StageResult

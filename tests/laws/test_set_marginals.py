@@ -16,7 +16,7 @@ from scipy.stats import chi2
 from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.cliques import domain_sizes
+from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import encode_table

@@ -15,7 +15,7 @@ from scipy.stats import chi2
 
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
-from marginweave.tasks.aggregate.released import collect, recode
+from marginweave.tasks.aggregate.domain import collect, recode
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table

@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.columns.number import NumberColumn
 from marginweave.tasks.accounting.plan.draws import bounds_names
 from marginweave.tasks.aggregate import marginals_task, task
-from marginweave.tasks.aggregate.cliques import scoring
-from marginweave.tasks.aggregate.marginal_payloads import unpack_measurements, unpack_scores
 from marginweave.tasks.aggregate.marginals import count_marginal
-from marginweave.tasks.aggregate.payloads import unpack_level
+from marginweave.tasks.aggregate.payloads import unpack_level, unpack_measurements, unpack_scores
+from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.checkpoint.codecs import unpack_number
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.preprocess import task as preprocess_task

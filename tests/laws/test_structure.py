@@ -14,7 +14,7 @@ from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.released import collect
+from marginweave.tasks.aggregate.domain import collect
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table

@@ -14,7 +14,7 @@ from marginweave.tasks.accounting.plan.cost import fitting_seconds
 from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way, nearest_column
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.normalize.telling import Telling
+from marginweave.tasks.normalize.tuples import Telling
 
 SIZES = (2, 3, 5, 7)
 TOTAL = 4200.0

@@ -9,7 +9,7 @@ import numpy as np
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.cliques import domain_sizes
+from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.normalize.marginals import compression_of
 from tests.support.configurations import configuration
 

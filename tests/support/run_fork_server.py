@@ -34,8 +34,8 @@ from marginweave.schemas.program import Program
 from marginweave.tasks import draw as drawing
 from marginweave.tasks import references
 from marginweave.tasks.aggregate import marginals, marginals_task
+from marginweave.tasks.aggregate import rounds_task as adaptive
 from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.aggregate.adaptive import task as adaptive
 from marginweave.tasks.budget import task as budget_stage
 from marginweave.tasks.checkpoint import draw_files, draws, files, store
 from marginweave.tasks.checkpoint.codecs import unpack_table
@@ -44,9 +44,9 @@ from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.evaluate import paid_task
-from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import DrawBits
-from marginweave.tasks.normalize.released import released_counts
+from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.preprocess import task as preprocess_stage
 from marginweave.tasks.publish import report
 from marginweave.tasks.publish import task as publish_stage

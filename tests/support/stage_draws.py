@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate import marginal_rows, marginals_task, task
-from marginweave.tasks.aggregate.adaptive import task as rounds_task
+from marginweave.tasks.aggregate import marginal_rows, marginals_task, rounds_task, task
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.randomness import fresh_bits

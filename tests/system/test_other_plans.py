@@ -27,7 +27,7 @@ from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate import terms
 from marginweave.tasks.budget import task as budget_stage
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.ledger import Ledger
 from tests.support.people_table import people
 from tests.support.run_fork_server import run_by_stages
 
@@ -66,7 +66,7 @@ def _stopped_after_level_1(home: Path, monkeypatch: pytest.MonkeyPatch, **change
     config = people(home, 200, **changes)
     with monkeypatch.context() as patch:
         patch.setattr(aggregate, "_candidates_above", _stop)
-        patch.setattr(sys.modules["marginweave.tasks.aggregate.adaptive.task"], "candidate_sets", _stop)
+        patch.setattr(sys.modules["marginweave.tasks.aggregate.rounds_task"], "candidate_sets", _stop)
         with pytest.raises(_Stopped):
             _run(home, config)
     return config

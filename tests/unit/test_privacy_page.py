@@ -28,9 +28,9 @@ THEOREMS = {
     "tasks/accounting/amplification.py": ["functional_parameters"],
     "tasks/accounting/plan/marginals.py": ["marginal_draws"],
     "tasks/aggregate/level.py": ["draw_level", "draw_unvisited"],
-    "tasks/aggregate/cliques.py": ["discover_labels"],
+    "tasks/aggregate/domain.py": ["discover_labels"],
     "tasks/aggregate/marginals.py": ["measure_marginals", "measure_with_laplace"],
-    "tasks/aggregate/selection/indif.py": ["measure_indif"],
+    "tasks/aggregate/selection.py": ["measure_indif"],
 }
 
 

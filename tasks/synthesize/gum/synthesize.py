@@ -17,7 +17,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.estimate.mixture.start import spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
-from marginweave.tasks.normalize.holders import Holders
+from marginweave.tasks.normalize.consistency import Holders
 from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update
 from marginweave.tasks.synthesize.gum.start import Drawing, Graph, draw_tree, maximal, oriented, plan_graph
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream

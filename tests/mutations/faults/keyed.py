@@ -96,14 +96,14 @@ FAULTS = (
     ),
     Fault(
         name="a digest of what a level is given says nothing of its empty candidates",
-        file="tasks/aggregate/inputs.py",
+        file="tasks/aggregate/payloads.py",
         text="for keys in (candidates.survivors, candidates.forbidden):",
         instead="for keys in ():",
         killed_by=(_DIGEST,),
     ),
     Fault(
         name="a digest of what a level is given says nothing of its thresholds",
-        file="tasks/aggregate/inputs.py",
+        file="tasks/aggregate/payloads.py",
         text="[mechanism.threshold, mechanism.private_threshold, mechanism.raised_from]",
         instead="[]",
         killed_by=(_DIGEST,),

@@ -23,7 +23,7 @@ FAULTS = (
     ),
     Fault(
         name="the names of all values of a private domain are released",
-        file="tasks/aggregate/released.py",
+        file="tasks/aggregate/domain.py",
         text="tuple(sorted(table.labels[j][v] for v in survived.tolist()))",
         instead="tuple(sorted(table.labels[j]))",
         killed_by=("tests/laws/test_level_draw.py::test_private_labels_leave_only_if_they_survived",),

@@ -9,7 +9,7 @@ _PRICE = "tests/laws/test_rounds.py::test_every_share_is_measured_at_its_price"
 FAULTS = (
     Fault(
         name="the score of a candidate moves half as far",
-        file="tasks/aggregate/adaptive/candidates.py",
+        file="tasks/aggregate/rounds.py",
         text="return STEPS * error_sensitivity(stability)",
         instead="return STEPS // 2 * error_sensitivity(stability)",
         killed_by=(
@@ -19,14 +19,14 @@ FAULTS = (
     ),
     Fault(
         name="the weight of a candidate is no part of the sensitivity",
-        file="tasks/aggregate/adaptive/candidates.py",
+        file="tasks/aggregate/rounds.py",
         text=" * max(weight(settings, clique) for clique in candidates)",
         instead="",
         killed_by=("tests/laws/test_rounds.py::test_no_neighbor_moves_a_score_beyond_its_sensitivity",),
     ),
     Fault(
         name="a marginal is chosen past the ledger",
-        file="tasks/aggregate/adaptive/task.py",
+        file="tasks/aggregate/rounds_task.py",
         text="picks.append(unpack_pick(draw_once(reference, name, prepared)[0])[0])",
         instead=(
             'fresh = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
@@ -43,21 +43,21 @@ FAULTS = (
     ),
     Fault(
         name="an annealed round has half the noise for the price of one share",
-        file="tasks/aggregate/adaptive/task.py",
+        file="tasks/aggregate/rounds_task.py",
         text="multiplier, stability = reference.plan.draw(name).parameter, reference.configuration.stability",
         instead="multiplier, stability = reference.plan.draw(name).parameter / 2, reference.configuration.stability",
         killed_by=(_PRICE,),
     ),
     Fault(
         name="all marginals of a round have the noise of one",
-        file="tasks/aggregate/adaptive/task.py",
+        file="tasks/aggregate/rounds_task.py",
         text="return split_deviations(multiplier, picks, ground.sizes, ground.allocation, stability)",
         instead="return split_deviations(multiplier, picks[:1], ground.sizes, ground.allocation, stability) * len(picks)",
         killed_by=(_PRICE,),
     ),
     Fault(
         name="what several shares have measured is told with too little noise",
-        file="tasks/aggregate/adaptive/schedule.py",
+        file="tasks/aggregate/rounds.py",
         text="deviation=float(weights.sum() ** -0.5)",
         instead="deviation=float(weights.sum() ** -0.5) / 2",
         killed_by=("tests/laws/test_rounds.py::test_shares_together_have_the_noise_that_is_told",),

@@ -24,7 +24,7 @@ from marginweave.tasks.accounting.selection_composition import release_epsilon
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
-from marginweave.tasks.aggregate.released_blocks import ReleasedBlocks
+from marginweave.tasks.aggregate.domain import ReleasedBlocks
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mechanisms.randomness import NoiseBits, fresh_bits

@@ -10,21 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.aggregate import count_runs
-from marginweave.tasks.aggregate.count_runs import CountRun, Room, add_pieces, add_runs, make_run
-from marginweave.tasks.aggregate.sparse_counts import SparseCounts
+from marginweave.tasks.aggregate.count_runs import CountRun, Room, SparseCounts, add_pieces, add_runs, make_run
 from marginweave.tasks.checkpoint.store import BlockFile
 
 KEYS = st.lists(st.integers(0, 30), max_size=25)
 STREAM = st.dictionaries(st.integers(0, 40), st.integers(1, 5), max_size=20)
 
 
-def pieces(counts: dict[int, int], size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def pieces(counts: dict[int, int], size: int) -> list[tuple[Integers, Integers]]:
     """By increasing keys, `size` at a time."""
     items = sorted(counts.items())
     parts = [items[i : i + size] for i in range(0, len(items), size)]
-    return [tuple(np.array(column, np.int64) for column in zip(*part, strict=True)) for part in parts]
+    keys, numbers = 0, 1
+    return [(_column(part, keys), _column(part, numbers)) for part in parts]
+
+
+def _column(part: list[tuple[int, int]], place: int) -> Integers:
+    return np.array([item[place] for item in part], np.int64)
 
 
 @given(st.lists(st.tuples(STREAM, st.integers(1, 7)), max_size=5))

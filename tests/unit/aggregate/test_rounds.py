@@ -12,20 +12,21 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.marginals import AdaptiveCliques
 from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.aggregate.adaptive.candidates import candidate_sets, weight
-from marginweave.tasks.aggregate.adaptive.payloads import (
+from marginweave.tasks.aggregate.payloads import (
     pack_pick,
     pack_tables,
     unpack_pick,
     unpack_tables,
 )
-from marginweave.tasks.aggregate.adaptive.schedule import (
+from marginweave.tasks.aggregate.rounds import (
     Round,
+    candidate_sets,
     expected_noise,
     merge_measurements,
     next_pace,
     next_round,
     shares_of,
+    weight,
 )
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import pack_mixture, unpack_mixture

@@ -14,15 +14,14 @@ from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.accounting.plan.draws import gaussian_draw, laplace_draw
-from marginweave.tasks.aggregate.cliques import fitting, most_cells, scored_pairs, selected_cliques
-from marginweave.tasks.aggregate.marginals import cells
-from marginweave.tasks.aggregate.selection.combine import merge_pairs
-from marginweave.tasks.aggregate.selection.compress import (
+from marginweave.tasks.aggregate.domain import (
     compress_codes,
     compress_mask,
     compress_measurement,
     plan_compression,
 )
+from marginweave.tasks.aggregate.marginals import cells
+from marginweave.tasks.aggregate.selection import fitting, merge_pairs, most_cells, scored_pairs, selected_cliques
 from marginweave.tasks.synthesize.release import expand_records
 
 SIZES = (2, 3, 5, 7)

@@ -13,8 +13,7 @@ import pytest
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.aggregates import Domain
-from marginweave.tasks.aggregate.marginal_payloads import pack_marginals
-from marginweave.tasks.aggregate.payloads import pack_aggregates
+from marginweave.tasks.aggregate.payloads import pack_aggregates, pack_marginals
 from marginweave.tasks.decode.task import decode
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.evaluate.distances import ErrorParts, Expected, error_parts

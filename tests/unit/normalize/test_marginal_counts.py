@@ -10,8 +10,8 @@ import pytest
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.cliques import count_values, discover_labels, structural_masks
-from marginweave.tasks.aggregate.marginal_payloads import (
+from marginweave.tasks.aggregate.domain import count_values, discover_labels, structural_masks
+from marginweave.tasks.aggregate.payloads import (
     measurement_bytes,
     pack_labels,
     pack_marginals,

@@ -9,7 +9,8 @@ import pytest
 from marginweave.flows.plan.noise import forecast
 from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.cliques import discovery, scoring
+from marginweave.tasks.aggregate.domain import discovery
+from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, privacy_statement, promise
 from tests.support.configurations import configuration
 

@@ -19,7 +19,7 @@ from marginweave.flows.run.request import read_request
 from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
-from marginweave.tasks.aggregate.selection.densemarg import select_marginals
+from marginweave.tasks.aggregate.selection import select_marginals
 from marginweave.tasks.estimate.graphical import tree as graphical_tree
 from marginweave.tasks.estimate.graphical.junction import choose_measurements, model_cells, model_fits, tree_tables
 from marginweave.tasks.estimate.graphical.tree import Tree

@@ -18,22 +18,7 @@ from marginweave.schemas.configuration.marginals import AdaptiveCliques
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.accounting.plan.draws import pick_name, share_name
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.adaptive.candidates import candidate_scores, candidate_sets, score_sensitivity
-from marginweave.tasks.aggregate.adaptive.payloads import (
-    pack_pick,
-    pack_tables,
-    unpack_pick,
-    unpack_tables,
-)
-from marginweave.tasks.aggregate.adaptive.schedule import (
-    Round,
-    distance,
-    expected_noise,
-    merge_measurements,
-    next_pace,
-    next_round,
-)
-from marginweave.tasks.aggregate.marginal_payloads import measurement_bytes, pack_measurements, unpack_measurements
+from marginweave.tasks.aggregate.domain import compress_mask, compress_measurement
 from marginweave.tasks.aggregate.marginal_rows import (
     ONE_WAY,
     compressed_rows,
@@ -51,7 +36,26 @@ from marginweave.tasks.aggregate.marginals import (
     measure_marginals,
     split_deviations,
 )
-from marginweave.tasks.aggregate.selection.compress import compress_mask, compress_measurement
+from marginweave.tasks.aggregate.payloads import (
+    measurement_bytes,
+    pack_measurements,
+    pack_pick,
+    pack_tables,
+    unpack_measurements,
+    unpack_pick,
+    unpack_tables,
+)
+from marginweave.tasks.aggregate.rounds import (
+    Round,
+    candidate_scores,
+    candidate_sets,
+    distance,
+    expected_noise,
+    merge_measurements,
+    next_pace,
+    next_round,
+    score_sensitivity,
+)
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once

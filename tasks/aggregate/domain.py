@@ -1,0 +1,291 @@
+"""The domain of what is counted: discovered values, rare values merged, structural zeros, and rows over it."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.marginals import MarginalSettings
+from marginweave.schemas.configuration.numbers import MAX_CELLS
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import forbidden_codes
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.tasks.accounting.thresholds import private_threshold
+from marginweave.tasks.aggregate.marginals import cells
+from marginweave.tasks.encode.blocks import EncodedBlocks
+from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
+from marginweave.tasks.mechanisms.gaussian import add_noise, deviation
+from marginweave.tasks.mechanisms.randomness import NoiseBits
+
+Labels = Sequence[Sequence[str]]
+
+
+def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, ...]:
+    """Number of codes of each attribute: its values, and the missing one where a record can lack it.
+
+    In a private domain what was not released is missing as well. DP: arithmetic on public or released labels.
+    """
+    return tuple(
+        len(values) + (attribute.optional or attribute.private)
+        for attribute, values in zip(attributes, labels, strict=True)
+    )
+
+
+def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask, ...]:
+    """The cells that no record can be in: forbidden combinations, and no value where one is never missing.
+
+    DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
+    """
+    sizes = domain_sizes(configuration.attributes, labels)
+    allowed: dict[Clique, NDArray[np.bool_]] = {}
+    for combination in forbidden_codes(configuration.forbidden, labels):
+        clique = tuple(attribute for attribute, _ in combination)
+        if clique not in allowed:
+            _check_mask(configuration, clique, sizes)
+            allowed[clique] = np.ones([sizes[a] for a in clique], np.bool_)
+        allowed[clique][tuple(code for _, code in combination)] = False
+    for j, attribute in enumerate(configuration.attributes):
+        if attribute.private and not attribute.optional and labels[j]:
+            allowed[(j,)] = np.arange(sizes[j]) < len(labels[j])
+    return tuple(Mask(attributes=clique, allowed=values) for clique, values in allowed.items())
+
+
+def released_compression(
+    one_way: Sequence[Measurement], settings: MarginalSettings, masks: Sequence[Mask]
+) -> Compression:
+    """Which rare values are measured together. DP: post-processing of the one-way marginals."""
+    return plan_compression(one_way, -math.inf if settings.compress == "none" else settings.compress, masks)
+
+
+def discovery(configuration: Configuration, plan: BudgetPlan) -> tuple[Fraction, int]:
+    """Deviation of the noise of the draw `values`, and the least noisy count of a private value that is released.
+
+    A record holds one value of each of p private attributes at most: L2 sensitivity theta sqrt(p), as of a level.
+    DP: arithmetic on public numbers.
+    """
+    held, stability = len(configuration.private_columns), configuration.stability
+    sd = deviation(plan.draw("values").parameter, held, stability)
+    return sd, private_threshold(sd, held, stability.records, plan.delta_threshold)
+
+
+def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict[int, NDArray[np.int64]]:
+    """How many records have each value of the attributes `columns`, by attribute; private."""
+    counts: dict[int, NDArray[np.int64]] = {}
+    for table in blocks:
+        for j in columns:
+            here = np.bincount(table.codes[j], minlength=table.sizes[j] + 1)[: table.sizes[j]].astype(np.int64)
+            counts[j] = counts[j] + here if j in counts else here
+    return counts
+
+
+def discover_labels(
+    counts: Mapping[int, NDArray[np.int64]],
+    labels: Sequence[tuple[str, ...]],
+    sd: Fraction,
+    threshold: int,
+    bits: NoiseBits,
+) -> dict[int, tuple[str, ...]]:
+    """Values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
+
+    Only values that occur are noised; that they do is what delta_threshold pays for (`private_threshold`; differentially
+    private set union: Korolova et al. 2009, Gopi et al. 2020).
+    DP: mu-GDP with mu = 1 / multiplier, plus delta_threshold.
+
+    Args:
+        counts: by attribute, from `count_values`.
+        labels: the values of every attribute.
+        sd: standard deviation of the noise.
+        threshold: noisy counts below it are not released.
+        bits: of the draw; an attribute's table has its number.
+    """
+    released = {}
+    for j, exact in counts.items():
+        there = np.flatnonzero(exact)
+        kept = there[add_noise(exact[there], sd, bits, table=j) >= threshold]
+        released[j] = tuple(sorted(labels[j][v] for v in kept.tolist()))
+    return released
+
+
+def _check_mask(configuration: Configuration, clique: Clique, sizes: Sequence[int]) -> None:
+    if cells(clique, sizes) > MAX_CELLS:
+        names = ", ".join(configuration.attributes[a].name for a in clique)
+        raise InputError(
+            f"structure.forbidden ties {names} together, which have more than {MAX_CELLS} combinations; use fewer columns"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Compression:
+    """For each attribute the new code of every code, and the noisy counts by which the merged ones are told apart."""
+
+    codes: tuple[NDArray[np.int64], ...]
+    counts: tuple[NDArray[np.float64], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes of each attribute after merging."""
+        return tuple(int(new.max()) + 1 for new in self.codes)
+
+
+def plan_compression(one_way: Sequence[Measurement], multiple: float = 3.0, masks: Sequence[Mask] = ()) -> Compression:
+    """Merge the values of an attribute whose noisy count is below `multiple` standard deviations (PrivSyn: theta = 3 sigma).
+
+    Values that a mask treats differently stay apart, so that a forbidden combination is forbidden after merging, too.
+    The merged value comes last; a single rare value stays as it is.
+
+    Args:
+        one_way: one marginal an attribute, in order of attributes.
+        multiple: threshold in standard deviations; 0 merges nothing but what is measured below 0.
+        masks: structural zeros, over the codes before merging.
+
+    Returns:
+        The new codes. DP: post-processing.
+
+    Raises:
+        InputError: the marginals are not those of attributes 0, 1, 2, ….
+    """
+    if [m.attributes for m in one_way] != [(a,) for a in range(len(one_way))]:
+        raise InputError("one_way must have one marginal for each attribute, in order")
+    counts = tuple(m.counts.astype(np.float64) for m in one_way)
+    codes = tuple(
+        _merge(counts[a] < multiple * m.deviation, _kinds(a, len(counts[a]), masks)) for a, m in enumerate(one_way)
+    )
+    return Compression(codes=codes, counts=counts)
+
+
+def compress_codes(codes: Sequence[Codes], compression: Compression) -> tuple[Codes, ...]:
+    """The rows in the new codes, one array of shape (rows,) an attribute. Private: 1-stable, row by row."""
+    return tuple(new.astype(code_type(len(new)))[old] for new, old in zip(compression.codes, codes, strict=True))
+
+
+def compress_measurement(one_way: Measurement, compression: Compression) -> Measurement:
+    """The marginal of one attribute over its new codes; a merged cell has a little more noise than `deviation` says.
+
+    DP: post-processing.
+    """
+    (attribute,) = one_way.attributes
+    return replace(one_way, counts=np.bincount(compression.codes[attribute], weights=one_way.counts))
+
+
+def compress_mask(mask: Mask, compression: Compression) -> Mask:
+    """The mask over the new codes: exact, because merged values have the same zeros. DP: arithmetic on released codes."""
+    allowed = mask.allowed
+    for axis, attribute in enumerate(mask.attributes):
+        first = np.unique(compression.codes[attribute], return_index=True)[1]
+        allowed = np.take(allowed, first, axis=axis)
+    return Mask(attributes=mask.attributes, allowed=allowed)
+
+
+def _merge(rare: NDArray[np.bool_], kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """New codes: values that are not merged in their order, then one code for each kind of two and more rare values."""
+    together = rare & (np.bincount(kinds, weights=rare)[kinds] > 1)
+    new = np.empty(len(rare), np.int64)
+    new[~together] = np.arange(int((~together).sum()))
+    merged = np.unique(kinds[together], return_inverse=True)[1]
+    new[together] = int((~together).sum()) + merged
+    return new
+
+
+def _kinds(attribute: int, size: int, masks: Sequence[Mask]) -> NDArray[np.int64]:
+    """A number for each value of an attribute, the same for values that no mask tells apart; shape (size,)."""
+    patterns: list[list[bytes]] = [[] for _ in range(size)]
+    for mask in masks:
+        if attribute in mask.attributes:
+            axis = mask.attributes.index(attribute)
+            for value in range(size):
+                patterns[value].append(np.take(mask.allowed, value, axis=axis).tobytes())
+    numbers: defaultdict[tuple[bytes, ...], int] = defaultdict(lambda: len(numbers))
+    return np.array([numbers[tuple(pattern)] for pattern in patterns], np.int64)
+
+
+def released_values(first: Level, table: EncodedTable, private_columns: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Labels of the private columns' values that survived length 1, in sorted order.
+
+    DP: post-processing of the released 1-tuples: a value that did not reach its threshold does not appear.
+    """
+    released = {}
+    for j in private_columns:
+        survived = first.values[first.columns[:, 0] == j, 0]
+        released[j] = tuple(sorted(table.labels[j][v] for v in survived.tolist()))
+    return released
+
+
+def to_released(first: Level, table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> Level:
+    """Length 1 with the values of private columns numbered as in the released domain."""
+    values = first.values.copy()
+    for j, labels in released.items():
+        rows = first.columns[:, 0] == j
+        position = {label: i for i, label in enumerate(labels)}
+        values[rows, 0] = [position[table.labels[j][v]] for v in first.values[rows, 0].tolist()]
+    order = np.lexsort((values[:, 0], first.columns[:, 0]))
+    return Level(length=1, columns=first.columns[order], values=values[order], counts=first.counts[order])
+
+
+def recode(table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> EncodedTable:
+    """The table over the released domain: values of private columns that were not released become missing. Private."""
+    codes: list[Codes] = list(table.codes)
+    labels = list(table.labels)
+    for j, values in released.items():
+        position = {label: i for i, label in enumerate(values)}
+        lookup = np.array([*(position.get(label, len(values)) for label in table.labels[j]), len(values)])
+        codes[j] = lookup.astype(code_type(len(values)))[table.codes[j]]
+        labels[j] = values
+    return EncodedTable(codes=tuple(codes), labels=tuple(labels))
+
+
+def collect(
+    names: tuple[str, ...],
+    labels: tuple[tuple[str, ...], ...],
+    record_count: int,
+    record_deviation: float,
+    levels: Sequence[Level],
+    noise: Sequence[LevelNoise],
+) -> Aggregates:
+    """One set of aggregates from the draws; a record count below 0 is told as 0.
+
+    DP: post-processing.
+    """
+    return Aggregates(
+        domain=Domain(names=names, labels=labels),
+        record_count=max(0, record_count),
+        record_deviation=record_deviation,
+        levels=tuple(levels),
+        noise=tuple(noise),
+    )
+
+
+@dataclass(frozen=True)
+class ReleasedBlocks:
+    """Blocks in which values of private columns that were not released are missing. Private."""
+
+    blocks: EncodedBlocks
+    released: Mapping[int, tuple[str, ...]]
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The number of the first record of each block, and the number of all records at the end."""
+        return self.blocks.offsets
+
+    @property
+    def labels(self) -> tuple[tuple[str, ...], ...]:
+        """The values of each attribute: public or released."""
+        return tuple(self.released.get(j, labels) for j, labels in enumerate(self.blocks.labels))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each attribute."""
+        return tuple(len(labels) for labels in self.labels)
+
+    def table(self, block: int) -> EncodedTable:
+        """The records of one block."""
+        return recode(self.blocks.table(block), self.released)

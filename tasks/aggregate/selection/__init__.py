@@ -1,1 +1,0 @@
-"""Which marginals are worth their noise: PrivSyn's InDif and DenseMarg."""
