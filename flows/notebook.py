@@ -18,7 +18,7 @@ from marginweave.flows.orchestration.environment import home_directory
 from marginweave.flows.orchestration.session import prefect_session
 from marginweave.flows.run.lookup import run_lock
 from marginweave.flows.run.request import default_run, read_request
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
 from marginweave.schemas.configuration.written import mapping_of

@@ -7,10 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, DateColumn, MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import Aggregates, Level

@@ -6,14 +6,17 @@ from collections.abc import Callable, Set
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from marginweave.schemas.configuration.columns import Column
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.dropped import ConstantColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    ConstantColumn,
+    DateColumn,
+    MeasuredColumn,
+    NumberColumn,
+    SetColumn,
+)
 from marginweave.schemas.configuration.columns.periods import moment_of
-from marginweave.schemas.configuration.columns.sets import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.errors import InputError, StageError

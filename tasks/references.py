@@ -21,10 +21,8 @@ from marginweave.tasks.checkpoint.draws import Attempt
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import BlockFile, Store, address
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import ledger_location
+from marginweave.tasks.ledger import Ledger, Witness, ledger_location
 from marginweave.tasks.ledger.reserved import plan_of_rows
-from marginweave.tasks.ledger.witness import Witness
 from marginweave.tasks.program import program_identity
 
 BOUNDS = "bounds"

@@ -14,8 +14,8 @@ from marginweave.flows.cli.console import Home, command, out
 from marginweave.flows.cli.ledger_options import Example, home_of, location_of
 
 if TYPE_CHECKING:
+    from marginweave.tasks.ledger import LedgerLocation
     from marginweave.tasks.ledger.keyring import Keyring
-    from marginweave.tasks.ledger.location import LedgerLocation
 
 keys = typer.Typer(help="The key that seals the ledger.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -100,10 +100,10 @@ def export(
     """
     from marginweave.schemas.errors import InputError
     from marginweave.tasks.checkpoint.files import at_place, replace_file
+    from marginweave.tasks.ledger import opening_command
     from marginweave.tasks.ledger.audit import audit_ledger
     from marginweave.tasks.ledger.checks import account_in
     from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
-    from marginweave.tasks.ledger.location import opening_command
     from marginweave.tasks.program import program_identity
     from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 
@@ -144,8 +144,7 @@ def alias(
 
     Example: `marginweave ledger alias census-2026-b census-2026 --reason "board decision 14"`
     """
-    from marginweave.tasks.ledger.ledger import Ledger
-    from marginweave.tasks.ledger.witness import Witness
+    from marginweave.tasks.ledger import Ledger, Witness
 
     witness = Witness(home_of(home))
     Ledger.open(location_of(example, home), witness=witness).alias(dataset, other, reason, actor=getpass.getuser())
@@ -161,8 +160,7 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger key rotate --reason "yearly"`
     """
-    from marginweave.tasks.ledger.ledger import Ledger
-    from marginweave.tasks.ledger.witness import Witness
+    from marginweave.tasks.ledger import Ledger, Witness
 
     witness = Witness(home_of(home))
     name = Ledger.open(location_of(example, home), witness=witness).rotate_key(reason, actor=getpass.getuser())
@@ -173,9 +171,9 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
 def _keys(location: LedgerLocation) -> tuple[Keyring, str]:
     """The keys, or an empty ring and why there are none."""
     from marginweave.schemas.errors import BudgetError
+    from marginweave.tasks.ledger import opening_command
     from marginweave.tasks.ledger.key import load_key
     from marginweave.tasks.ledger.keyring import Keyring
-    from marginweave.tasks.ledger.location import opening_command
 
     try:
         return load_key(location, os.environ, opening_command()), ""
@@ -184,8 +182,8 @@ def _keys(location: LedgerLocation) -> tuple[Keyring, str]:
 
 
 def _loaded(location: LedgerLocation) -> Keyring:
+    from marginweave.tasks.ledger import opening_command
     from marginweave.tasks.ledger.key import load_key
-    from marginweave.tasks.ledger.location import opening_command
 
     return load_key(location, os.environ, opening_command())
 

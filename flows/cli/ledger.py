@@ -26,7 +26,7 @@ from marginweave.flows.cli.ledger_options import (
 if TYPE_CHECKING:
     from marginweave.schemas.ledger.accounts import AccountTotal
     from marginweave.schemas.ledger.policy import Policy
-    from marginweave.tasks.ledger.ledger import Ledger
+    from marginweave.tasks.ledger import Ledger
 
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -62,8 +62,7 @@ def open_account(
     from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
     from marginweave.schemas.errors import InputError
     from marginweave.schemas.ledger.accounts import Account
-    from marginweave.tasks.ledger.ledger import Ledger
-    from marginweave.tasks.ledger.location import ledger_location
+    from marginweave.tasks.ledger import Ledger, ledger_location
 
     asked = _asked_by(config)
     if config is None and (epsilon is None or delta is None):
@@ -132,7 +131,7 @@ def upgrade_tables(
 
     Example: `marginweave ledger upgrade --writer steward`
     """
-    from marginweave.tasks.ledger.schema import upgrade
+    from marginweave.tasks.ledger import upgrade
 
     location = location_of(example, home)
     version = upgrade(location, os.environ, writer=writer, tell=out.print)
@@ -156,8 +155,7 @@ def cap(
 
     Example: `marginweave ledger cap census-2026 --epsilon 6 --delta 1e-6 --reason "board decision 12"`
     """
-    from marginweave.tasks.ledger.ledger import Ledger
-    from marginweave.tasks.ledger.witness import Witness
+    from marginweave.tasks.ledger import Ledger, Witness
 
     ledger = Ledger.open(location_of(example, home), witness=Witness(home_of(home)))
     policy: Policy | Literal["as it is"] | None = "as it is"
@@ -209,8 +207,7 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
 def _compared(example: bool, home: Path | None) -> Ledger:
     """The ledger, to be read; with a warning where the runs of this home have seen more than it knows."""
     from marginweave.schemas.errors import BudgetError
-    from marginweave.tasks.ledger.ledger import Ledger
-    from marginweave.tasks.ledger.witness import Witness
+    from marginweave.tasks.ledger import Ledger, Witness
 
     location = location_of(example, home)
     ledger = Ledger.open(location)

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from marginweave.schemas.ledger.policy import Policy
-    from marginweave.tasks.ledger.location import LedgerLocation
+    from marginweave.tasks.ledger import LedgerLocation
 
 
 Dataset = Annotated[
@@ -49,7 +49,7 @@ def home_of(home: Path | None) -> Path:
 
 def location_of(example: bool, home: Path | None) -> LedgerLocation:
     """The ledger of the environment, or that of the example data in the home."""
-    from marginweave.tasks.ledger.location import example_ledger_location, ledger_location
+    from marginweave.tasks.ledger import example_ledger_location, ledger_location
 
     return example_ledger_location(home_of(home)) if example else ledger_location(os.environ)
 

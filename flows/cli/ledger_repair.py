@@ -32,8 +32,7 @@ def expire(
     Example: `marginweave ledger expire --older-than 7d`
     """
     from marginweave.schemas.budget import Cost
-    from marginweave.tasks.ledger.ledger import Ledger
-    from marginweave.tasks.ledger.witness import Witness
+    from marginweave.tasks.ledger import Ledger, Witness
 
     age, witness = days("older-than", older_than), Witness(home_of(home))
     ledger = Ledger.open(location_of(example, home), witness=witness)
@@ -79,7 +78,7 @@ def reconcile(
     """
     from marginweave.schemas.budget import Plain
     from marginweave.schemas.errors import InputError
-    from marginweave.tasks.ledger.ledger import Ledger
+    from marginweave.tasks.ledger import Ledger
     from marginweave.tasks.ledger.other_homes import OtherHomes
 
     homes = [home_of(each) for each in home] if home else [home_of(None)]

@@ -9,11 +9,9 @@ from marginweave.flows.run.lookup import describe_progress
 from marginweave.flows.run.request import Request
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.ledger import Ledger, Witness, opening_for
 from marginweave.tasks.ledger.admission import delta_refusal, unit_refusal
 from marginweave.tasks.ledger.largest import largest_epsilon
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.openings import opening_for
-from marginweave.tasks.ledger.witness import Witness
 
 
 def ledger_forecast(request: Request) -> list[str]:

@@ -18,9 +18,9 @@ from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.ledger import Ledger, opening_for
 from marginweave.tasks.ledger.admission import total_with
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.openings import opening_for, planned_statement
+from marginweave.tasks.ledger.openings import planned_statement
 from marginweave.tasks.ledger.policies import period_epsilon, period_spent, runs_a_period
 
 MOST_RUNS = 10_000

@@ -17,7 +17,7 @@ from marginweave.flows.run.request import ledger_file_of, ledger_of, original_re
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file, sync_folder
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
 
 

@@ -17,8 +17,7 @@ from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.files import at_place
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.witness import Witness
+from marginweave.tasks.ledger import Ledger, Witness
 
 _WORDS = {RunState.RUNNING: "unfinished", RunState.FAILED: "purged"}
 

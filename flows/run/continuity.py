@@ -22,7 +22,7 @@ from marginweave.tasks.checkpoint.draw_files import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.draws import check_same_program
 from marginweave.tasks.checkpoint.files import file_digest
 from marginweave.tasks.checkpoint.run_folder import RunFolder, check_proposed, propose_staged, publish_staged
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.reserved import check_same_plan
 from marginweave.tasks.program import program_identity
 

@@ -16,9 +16,8 @@ from marginweave.schemas.ledger.releases import Decision
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger, Witness
 from marginweave.tasks.ledger.approvals import check_words
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.witness import Witness
 
 _HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 

@@ -26,13 +26,11 @@ from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
+from marginweave.tasks.ledger import Ledger, Witness, is_older, opening_for, upgrade
 from marginweave.tasks.ledger.largest import largest_epsilon
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.openings import opening_for, planned_statement
+from marginweave.tasks.ledger.openings import planned_statement
 from marginweave.tasks.ledger.publishing import check_correction as check_correctable
-from marginweave.tasks.ledger.schema import is_older, upgrade
 from marginweave.tasks.ledger.sources import SourceDigest
-from marginweave.tasks.ledger.witness import Witness
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
 from marginweave.tasks.validate.source import TableSource, check_source

@@ -25,11 +25,11 @@ from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import PUBLIC_MODE, read_file, staged_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import opening_command
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.books import release_of
 from marginweave.tasks.ledger.export import json_lines
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.location import opening_command
 from marginweave.tasks.ledger.reserved import plan_of_rows
 from marginweave.tasks.publish.statement import promise
 from marginweave.tasks.publish.templates import render

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.category import Category
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import Category, MeasuredColumn, SetColumn
 from marginweave.schemas.configuration.structure import GroupedColumns
 
 

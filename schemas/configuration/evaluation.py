@@ -8,11 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel
 
 from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.columns import Column
-from marginweave.schemas.configuration.columns.base import Texts
-from marginweave.schemas.configuration.columns.category import Category
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import Category, Column, DateColumn, NumberColumn, Texts
 from marginweave.schemas.configuration.numbers import FROZEN, OpenFraction, PositiveWhole
 
 LONGEST_PAID = 3

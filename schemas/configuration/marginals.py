@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from marginweave.schemas.configuration.columns.base import Texts
+from marginweave.schemas.configuration.columns import Texts
 from marginweave.schemas.configuration.numbers import (
     FROZEN,
     MAX_CELLS,

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from marginweave.schemas.configuration.columns import Column
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import Column, DateColumn, NumberColumn
 
 
 def check_open_bins(name: str, column: Column, missing: Sequence[str]) -> None:

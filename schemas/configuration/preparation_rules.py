@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
-from marginweave.schemas.configuration.columns.dropped import IdentifierColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    IdentifierColumn,
+    MeasuredColumn,
+    NumberColumn,
+    SetColumn,
+)
 from marginweave.schemas.configuration.preparation import GaussianImputation, WeightedImputation
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.structure_records import check_records

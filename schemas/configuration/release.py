@@ -9,9 +9,11 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import (
+    MeasuredColumn,
+    NumberColumn,
+    SetColumn,
+)
 from marginweave.schemas.configuration.evaluation import check_evaluation
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.marginals_rules import check_marginals

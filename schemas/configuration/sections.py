@@ -11,11 +11,15 @@ from pydantic import AfterValidator, Field, field_validator
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import Attribute, most_combinations
 from marginweave.schemas.configuration.column_attributes import column_attribute, group_attribute, value_attributes
-from marginweave.schemas.configuration.columns import Column
-from marginweave.schemas.configuration.columns.base import MeasuredColumn, Texts
-from marginweave.schemas.configuration.columns.dropped import ConstantColumn, IdentifierColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import (
+    Column,
+    ConstantColumn,
+    IdentifierColumn,
+    MeasuredColumn,
+    NumberColumn,
+    SetColumn,
+    Texts,
+)
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ordered_attributes
 from marginweave.schemas.configuration.execution import Execution, block_rows
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings

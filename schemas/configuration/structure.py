@@ -9,10 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from marginweave.schemas.configuration.columns import Column
-from marginweave.schemas.configuration.columns.base import Texts
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, SetColumn, Texts
 from marginweave.schemas.configuration.numbers import FROZEN
 from marginweave.schemas.configuration.values import ValueMatcher
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from marginweave.schemas.configuration.columns import Column
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    DateColumn,
+    MeasuredColumn,
+    NumberColumn,
+)
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure, code_of
 from marginweave.schemas.configuration.values import declared_number, first_duplicate
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan, PlannedDraw
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.plan.draws import EVALUATION, bounds_names, is_pick, is_share

@@ -10,14 +10,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Floats
-from marginweave.schemas.configuration.columns import Column
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
-from marginweave.schemas.configuration.columns.date import DateColumn
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    DateColumn,
+    NumberColumn,
+    SetColumn,
+)
 from marginweave.schemas.configuration.columns.draws import Draw
 from marginweave.schemas.configuration.columns.gaps import Run
-from marginweave.schemas.configuration.columns.number import NumberColumn
 from marginweave.schemas.configuration.columns.periods import DAY, moment_of
-from marginweave.schemas.configuration.columns.sets import SetColumn
 from marginweave.tasks.decode.draws import draw_among, draw_inside
 
 _MONDAY = 3  # 1970-01-01 was a Thursday

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from marginweave.schemas.arrays import Codes
-from marginweave.schemas.configuration.columns.category import BooleanColumn
-from marginweave.schemas.configuration.columns.dropped import ConstantColumn
+from marginweave.schemas.configuration.columns import BooleanColumn, ConstantColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import DeterminedColumn, Structure
 from marginweave.schemas.configuration.values import ValueMatcher

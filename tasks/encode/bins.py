@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.columns.periods import DAY
 
 _MONDAY = 3  # 1970-01-01 was a Thursday

@@ -10,10 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, DateColumn, NumberColumn, SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.encode.bins import bin_dates, bin_numbers

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
+from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
 from marginweave.tasks.mechanisms.randomness import UniformWords

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
+from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure, forbidden_codes
 from marginweave.tasks.decode.columns import as_declared

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns.category import Category
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import Category, SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.configuration.columns.base import OTHER
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
+from marginweave.schemas.configuration.columns import OTHER, BooleanColumn, Category
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.preprocess.texts import distinct_texts
 

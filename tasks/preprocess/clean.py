@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from marginweave.schemas.configuration.columns import Column
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    DateColumn,
+    NumberColumn,
+    SetColumn,
+)
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.preprocess.categories import clean_category
 from marginweave.tasks.preprocess.dates import clean_date

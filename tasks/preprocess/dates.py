@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns.date import DateColumn
+from marginweave.schemas.configuration.columns import DateColumn
 from marginweave.schemas.configuration.columns.periods import DAY, ISO_PATTERN, parse_instant
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.preprocess.texts import UNITS, distinct_texts

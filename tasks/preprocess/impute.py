@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, DateColumn, MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.columns.periods import DAY
 from marginweave.schemas.configuration.preparation import GaussianImputation, WeightedImputation
 from marginweave.schemas.errors import StageError

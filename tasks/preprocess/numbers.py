@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.values import NUMBER_PATTERN, declared_number
 from marginweave.tasks.preprocess.texts import is_text
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns.base import OTHER
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns import OTHER, SetColumn
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.preprocess.texts import distinct_texts
 

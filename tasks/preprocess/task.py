@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import clean_schema
 from marginweave.schemas.table import check_contract

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
+from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
 

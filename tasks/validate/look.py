@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.columns.periods import DAY, moment_of, parse_instant
 from marginweave.schemas.configuration.values import number
 

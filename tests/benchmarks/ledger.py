@@ -19,9 +19,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.books import release_body
 from marginweave.tasks.ledger.core import now
-from marginweave.tasks.ledger.ledger import Ledger
 from tests.support.releases import ACCOUNT, gaussian, reserve_release, small_plan
 
 REPEATS = 30

@@ -55,6 +55,7 @@ FINISHED, REFUSED = "finished", "refused"
 
 def main(target: Path) -> None:
     """Make every home and pack it."""
+    from marginweave.tasks.references import code_version
 
     if code_version() != VERSION:
         sys.exit(f"this is marginweave {code_version()}; the homes have to be made by {VERSION}")
@@ -160,9 +161,8 @@ def _configuration(
 
 def _open(dataset: str, epsilon: float, *, delta: str = "1e-4", purse: Decimal = Decimal(0)) -> None:
     from marginweave.schemas.budget import Plain
-    from marginweave.schemas.ledger.accounts import Account
-    from marginweave.tasks.ledger.ledger import Ledger
-    from marginweave.tasks.ledger.location import ledger_location
+    from marginweave.schemas.ledger import Account
+    from marginweave.tasks.budget.ledger import Ledger, ledger_location
 
     account = Account(
         dataset=dataset,
@@ -195,7 +195,7 @@ def _released(home: Path, config: Path, run: str | None, ending: str) -> int:
     """The flow with the functions of its stages, without Prefect."""
     from marginweave.flows import release
     from marginweave.schemas.errors import MarginweaveError
-    from marginweave.tasks.publish.svg import drawing
+    from marginweave.tasks import drawing
 
     flow = sys.modules["marginweave.flows.release"]
     for name in _DOORS:

@@ -25,9 +25,9 @@ from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amo
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.admission import admitted
 from marginweave.tasks.ledger.boxes import box_fault, box_for, box_of_cap
-from marginweave.tasks.ledger.ledger import Ledger
 from marginweave.tasks.ledger.replay import Replay
 from marginweave.tasks.ledger.rules import within_old_cap
 from tests.support.releases import PROGRAM, gaussian

@@ -24,7 +24,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.aggregate import bounded_counts as counting
 from marginweave.tasks.aggregate.candidates import CandidateSet

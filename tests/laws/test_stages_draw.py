@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.accounting.plan.draws import bounds_names
 from marginweave.tasks.aggregate import marginals_task, task
 from marginweave.tasks.aggregate.marginals import count_marginal

@@ -96,7 +96,7 @@ def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:
         sys.argv = ["marginweave", *order["arguments"]]
         from prefect.context import refresh_global_settings_context
 
-        from marginweave.flows.cli.app import main
+        from marginweave.flows.cli import main
 
         refresh_global_settings_context()  # those of the order's environment
         main()

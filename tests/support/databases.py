@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.tasks.ledger.location import LedgerLocation
+from marginweave.tasks.ledger import LedgerLocation
 from tests.support.postgres import Server
 
 on_both = pytest.mark.parametrize(

@@ -22,9 +22,8 @@ from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.tasks.ledger.books import releases_of
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import LedgerLocation, ledger_location
 from tests.support.places import REPOSITORY
 
 LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")

@@ -20,8 +20,7 @@ from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger import core
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger, core
 
 FLOW = sys.modules[release.fn.__module__]
 DRAW = "level-1"

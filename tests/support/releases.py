@@ -12,7 +12,7 @@ from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 
 ACCOUNT = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
 PROGRAM = Program(version="1", digest="1" * 64)

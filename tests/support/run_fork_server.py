@@ -44,7 +44,7 @@ from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.evaluate import paid_task
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.preprocess import task as preprocess_stage

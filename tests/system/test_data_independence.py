@@ -35,7 +35,7 @@ from marginweave.flows.run.progress import reporting
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.checkpoint import draws
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference
 from tests.support.configurations import quick, raw

@@ -14,7 +14,7 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.states import State
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from tests.support.command_line import CommandLine, settle
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people

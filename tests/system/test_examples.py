@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
+from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.table import check_contract, input_schema

@@ -24,7 +24,7 @@ from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate import marginals_task
 from marginweave.tasks.checkpoint import draws
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from tests.support.configurations import quick, raw
 from tests.support.plain_runs import run_plainly

@@ -13,7 +13,7 @@ from marginweave.schemas.ledger.events import EventKind
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from tests.support.command_line import CommandLine
 from tests.support.homes import HOMES, unpack_home
 

@@ -28,7 +28,7 @@ from marginweave.flows.orchestration.session import prefect_session
 from marginweave.flows.run.progress import reporting
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
 from tests.support.command_line import CommandLine
 from tests.support.opened_files import opened_files, within

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.notebook import Synthesizer
+from marginweave.flows import Synthesizer
 from marginweave.flows.run.lookup import run_lock
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -61,7 +61,7 @@ def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:
 KILLED = """
 import os, signal, sys
 import pandas as pd
-from marginweave.flows.notebook import Synthesizer
+from marginweave.flows import Synthesizer
 from marginweave.tasks.validate.source import TableSource
 from tests.support.configurations import quick, raw
 from tests.support.people_table import people_frame

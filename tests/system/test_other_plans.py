@@ -27,7 +27,7 @@ from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate import terms
 from marginweave.tasks.budget import task as budget_stage
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from tests.support.people_table import people
 from tests.support.run_fork_server import run_by_stages
 

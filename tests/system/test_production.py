@@ -19,8 +19,7 @@ import yaml
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import ledger_location
+from marginweave.tasks.ledger import Ledger, ledger_location
 from tests.support.people_table import people
 from tests.support.places import REPOSITORY
 from tests.support.postgres import installed_postgres

@@ -21,7 +21,7 @@ from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.evaluate import paid_task
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import DerivedReference
 from tests.support.kills import Victim
 from tests.support.opened_files import opened_files, within

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.ledger.states import State
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.places import REPOSITORY
@@ -23,7 +23,7 @@ _PROGRAM = 'import sys; from marginweave.flows.cli import main; sys.argv[0] = "m
 # In the older program: the process is gone right before, or right after, the second length is charged.
 _DIES = """
 import os, sys
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 begin = Ledger.begin_draw
 def dying(ledger, release, name, *more, **named):
     if name == "level-2" and "{when}" == "before":
@@ -33,7 +33,7 @@ def dying(ledger, release, name, *more, **named):
         os._exit(9)
 Ledger.begin_draw = dying
 sys.argv[0] = "marginweave"
-from marginweave.flows.cli.app import main
+from marginweave.flows.cli import main
 main()
 """
 

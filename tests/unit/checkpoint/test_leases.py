@@ -11,7 +11,7 @@ from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, run_draw
 from marginweave.tasks.checkpoint.files import StagedFile
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import NoiseBits
 from tests.support.draws import draw_of_bits, never_made, prepared_draw, secrets_of, settle_begun, take_part
 from tests.support.releases import PROGRAM

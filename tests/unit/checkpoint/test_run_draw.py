@@ -16,7 +16,7 @@ from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import NoiseBits
 from tests.support.draws import (
     draw_of_bits,

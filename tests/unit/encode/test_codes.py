@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.encode.bins import bin_numbers
 from marginweave.tasks.encode.codes import code_type
 from tests.support.configurations import configuration

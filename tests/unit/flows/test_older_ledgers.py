@@ -19,12 +19,11 @@ from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.states import CHARGED
+from marginweave.tasks.ledger import Ledger, Witness, upgrade
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.ledger import Ledger
 from marginweave.tasks.ledger.other_homes import OtherHomes
-from marginweave.tasks.ledger.schema import upgrade
-from marginweave.tasks.ledger.witness import SEEN, Witness
+from marginweave.tasks.ledger.witness import SEEN
 from tests.support.homes import unpack_home
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly

@@ -18,7 +18,7 @@ from marginweave.flows.run.request import ledger_file_of, ledger_of
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 
 

@@ -26,12 +26,10 @@ from marginweave.flows.verify.statement import StatementAudit
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.tasks.ledger import Ledger, ledger_location, upgrade
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.key import load_key
 from marginweave.tasks.ledger.keyring import Keyring
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import ledger_location
-from marginweave.tasks.ledger.schema import upgrade
 from tests.support.homes import HOMES, unpack_home
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly

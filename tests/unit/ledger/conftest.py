@@ -13,9 +13,7 @@ from sqlalchemy import make_url
 from marginweave.schemas.budget import BudgetPlan, Neighbors
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import LedgerLocation, ledger_location
-from marginweave.tasks.ledger.schema import upgrade
+from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location, upgrade
 from tests.support.postgres import Server, postgres_server
 from tests.support.releases import ACCOUNT, DRAWS, gaussian, reserve_release, small_plan
 

@@ -20,8 +20,8 @@ from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.boxes import box_for
-from marginweave.tasks.ledger.ledger import Ledger
 from tests.support.releases import ALONE, FULL, PROGRAM, gaussian, small_plan
 
 

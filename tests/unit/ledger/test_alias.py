@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.ledger import Ledger
 from tests.support.databases import on_both
 
 pytestmark = on_both

@@ -18,11 +18,10 @@ from marginweave.schemas.ledger.accounts import Account, Box
 from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.ledger import accounts
+from marginweave.tasks.ledger import Ledger, accounts
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.core import now
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.ledger import Ledger
 from marginweave.tasks.ledger.tables import columns_of, event_of
 
 ALLOWANCE = Plain(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))

@@ -12,10 +12,10 @@ from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.core import now
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.ledger import Ledger
 from marginweave.tasks.ledger.publishing import publication
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, DRAWS

@@ -16,16 +16,14 @@ from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger import releases
+from marginweave.tasks.ledger import Ledger, is_older, releases, upgrade
 from marginweave.tasks.ledger.admission import admitted
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.core import now
 from marginweave.tasks.ledger.key import load_key
 from marginweave.tasks.ledger.largest import largest_epsilon
-from marginweave.tasks.ledger.ledger import Ledger
 from marginweave.tasks.ledger.openings import planned_statement
 from marginweave.tasks.ledger.replay import Replay
-from marginweave.tasks.ledger.schema import is_older, upgrade
 from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 from tests.support.budget_plans import configuration
 from tests.support.places import REPOSITORY

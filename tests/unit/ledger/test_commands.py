@@ -14,8 +14,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
+from marginweave.tasks.ledger import PostgresLocation
 from marginweave.tasks.ledger.key import key_file
-from marginweave.tasks.ledger.location import PostgresLocation
 from tests.support.configurations import raw
 from tests.support.databases import change, on_both
 

@@ -9,14 +9,12 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.events import Event, EventKind
-from marginweave.tasks.ledger import decisions
+from marginweave.tasks.ledger import Ledger, LedgerLocation, decisions
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.core import now
 from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.key import key_file, load_key
 from marginweave.tasks.ledger.keyring import Keyring, key_id
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import LedgerLocation
 from tests.support.databases import on_both, run
 
 pytestmark = on_both

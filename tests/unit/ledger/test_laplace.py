@@ -23,14 +23,12 @@ from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger import releases
+from marginweave.tasks.ledger import Ledger, LedgerLocation, opening_for, releases
 from marginweave.tasks.ledger.admission import admitted
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
 from marginweave.tasks.ledger.largest import largest_epsilon
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import LedgerLocation
-from marginweave.tasks.ledger.openings import opening_for, planned_statement
+from marginweave.tasks.ledger.openings import planned_statement
 from tests.support.configurations import configuration, raw
 from tests.support.databases import on_both
 

@@ -9,10 +9,8 @@ from sqlalchemy import URL, make_url
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.events import Event
-from marginweave.tasks.ledger import journal
+from marginweave.tasks.ledger import Ledger, journal, ledger_location
 from marginweave.tasks.ledger.engines import LostConnection
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import ledger_location
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 

@@ -15,14 +15,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import schema
+from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location, schema, upgrade
 from marginweave.tasks.ledger.anchor import Anchor
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.engines import connected, engine_for
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import LedgerLocation, ledger_location
-from marginweave.tasks.ledger.schema import upgrade
 from marginweave.tasks.ledger.tables import METADATA, SCHEMA_VERSION
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.system)]

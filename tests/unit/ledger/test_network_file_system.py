@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import file_systems
+from marginweave.tasks.ledger import Ledger, file_systems, upgrade
 from marginweave.tasks.ledger.file_systems import file_system
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.schema import upgrade
 
 MOUNTS = """\
 tmpfs /run tmpfs rw 0 0

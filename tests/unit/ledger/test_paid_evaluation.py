@@ -9,7 +9,7 @@ import pytest
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger.ledger import Ledger
+from marginweave.tasks.ledger import Ledger
 from tests.support.configurations import configuration
 from tests.support.databases import on_both
 from tests.support.releases import reserve_release

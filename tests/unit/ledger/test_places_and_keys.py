@@ -14,9 +14,7 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.tasks.ledger import creation
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import example_ledger_location, ledger_location, opening_command
+from marginweave.tasks.ledger import Ledger, creation, example_ledger_location, ledger_location, opening_command
 
 OPENING = "marginweave ledger open affairs --epsilon 1.0 --delta 1e-06"
 

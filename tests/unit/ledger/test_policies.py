@@ -17,9 +17,9 @@ from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.events import EventKind
 from marginweave.schemas.ledger.policy import Policy
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.ledger import Ledger
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, ALONE
 

@@ -14,10 +14,7 @@ from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.states import State
-from marginweave.tasks.ledger import creation, engines
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import ledger_location, opening_command
-from marginweave.tasks.ledger.schema import upgrade
+from marginweave.tasks.ledger import Ledger, creation, engines, ledger_location, opening_command, upgrade
 from tests.support.releases import reserve_release
 
 pytestmark = pytest.mark.system

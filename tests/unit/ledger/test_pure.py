@@ -15,9 +15,9 @@ from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.accounting.composition import account_epsilon, composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.ledger import Ledger
 from marginweave.tasks.ledger.room import room
 from tests.support.configurations import PRIVATE, configuration
 

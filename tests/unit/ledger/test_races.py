@@ -15,8 +15,7 @@ from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.events import EventKind
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.accountants import gdp_epsilon
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import LedgerLocation
+from marginweave.tasks.ledger import Ledger, LedgerLocation
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, ALONE, FULL, reserve_release
 

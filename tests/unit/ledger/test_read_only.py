@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import engines
+from marginweave.tasks.ledger import Ledger, engines
 from marginweave.tasks.ledger.access import Access, access_to, database_uri
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.ledger import Ledger
 
 
 def _access(folder: bool, file: bool, log: int | None = None, shared: bool = False) -> Access:

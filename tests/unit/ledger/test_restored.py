@@ -19,12 +19,11 @@ from marginweave.schemas.ledger.events import EventKind
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import CHARGED, State
 from marginweave.tasks.accounting.accountants import gdp_mu
+from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.ledger import Ledger
-from marginweave.tasks.ledger.location import example_ledger_location
 from marginweave.tasks.ledger.other_homes import OtherHomes, unaccounted_cost
-from marginweave.tasks.ledger.witness import SEEN, Sighting, Witness
+from marginweave.tasks.ledger.witness import SEEN, Sighting
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 
 OUTPUTS = {"release/privacy.json": "ab" * 32}

@@ -8,8 +8,8 @@ import sqlite3
 import pytest
 
 from marginweave.schemas.errors import BudgetError
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.key import key_file
-from marginweave.tasks.ledger.ledger import Ledger
 from tests.support.databases import change, on_both, run
 
 TEXTS = ("account", "release", "draw", "kind", "mu2", "rho", "delta", "lease", "digest", "body", "actor", "created")

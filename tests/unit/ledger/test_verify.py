@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.anchor import Anchor
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.core import now
 from marginweave.tasks.ledger.key import key_file, load_key
 from marginweave.tasks.ledger.keyring import Keyring
-from marginweave.tasks.ledger.ledger import Ledger
 from tests.support.databases import change, on_both, run
 from tests.support.releases import gaussian, small_plan
 

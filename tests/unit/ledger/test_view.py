@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from marginweave.schemas.errors import BudgetError
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.books import accounts_of, releases_of
-from marginweave.tasks.ledger.ledger import Ledger
 from tests.support.databases import change, on_both
 
 

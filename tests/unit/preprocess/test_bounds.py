@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.mechanisms.gaussian import select_percentile
 from marginweave.tasks.mechanisms.percentile import rank_scores
 from marginweave.tasks.mechanisms.randomness import fresh_bits

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns.category import Category
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import Category, NumberColumn
 from marginweave.tasks.preprocess.clean import clean_category, clean_number, clean_table
 from tests.support.configurations import configuration
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn
+from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError

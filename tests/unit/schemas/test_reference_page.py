@@ -10,14 +10,19 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    ConstantColumn,
+    DateColumn,
+    IdentifierColumn,
+    MeasuredColumn,
+    NumberColumn,
+    SetColumn,
+)
 from marginweave.schemas.configuration.columns.confirmation import Confirmation
-from marginweave.schemas.configuration.columns.date import DateColumn
 from marginweave.schemas.configuration.columns.draws import Histogram
-from marginweave.schemas.configuration.columns.dropped import ConstantColumn, IdentifierColumn
-from marginweave.schemas.configuration.columns.number import NumberColumn, Steps
-from marginweave.schemas.configuration.columns.sets import SetColumn
+from marginweave.schemas.configuration.columns.number import Steps
 from marginweave.schemas.configuration.engine import EngineSettings
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, PaidSettings
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds

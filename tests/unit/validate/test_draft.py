@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
+from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.values import ValueMatcher
