@@ -17,7 +17,6 @@ from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.normalize.marginals import all_pairs, marginal_counts, normalize_marginals
-from marginweave.tasks.synthesize.release import synthesize_codes
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
 from tests.support.synthesized import synthesize_codes
