@@ -1,4 +1,4 @@
-"""How attributes hang together in pairs, on each side: Cramér's V, mutual information, Spearman's rank correlation."""
+"""Association of pairs of attributes, on each side: Cramér's V, mutual information, Spearman's rank correlation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def association(
         names: Names of the attributes.
         ordered: Attributes whose codes stand in the order of their values.
         pairs: The pairs that the reference knows.
-        with_missing: Whether missing is a value of its own; Spearman always leaves it out. Where it is none, an attribute
+        with_missing: Whether missing is a separate value; Spearman always leaves it out. Where it is none, an attribute
             of one value has no pair: there is nothing that could vary.
 
     Returns:
@@ -127,7 +127,7 @@ def normalized_mutual_information(rows: IntArray, columns: IntArray, counts: Flo
 
 
 def spearman(rows: IntArray, columns: IntArray, counts: FloatArray) -> float | None:
-    """Pearson's correlation of average ranks, in [-1, 1], of attributes whose codes stand in order; None for a constant one.
+    """Pearson's correlation of average ranks, in [-1, 1], of attributes whose codes are in order; None for a constant one.
 
     C. Spearman (1904), with ties at their mean rank: of value v it is #{x < v} + (#{x = v} + 1) / 2.
     Arguments as for `cramers_v`. DP: as private as the counts.

@@ -114,9 +114,10 @@ def combination_bounds(
 ) -> tuple[DistanceBound, ...]:
     """A bound for the released combinations of every set of columns, of the counts with bounded contributions.
 
-    What was suppressed is not known, and no part of either sum. Which cells were told depends on their noise, so the noise of
-    all n candidates of the set of columns (or what bounds their number from above) is what `distance_bound` takes for that of
-    the told ones. At length 1 the number of candidates of a private domain is not public: bound None. DP: post-processing.
+    What was suppressed is not known, and no part of either sum. Which cells were released depends on their noise, so the noise
+    of all n candidates of the set of columns (or what bounds their number from above) is what `distance_bound` takes for that
+    of the released ones. At length 1 the number of candidates of a private domain is not public: bound None. DP:
+    post-processing.
 
     Args:
         drawn: counts as drawn, before they were made consistent.
@@ -129,10 +130,10 @@ def combination_bounds(
     found = []
     for level_, noise in zip(drawn.levels, drawn.noise, strict=True):
         deviation = math.sqrt(noise.deviation**2 + 1 / 12)
-        told = list(_told(drawn, level_, configuration))
-        numberings = [number_set(columns, drawn.domain.sizes, sides) for columns, _, _ in told]
+        sets = list(_released_sets(drawn, level_, configuration))
+        numberings = [number_set(columns, drawn.domain.sizes, sides) for columns, _, _ in sets]
         for (columns, rows, candidates), numbering, tally in zip(
-            told, numberings, records.each(numberings), strict=True
+            sets, numberings, records.each(numberings), strict=True
         ):
             made = tally.at(numbering.keys(level_.values[rows].T)) * weight
             distance = float(np.abs(level_.counts[rows] - made).sum())
@@ -149,7 +150,9 @@ def _combined(holders: Sequence[Measurement], columns: Clique) -> tuple[NDArray[
     return total / sum(precisions), sum(precisions) ** -0.5
 
 
-def _told(drawn: Aggregates, level: Level, configuration: Configuration) -> Iterator[tuple[Clique, slice, int | None]]:
+def _released_sets(
+    drawn: Aggregates, level: Level, configuration: Configuration
+) -> Iterator[tuple[Clique, slice, int | None]]:
     """Each set of columns with its rows and how many candidates it had, or None where that is not public."""
     sizes = drawn.domain.sizes
     if level.length == 1:

@@ -150,7 +150,7 @@ class ErrorParts:
 class Expected:
     """What a model says of combinations of values of the released domain.
 
-    `model` is as records are dealt from it (`Mixture.conditioned`); `spread` tells its merged values apart, None where it has
+    `model` is the one that records are sampled from (`Mixture.conditioned`); `spread` splits its merged values, None if it has
     none.
     """
 

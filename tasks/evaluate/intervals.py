@@ -81,14 +81,14 @@ def _laplace_reach(deviation: float, level: float) -> int:
 def selected_interval(
     counts: IntArray, threshold: int | IntArray, deviation: float, *, level: float = LEVEL
 ) -> Intervals:
-    """Intervals of counts that were told only because they reached `threshold`: those of the truncated normal.
+    """Intervals of counts that were released only because they reached `threshold`: those of the truncated normal.
 
-    Given that it is told, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which grows
-    with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2, `high` the largest where
-    P(X <= x | X >= T; m) is, or 0 if there is none, as no count is negative (Lee, Sun, Sun, Taylor 2016, inverted on
-    integers). Whatever m, a told count is covered with probability at least `level`, and nearly `level` where sd is large.
-    Both ends are at most those of `count_interval`, which they approach far above T; just above it `high` may be below x.
-    Computed in logarithms (log_ndtr), so that far tails keep their digits. DP: post-processing.
+    Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
+    grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2, `high` the largest where P(X <= x | X
+    >= T; m) is, or 0 if there is none, as no count is negative (Lee, Sun, Sun, Taylor 2016, inverted on integers). Whatever m,
+    a released count is covered with probability at least `level`, and nearly `level` where sd is large. Both ends are at most
+    those of `count_interval`, which they approach far above T; just above it `high` may be below x. Computed in logarithms
+    (log_ndtr), so that far tails keep their digits. DP: post-processing.
 
     Args:
         counts: noisy counts at least `threshold`, as drawn; shape (n,).
@@ -111,8 +111,8 @@ def selected_interval(
     radix = int(beyond.max(initial=0)) + 1
     pairs, rows = np.unique(which * radix + beyond, return_inverse=True)
     distinct = thresholds[pairs // radix]
-    told = distinct + pairs % radix
-    found = _inverted(told, distinct, deviation, tail, count_interval(told, deviation, level=level))
+    released = distinct + pairs % radix
+    found = _inverted(released, distinct, deviation, tail, count_interval(released, deviation, level=level))
     return Intervals(low=found.low[rows], high=found.high[rows])
 
 
@@ -141,11 +141,11 @@ def release_intervals(
         InputError: a combination that was not drawn.
     """
     found = []
-    for told, source, noise in zip(aggregates.levels, drawn.levels, aggregates.noise, strict=True):
-        rows = find_rows(source, told.columns, told.values, aggregates.domain.sizes)
+    for published, source, noise in zip(aggregates.levels, drawn.levels, aggregates.noise, strict=True):
+        rows = find_rows(source, published.columns, published.values, aggregates.domain.sizes)
         if (rows < 0).any():
             raise InputError("aggregates must hold no combination that was not drawn")
-        thresholds = _thresholds(told, noise, configuration)
+        thresholds = _thresholds(published, noise, configuration)
         found.append(selected_interval(source.counts[rows], thresholds, noise.deviation, level=level))
     return tuple(found)
 
@@ -162,23 +162,23 @@ def _thresholds(level: Level, noise: LevelNoise, configuration: Configuration) -
 def _inverted(counts: IntArray, least: IntArray, deviation: float, tail: float, nominal: Intervals) -> Intervals:
     """Bisection on whole numbers from 0, -1 standing for none; the ends without selection are an upper bound of both."""
 
-    def log_told(count: IntArray, mean: IntArray) -> NDArray[np.float64]:
+    def log_survival(count: IntArray, mean: IntArray) -> NDArray[np.float64]:
         """Ln P(X >= count | X >= least; mean)."""
         ends = [log_ndtr((mean - t + 0.5) / deviation) for t in (count, least)]
-        told: NDArray[np.float64] = ends[0] - ends[1]
-        return told
+        survival: NDArray[np.float64] = ends[0] - ends[1]
+        return survival
 
     below, above = np.full(len(counts), -1), nominal.low
     while (above - below > 1).any():
         middle = np.maximum((below + above) // 2, 0)
-        reached = log_told(counts, middle) >= math.log(tail)
+        reached = log_survival(counts, middle) >= math.log(tail)
         below, above = np.where(reached, below, middle), np.where(reached, middle, above)
     low = above
 
     below, above = np.full(len(counts), -1), nominal.high + 1
     while (above - below > 1).any():
         middle = np.maximum((below + above) // 2, 0)
-        reached = -np.expm1(log_told(counts + 1, middle)) >= tail
+        reached = -np.expm1(log_survival(counts + 1, middle)) >= tail
         below, above = np.where(reached, middle, below), np.where(reached, above, middle)
     return Intervals(low=low, high=np.maximum(below, 0))
 
@@ -203,11 +203,11 @@ def marginal_intervals(
     compression = compression_of(marginals, configuration)[1]
     holders = Holders([m.attributes for m in marginals.larger])
     found = []
-    for told in aggregates.levels:
-        low, high = np.zeros(len(told), np.int64), np.zeros(len(told), np.int64)
-        for columns, rows in told.by_columns():
+    for level_counts in aggregates.levels:
+        low, high = np.zeros(len(level_counts), np.int64), np.zeros(len(level_counts), np.int64)
+        for columns, rows in level_counts.by_columns():
             holder = _holder(columns, marginals, holders)
-            inside = _cell_intervals(columns, told.values[rows], holder, compression, level)
+            inside = _cell_intervals(columns, level_counts.values[rows], holder, compression, level)
             low[rows], high[rows] = inside.low, inside.high
         found.append(Intervals(low=low, high=high))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Numbers for combinations of values: how the cells of a set of attributes are told apart by one integer each."""
+"""Combinations of values as integers: one for each cell of a set of attributes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The task of the bought comparison with the sensitive table: the last draw, and the one look at rows right of `aggregate`.
 
-The number goes through `draw_once`: charged, then drawn, then committed. Nothing that is released depends on it, but what is
-told of it.
+The number goes through `draw_once`: charged, then drawn, then committed. Nothing else that is
+released depends on it.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def buy_evaluation(
     payload, drawn = draw_once(reference, EVALUATION, prepared)
     deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, reference.configuration.stability)
 
-    def told() -> bytes:  # with its noise as it was reserved: right of here is no ledger
+    def compute() -> bytes:  # with its noise as it was reserved: right of here is no ledger
         arrays, meta = unpack_arrays(payload)
         return pack_arrays(arrays, {**meta, "deviation": float(deviation)})
 
-    released = reference.derived.checkpoint(EVALUATION, [drawn], told)
+    released = reference.derived.checkpoint(EVALUATION, [drawn], compute)
     return replace(released, charged=drawn.charged)
 
 

@@ -41,7 +41,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
     """How well the synthetic records keep the released counts and the rules, and how far from the sensitive ones they can be.
 
     `parts` has the results of `collect`, `normalize`, `synthesize` and `decode`; of `paid`, what was bought of the distance
-    from the rows, if anything; and of `fit`, where there is a model, whose part of the former is told apart from the records'.
+    from the rows, if anything; and of `fit`, where there is a model: its error is listed apart from that of the records.
     DP: post-processing.
     """
     synthesized, normalized = parts["synthesize"], parts["normalize"]
@@ -69,12 +69,12 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
 
 
 def evaluation_json(evaluation: Evaluation, **more: Any) -> bytes:
-    """An evaluation, and what else is told, as indented JSON; equal evaluations have equal bytes."""
+    """An evaluation and further parts as indented JSON; equal evaluations have equal bytes."""
     return (json.dumps({**asdict(evaluation), **more}, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _spread(reference: DerivedReference, normalized: StageResult) -> Spread | None:
-    """How merged values are told apart in the records; k-tuples have none."""
+    """How merged values are split in the records; None for k-tuples."""
     if reference.configuration.marginals is None:
         return None
     marginals = unpack_marginals(reference.load(normalized))

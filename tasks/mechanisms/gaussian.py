@@ -125,7 +125,7 @@ def add_noise(
 def draw_laplace_noise(cells: int, epsilon: Fraction, stability: Stability) -> NDArray[np.int64]:
     """The noise of one marginal for `add_drawn_noise`, shape (cells,), int64: OpenDP's exact sampler, on zeros.
 
-    OpenDP has a generator of its own, which no seed fixes: so the noise is drawn before the charge, and sealed as a seed is.
+    OpenDP uses its own generator, which takes no seed: so the noise is drawn before the charge, and sealed as a seed is.
     Discrete Laplace noise of scale `laplace_scale`. DP: nothing of the rows.
 
     Raises:

@@ -38,7 +38,7 @@ class NoiseTable:
     """Distribution of one noise: `cumulative[j]` = 2^128 P(|X| <= j) for j = 0 … J, the last one 2^128.
 
     `high` (shape (J + 1,), uint64) has the top 63 bits of each: what a draw is compared with first. The sign of X is a
-    fair bit of its own.
+    separate fair bit.
     """
 
     deviation: Fraction

@@ -129,7 +129,7 @@ class DrawBits:
         return _words(lambda block: self._key("cells", (table,), block), start, count)
 
     def rest(self, table: int, cell: int) -> int:
-        """65 bits more of a cell: a block of the cipher of its own, under keys of their own."""
+        """65 more bits of a cell: a separate block of the cipher, under separate keys."""
         block, place = divmod(cell, BLOCKS_A_KEY)
         low, high = _keystream(self._key("ties", (table,), block), 0, 2 * place, 2).tolist()
         return int(high << 64 | low) >> 8 * _BLOCK - REST_BITS

@@ -81,7 +81,7 @@ _POSITIONS, _NOISE = 0, 1
 
 
 def passing_probability(threshold: int, deviation: Fraction) -> Fraction:
-    """P(X >= threshold), exactly as drawn: how likely a cell without records is told. DP: arithmetic on public numbers."""
+    """P(X >= threshold), exactly as drawn: how likely a cell without records is released. DP: arithmetic on public numbers."""
     return noise_table(deviation).upper_tail(threshold)
 
 
@@ -96,7 +96,7 @@ def passing_zeros(cells: int, threshold: int, deviation: Fraction, bits: NoiseBi
         cells: how many positions, from 0.
         threshold: T, at least 1.
         deviation: standard deviation of the noise.
-        bits: of the draw; each block of positions has a stream of its own.
+        bits: of the draw; each block of positions has a separate stream.
 
     Raises:
         InputError: a threshold below 1, or a deviation that has no table.
@@ -115,7 +115,7 @@ def passing_zeros(cells: int, threshold: int, deviation: Fraction, bits: NoiseBi
 def passing_noise(count: int, threshold: int, deviation: Fraction, bits: NoiseBits, table: int = 0) -> Integers:
     """The noise of `count` zeros that passed, shape (count,), int64: independent, each X given X >= threshold.
 
-    Each `table` has a stream of its own. DP and Raises: as `passing_zeros`; also where no noise reaches the threshold.
+    Each `table` has a separate stream. DP and Raises: as `passing_zeros`; also where no noise reaches the threshold.
     """
     _check(threshold)
     if not count:

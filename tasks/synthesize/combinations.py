@@ -142,7 +142,7 @@ def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequen
     """
     none = np.zeros((1, 0), np.int64)
     lower = Level(length=0, columns=none, values=none, counts=np.array([aggregates.record_count], np.int64))
-    # a column of no set is a set of its own: no column stands twice in a combination
+    # a column of no set counts as a set with one column: no column is twice in a combination
     groups = np.where(np.asarray(sets) < 0, -1 - np.arange(len(sets)), sets)
     levels = []
     for level in aggregates.levels:

@@ -252,6 +252,9 @@ def _child(combinations: Combinations, node: int, attribute: int) -> int:
 def _extend(combinations: Combinations, state: State, first: int, last: int, whole: int, candidates: int) -> int:
     """Drop the candidates that extend a member from `first` to `last` to nothing released; returns how many are left.
 
+    record + a is possible if all its parts with a, up to the depth, are released: t + a for every member t, the parts of the
+    record that are shorter than the depth, the empty one included. A value b that joins the record adds the members t + b, and
+    takes none away. So only new members are checked, and a candidate that was dropped never returns.
     `whole` is the member that is all of the record, or -1 if there is none; then what is used up is dropped as well. Otherwise
     it blocks a candidate, which keeps its direct weight.
     """

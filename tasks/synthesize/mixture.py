@@ -44,7 +44,7 @@ _SWEEPS = 3
 """Of the exchanges of eight (a simulation on adult, epsilon 1) the first made 77 %, the first three 91 %, the fourth 3 %."""
 
 _MOST_CODES = 4096
-"""Codes of all attributes together whose pairs are kept in mind: 64 MB a shard. Beyond them records stay as they were dealt."""
+"""Most codes of all attributes together for which pairs are counted (64 MB a shard); beyond, records are not refined."""
 
 
 class _Blocks(NamedTuple):
@@ -55,17 +55,17 @@ class _Blocks(NamedTuple):
 
 
 def swap_refine(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
-    """Exchange values between records of a component, in place, where the counts of pairs come nearer to the model's.
+    """Swap values between records of a component, in place, where that brings the counts of pairs closer to the model's.
 
-    Within a component all blocks are independent, so which of its records holds which of its values is chance alone: any
-    exchange leaves the components, and every single value's count, as they are. Accepted is what lowers
-    sum |count - expected| over all pairs of attributes: what chance added to the model's error goes, up to rounding. DP:
-    post-processing.
+    Own method; evidence: `_SWEEPS` and docs/accuracy.md. Within a component all blocks are independent, so which of its records
+    holds which of its values is chance alone: any exchange leaves the components, and every single value's count, as they are.
+    Accepted is what lowers sum |count - expected| over all pairs of attributes: what chance added to the model's error goes, up
+    to rounding. DP: post-processing.
 
     Args:
         records: codes, shape (records, attributes), component by component.
         owners: the component of each, ascending.
-        model: what the records were dealt from.
+        model: what the records were sampled from.
         generator: public choices.
     """
     offsets = np.cumsum([0, *model.sizes])
@@ -121,7 +121,12 @@ def _sweep(
 
 @njit(cache=True, nogil=True)
 def _gain(one: Records, other: Records, block: Integers, offsets: Integers, residual: NDArray[np.float32]) -> float:
-    """Change of sum |count - expected| if two records exchanged the values of a block."""
+    """Change of sum |count - expected| if two records exchanged the values of a block.
+
+    Before, they hold (u, p) and (v, q) of a pair of attributes; after, (v, p) and (u, q). So r = count - expected falls by 1 at
+    (u, p) and (v, q) and rises by 1 at (v, p) and (u, q), and each changes the sum by |r - 1| - |r| or |r + 1| - |r|. With
+    u != v and p != q these are four different cells, so the changes add up; otherwise nothing changes.
+    """
     change = 0.0
     for a in block:
         u, v = offsets[a] + one[a], offsets[a] + other[a]
@@ -174,7 +179,7 @@ def repair_structural_zeros(
     Args:
         records: codes, shape (records, attributes), component by component.
         owners: the component of each, ascending.
-        model: what the records were dealt from.
+        model: what the records were sampled from.
         generator: public choices.
 
     Raises:
@@ -232,7 +237,7 @@ def _swap(
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureSampler:
-    """What the shards of one synthesis share: the model; every shard deals records of its own from it."""
+    """Records sampled from a mixture, which all shards share."""
 
     model: Mixture
     number: int

@@ -16,7 +16,7 @@ from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 
 @dataclass(frozen=True, kw_only=True)
 class Pgm:
-    """What the shards of one synthesis share: the model, fitted once; every shard deals records of its own from it."""
+    """Records sampled from a graphical model, which is fitted once and shared by all shards."""
 
     tree: Tree
     number: int
@@ -41,7 +41,7 @@ class Pgm:
             measurements: noisy marginals; of more than a model of `model_size` holds those that `choose_measurements` picks.
             sizes: number of codes of each attribute, a missing value included.
             records: how many to make.
-            total: of how many records the measurements tell.
+            total: the number of records that was measured.
             settings: the same settings and marginals make the same records.
             masks: structural zeros.
             most: records of a shard at most.
@@ -58,4 +58,4 @@ class Pgm:
 
     def records(self, shard: int) -> Records:
         """The records of a shard, shape (n, attributes), in random order; none is forbidden. DP: post-processing."""
-        return self.tree.deal(self.plan.records(self.number, shard), stream(self.seed, shard))  # post-processing
+        return self.tree.sample(self.plan.records(self.number, shard), stream(self.seed, shard))  # post-processing

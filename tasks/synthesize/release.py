@@ -110,7 +110,7 @@ _CLIPPED = 0.8
 """Of the noise of k-tuples so much is left: none is more frequent than its parts. Records of fits that go on until they are so
 near were 3 to 8 % nearer to affairs (epsilon 0.3, 1) and ma2019_cat (1) than at 1, at 0.7 no nearer on ma2019_cat; on
 drug_deaths_cat it makes no difference."""
-_SETS = 1  # the cut of sets has a stream of its own
+_SETS = 1  # cutting sets has a separate stream
 
 
 def synthesize_blocks(

@@ -1,4 +1,4 @@
-"""Sets in synthesis: each released value is an attribute of its own, present or absent; then they are one set again."""
+"""Sets in synthesis: each released value becomes an attribute, present or absent; afterwards they are joined to one set."""
 
 from __future__ import annotations
 

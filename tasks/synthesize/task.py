@@ -17,7 +17,7 @@ from marginweave.tasks.stage import stage_task
 
 @stage_task("fit")
 def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResult:
-    """The mixture that records are dealt from, a checkpoint: it is fitted once, whatever stops the run. DP: post-processing."""
+    """The mixture that records are sampled from, fitted once, even if the run is interrupted. DP: post-processing."""
     settings = reference.configuration.synthesize
     assert isinstance(settings, MixtureSynthesis)
 
@@ -33,7 +33,7 @@ def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResu
 def synthesize(reference: DerivedReference, normalized: StageResult, fitted: StageResult | None) -> StageResult:
     """Synthetic records as codes, in blocks of records, of which few are in memory at once. DP: post-processing.
 
-    `fitted` is what they are dealt from, of a method that fits a model.
+    `fitted` is the model that they are sampled from, of a method that fits one.
     """
 
     def compute() -> Iterator[bytes]:

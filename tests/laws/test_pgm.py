@@ -160,5 +160,5 @@ def test_nothing_is_imported_before_a_fit() -> None:
 
 def test_a_fit_of_no_steps_is_uniform_where_it_is_allowed() -> None:
     tree = fit_tree(measurements_of(decomposable()), SIZES, 1e4, MASKS["inside"], 0)
-    made = tree.deal(1000, np.random.default_rng(1))
+    made = tree.sample(1000, np.random.default_rng(1))
     assert cell_counts(made, (0, 1), SIZES).max() - np.partition(cell_counts(made, (0, 1), SIZES).ravel(), 2)[2] <= 1

@@ -41,7 +41,10 @@ class Tree:
     def of(cls, tables: Sequence[tuple[Clique, Array]], sizes: Sequence[int]) -> Tree:
         """The tree of marginals, an axis for each attribute, in a preorder of their junction tree.
 
-        What a later table knows as impossible is so in all before it: fits end in zeros that only some tables have.
+        p(x) = prod_i p(new_i | given_i): what table i shares with all earlier ones lies inside one of them, its parent (running
+        intersection), and p(new | given) = p(new, given) / p(given). From the last table to the first, each tells its parent
+        which combinations of `given` have p(given) = 0 (an upward message), so that sampling never reaches an empty row: fits
+        end in zeros that only some tables have.
 
         Raises:
             InputError: nothing is possible.
@@ -62,7 +65,7 @@ class Tree:
             branches.append(Branch(given=given, new=new, shares=shares / np.where(sums > 0, sums, 1.0)))
         return cls(branches=tuple(reversed(branches)), sizes=tuple(sizes))
 
-    def deal(self, records: int, generator: np.random.Generator) -> Records:
+    def sample(self, records: int, generator: np.random.Generator) -> Records:
         """Records, shape (records, attributes), in random order.
 
         Branch by branch, the records of each given combination get the cells of its row by their shares up to rounding

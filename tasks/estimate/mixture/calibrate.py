@@ -1,4 +1,4 @@
-"""What single attributes look like: by noisy counts of them, and in a mixture that is held to these."""
+"""Single attributes: nearest nonnegative counts to the noisy ones, and a mixture calibrated to them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def nearest_column(measurement: Measurement, likely: Array, total: float) -> Arr
 
 
 def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mixture:
-    """The model with every attribute as its own counts have it, as far as these are more exact than the larger tables.
+    """The model with every attribute calibrated to its own counts, as far as these are more exact than the larger tables.
 
-    A fit ends where all its counts are as near as their noise allows, and the most exact ones, those of single attributes,
-    are left farther behind than they need be. The target is the mean of the model's counts m and of y, the nearest to those
-    measured: (v y + w m) / (v + w), v = 1 / deviation^2 and w the sum over all larger tables with the attribute of
-    1 / (deviation^2 cells / codes), the precision of their sums. Shares of a code are multiplied by target over m in all
-    components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
+    Own method; evidence: docs/accuracy.md. A fit ends where all its counts are as near as their noise allows, and the most
+    exact ones, those of single attributes, are left farther behind than they need be. The target is the mean of the model's
+    counts m and of y, the nearest to those measured: (v y + w m) / (v + w), v = 1 / deviation^2 and w the sum over all larger
+    tables with the attribute of 1 / (deviation^2 cells / codes), the precision of their sums. Shares of a code are multiplied
+    by target over m in all components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
     """
     shares = [part.copy() for part in model.shares]
     trust = _trust(measurements)

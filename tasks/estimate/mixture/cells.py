@@ -26,8 +26,8 @@ class Cells:
         self._weight = np.concatenate([target.weight.ravel() for target in targets])
         starts = np.cumsum([0, *(target.counts.size for target in targets[:-1])])
         pairs = zip(starts, targets, strict=True)
-        told = [(start, target.hidden) for start, target in pairs if target.hidden is not None]
-        self._hidden = _Hidden(told) if told else None
+        censored = [(start, target.hidden) for start, target in pairs if target.hidden is not None]
+        self._hidden = _Hidden(censored) if censored else None
 
     def add(self, scale: np.float32, weights: Floats, columns: Floats, by_columns: Floats, by_weights: Floats) -> float:
         """Add `scale` times what they say, but for the factor n w of the components; their chi^2.
@@ -47,12 +47,12 @@ class Cells:
 class _Hidden:
     """`Hidden` of many targets side by side."""
 
-    def __init__(self, told: Sequence[tuple[int, Hidden]]) -> None:
-        places = [start + np.flatnonzero(hidden.cells.ravel()) for start, hidden in told]
+    def __init__(self, censored: Sequence[tuple[int, Hidden]]) -> None:
+        places = [start + np.flatnonzero(hidden.cells.ravel()) for start, hidden in censored]
         numbers = [len(mine) for mine in places]
         self._places = np.concatenate(places)
-        self._cut = np.repeat([hidden.cut for _, hidden in told], numbers)
-        self._deviation = np.repeat([hidden.deviation for _, hidden in told], numbers)
+        self._cut = np.repeat([hidden.cut for _, hidden in censored], numbers)
+        self._deviation = np.repeat([hidden.deviation for _, hidden in censored], numbers)
 
     def add(self, predicted: Floats, slope: Floats) -> float:
         """Add to the slope what the model has too much where a hidden count is surprisingly small; its chi^2.

@@ -26,7 +26,7 @@ class MixtureSettings:
     """Parameters of the fit.
 
     `components`: how many products of independent columns one fit mixes. `fits`: how many fits are averaged, each from a
-    start of its own; they disagree about what the counts do not say, and the average does not claim it. `iterations`: most
+    different start; they disagree about what the counts do not say, and the average does not claim it. `iterations`: most
     steps of Adam. `rate`: length of the first steps, in logits; it falls to 0 as a cosine. `anchor_weight`: which share of an
     initial component lies on one record; the smaller, the closer the fit stays to independence where the counts say little.
     `noise`: a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and nearly
@@ -96,7 +96,10 @@ class Parameters:
         return shares.astype(np.float64), normal(weights.astype(np.float64))
 
     def gradient(self, objective: Objective) -> tuple[Array, Floats, Floats]:
-        """chi^2 by the number of features, and the derivatives of half of it by the logits."""
+        """chi^2 by the number of features, and the derivatives of half of it, L, by the logits z.
+
+        Shares are s = softmax(z), so ds_c/dz_d = s_c (1[c = d] - s_d), and dL/dz_c = s_c (dL/ds_c - sum_d s_d dL/ds_d).
+        """
         shares, weights = self.shares()
         chi, by_columns, by_weights = objective.gradient(self._columns(shares), weights)
         by_shares = self._back(by_columns)
@@ -166,7 +169,7 @@ def fit_mixture(
     Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / deviation_i^2 over softmax parameters by Adam (Kingma and Ba 2015),
     p as in `Mixture` (RAP softmax: Aydore et al. 2021; mixtures of products: McKenna's `mbi`). Several fits, each from the
     records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged; single attributes are
-    then held to their own counts (`calibrate_one_way`).
+    then calibrated to their own counts (`calibrate_one_way`).
 
     Linear algebra in one thread, fits on all cores, float32 steps in a fixed order: the same arguments give the same bytes on
     one kind of processor, however many cores there are.

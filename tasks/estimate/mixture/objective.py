@@ -56,13 +56,16 @@ class Objective:
         self._two = _Pairs(layout, pairs) if dense and pairs else None
         parts = _in_parts([t for t in targets if not any(t is other for other in side)], components)
         self._parts = [list(_cells(layout, part)) for part in parts]
-        self._told = np.tile(np.where(self.expected > 0, math.inf, 0.0), (len(self._parts), 1))  # not seen yet
+        self._seen = np.tile(np.where(self.expected > 0, math.inf, 0.0), (len(self._parts), 1))  # not seen yet
         self._turn = 0
 
     def gradient(self, columns: Floats, weights: Floats) -> tuple[Array, Floats, Floats]:
-        """Twice the objective (chi^2), and its derivatives by the shares `columns`, (components, width), and the weights.
+        """chi^2 by the number of features of its targets, and the derivatives of L = chi^2 / 2 by shares and weights.
 
-        chi^2 comes by how many features the targets have.
+        A cell of features a, b, … is expected n p = n sum_k w_k f_ka f_kb …; let r = v (n p - y), v its weight. Then
+        dL/dw_k = n sum r f_ka f_kb …, and dL/df_ka = n w_k sum r f_kb …, the sums over the cells (docs/sources/estimation.md).
+        All pairs at once: with the columns F, shape (components, width), and R = V (n F'WF - Y), which has each pair twice,
+        dL/dF = n W F R and dL/dw = n/2 diag(F R F').
         """
         n, chi = self.total, np.zeros_like(self.expected)
         chi[1], slope = self._one.residuals(n * (weights @ columns))
@@ -86,14 +89,14 @@ class Objective:
             return np.zeros_like(self.expected)
         turn, self._turn = self._turn, (self._turn + 1) % len(self._parts)
         scale = F32(len(self._parts))
-        told = np.zeros_like(self.expected)
+        found = np.zeros_like(self.expected)
         across = np.ascontiguousarray(columns.T)
         by_across = np.zeros_like(across)
         for cells in self._parts[turn]:
-            told[cells.features] += cells.add(scale, self.total * weights, across, by_across, by_weights)
+            found[cells.features] += cells.add(scale, self.total * weights, across, by_across, by_weights)
         by_columns += by_across.T
-        self._told[turn] = told
-        seen: Array = self._told.sum(axis=0)
+        self._seen[turn] = found
+        seen: Array = self._seen.sum(axis=0)
         return seen
 
 

@@ -85,8 +85,11 @@ def update(
 
     An under-full cell of n records takes at most alpha n, an empty one alpha times what it lacks; an over-full one gives
     at most beta n, beta such that as many leave as come (PrivSyn, section 5.2). `pace.share` of what comes to a cell that is
-    not empty are copies of records there. What a mask forbids is not done. No cell moves past its target, so that the
-    distance to it never grows.
+    not empty are copies of records there. What a mask forbids is not done.
+
+    beta solves sum min(excess, beta n) = moved, whose left side grows with beta from 0 to the sum of all excess. An over-full
+    cell gives at most its excess, and an under-full one takes at most what it lacks: no cell moves past its target, and each
+    record that is moved takes 2 off the L1 distance.
     """
     counts = count_cells(records, target, code)
     wanted, excess = _wishes(counts, target, pace.alpha)

@@ -30,7 +30,7 @@ class Graph:
 
 
 def plan_graph(attributes: int, cliques: Sequence[Clique], bound: Sequence[Clique]) -> Graph:
-    """Clip attributes that hang on one pair only, layer by layer, and number the components of what is left.
+    """Clip attributes that appear in one pair only, layer by layer, and number the components of what is left.
 
     An attribute in a single marginal, and that a pair, is drawn from it at the end, exactly (PrivSyn: attribute appending).
     Components share no marginal and are updated apart. `bound` are sets of attributes that structural zeros tie together:

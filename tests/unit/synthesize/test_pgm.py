@@ -204,7 +204,7 @@ def tree() -> Tree:
 
 def test_records_of_a_tree_have_its_marginals_up_to_rounding() -> None:
     """Each count of a table is within its rows' roundings; what one table forbids no table makes."""
-    made = tree().deal(10_000, np.random.default_rng(5))
+    made = tree().sample(10_000, np.random.default_rng(5))
     assert made.shape == (10_000, 4)
     assert not (made[:, 1] == 2).any()
     assert np.bincount(made[:, 2]).tolist() == [2500, 7500]
@@ -218,7 +218,7 @@ def test_records_of_a_tree_have_its_marginals_up_to_rounding() -> None:
 
 def test_records_of_a_tree_are_independent_given_what_is_between() -> None:
     """0 and 3 given 1: a Pearson statistic of its degrees of freedom; false alarm below 1e-6 (mean + 5.5 deviations)."""
-    made = tree().deal(60_000, np.random.default_rng(6))
+    made = tree().sample(60_000, np.random.default_rng(6))
     statistic, freedom = 0.0, 0
     for value in (0, 1, 3):
         counts = np.zeros((3, 5))
@@ -231,7 +231,7 @@ def test_records_of_a_tree_are_independent_given_what_is_between() -> None:
 
 
 def test_the_stream_is_all_that_records_depend_on() -> None:
-    one, same, other = (tree().deal(500, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    one, same, other = (tree().sample(500, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert (one == same).all()
     assert (one != other).any()
-    assert tree().deal(0, np.random.default_rng(1)).shape == (0, 4)
+    assert tree().sample(0, np.random.default_rng(1)).shape == (0, 4)
