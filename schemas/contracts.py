@@ -7,17 +7,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.columns import BooleanColumn, Category, DateColumn, MeasuredColumn, NumberColumn
+from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.columns.base import RULE_DECLARED, RULE_LABELS
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import Aggregates, Level
-from marginweave.schemas.table import RULE_BOUNDS, RULE_DECLARED, check_contract
+from marginweave.schemas.table import check_contract, checks_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import pandera.pandas as pa
 
-RULE_LABELS = "the labels are the declared ones"
 RULE_CODES = "every code has a label"
 RULE_COUNTS = "every count is positive"
 RULE_ORDER = "combinations stand in canonical order, each once"
@@ -33,15 +33,10 @@ def clean_schema(configuration: Configuration) -> pa.DataFrameSchema:
 
     columns = {}
     for name in configuration.names:
-        column, checks = configuration.columns[name], []
-        if isinstance(column, NumberColumn):
-            checks = [pa.Check.in_range(*column.clamp, name=RULE_BOUNDS)]
-        elif isinstance(column, DateColumn):
-            checks = [pa.Check.in_range(column.edges[0], column.edges[-1] - 1, name=RULE_BOUNDS)]
-        elif isinstance(column, BooleanColumn) or (isinstance(column, Category) and column.domain == "public"):
-            checks = [pa.Check(_has_labels(column.labels), name=RULE_LABELS)]
-        imputed = isinstance(column, MeasuredColumn) and column.impute is not None  # only after this stage
-        columns[name] = pa.Column(checks=checks, nullable=imputed or configuration.lacks_values(name))
+        column = configuration.columns[name]
+        assert isinstance(column, MeasuredColumn)
+        nullable = column.impute is not None or configuration.lacks_values(name)  # imputed after this stage alone
+        columns[name] = pa.Column(checks=checks_of(column.clean_rules), nullable=nullable)
     return pa.DataFrameSchema(columns, strict=True, ordered=True, unique_column_names=True)
 
 
@@ -127,10 +122,3 @@ def codes_frame(codes: Mapping[str, Any]) -> pd.DataFrame:
         for slot, part in enumerate([values] if values.ndim == 1 else values.T):
             columns[slot_name(name, slot)] = part
     return pd.DataFrame(columns)
-
-
-def _has_labels(labels: tuple[str, ...]) -> Any:
-    def check(series: pd.Series[Any]) -> bool:
-        return tuple(series.cat.categories) == labels
-
-    return check

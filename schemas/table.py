@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
-from datetime import date
+from collections.abc import Callable, Iterable, Set
 from typing import TYPE_CHECKING, Any
 
-from marginweave.schemas.configuration.columns import (
-    BooleanColumn,
-    Category,
-    Column,
-    ConstantColumn,
-    DateColumn,
-    MeasuredColumn,
-    NumberColumn,
-    SetColumn,
-)
-from marginweave.schemas.configuration.columns.periods import moment_of
+from marginweave.schemas.configuration.columns import ConstantColumn, MeasuredColumn
+from marginweave.schemas.configuration.columns.base import Rule
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.errors import InputError, StageError
@@ -24,12 +14,6 @@ from marginweave.schemas.errors import InputError, StageError
 if TYPE_CHECKING:
     import pandas as pd
     import pandera.pandas as pa
-
-RULE_DECLARED = "every value is declared"
-RULE_NUMBER = "every value is a number"
-RULE_DATE = "every value is a date in the declared format"
-RULE_BOUNDS = "every value lies within bounds"
-RULE_CAP = "no cell has more values than max_values"
 
 
 def input_schema(configuration: Configuration) -> pa.DataFrameSchema:
@@ -51,7 +35,7 @@ def output_schema(configuration: Configuration) -> pa.DataFrameSchema:
         nullable = configuration.can_be_missing(name) or (
             not configuration.synthesize.complete and not isinstance(configuration.columns[name], ConstantColumn)
         )
-        columns[name] = pa.Column(checks=_output_checks(configuration.columns[name]), nullable=nullable)
+        columns[name] = pa.Column(checks=checks_of(configuration.columns[name].released_rules), nullable=nullable)
     return pa.DataFrameSchema(columns, strict=True, ordered=True, unique_column_names=True)
 
 
@@ -91,57 +75,38 @@ def _rule(error: Any) -> tuple[str, str]:
 
 
 def _input_checks(configuration: Configuration, name: str) -> list[pa.Check]:
-    import pandera.pandas as pa
-
     column = configuration.columns[name]
     if not isinstance(column, MeasuredColumn) or column.outside != "error":
         return []
     missing = ValueMatcher(configuration.missing_texts(name))
-    rule = {NumberColumn: RULE_NUMBER, DateColumn: RULE_DATE}.get(type(column), RULE_DECLARED)
-    return [pa.Check(_all(lambda text: missing.index(text) >= 0 or column.accepts(text), column), name=rule)]
+    keeps = lambda text: missing.index(text) >= 0 or column.accepts(text)  # noqa: E731
+    return checks_of([Rule(name=column.input_rule, each=keeps, native=column.native)])
 
 
-def _output_checks(column: Column) -> list[pa.Check]:
+def checks_of(rules: Iterable[Rule]) -> list[pa.Check]:
+    """The rules of a column as pandera has them."""
+    return [_check(rule) for rule in rules]
+
+
+def _check(rule: Rule) -> pa.Check:
     import pandera.pandas as pa
 
-    if isinstance(column, NumberColumn):
-        return [pa.Check.in_range(*column.clamp, name=RULE_BOUNDS)]
-    if isinstance(column, Category):
-        return [] if column.domain == "private" else [pa.Check.isin(list(column.labels), name=RULE_DECLARED)]
-    if isinstance(column, BooleanColumn):
-        return [pa.Check.isin([False, True], name=RULE_DECLARED)]
-    if isinstance(column, DateColumn):
-        return [_date_check(column)]
-    if isinstance(column, SetColumn):
-        return [
-            pa.Check(_all(column.accepts, column), name=RULE_DECLARED),
-            pa.Check(_all(lambda text: len(column.parts(text)) <= column.max_values, column), name=RULE_CAP),
-        ]
-    return [pa.Check.isin([column.value], name=RULE_DECLARED)] if isinstance(column, ConstantColumn) else []
+    if rule.limits is not None:
+        return pa.Check.in_range(*rule.limits, name=rule.name)
+    if rule.values is not None:
+        return pa.Check.isin(list(rule.values), name=rule.name)
+    if rule.labels is not None:
+        return pa.Check(lambda series: tuple(series.cat.categories) == rule.labels, name=rule.name)
+    assert rule.each is not None
+    return pa.Check(_every(rule.each, rule.native), name=rule.name)
 
 
-def _date_check(column: DateColumn) -> pa.Check:
-    """Texts of a format are dates of it; dates and moments lie within the bounds."""
-    import pandas as pd
-    import pandera.pandas as pa
-
-    if column.format is not None:
-        return pa.Check(_all(column.accepts, column), name=RULE_DATE)
-    first, last = (moment_of(unit * column.seconds) for unit in (column.edges[0], column.edges[-1] - 1))
-    limits = (first.date(), last.date()) if column.type == "date" else (pd.Timestamp(first), pd.Timestamp(last))
-    return pa.Check.in_range(*limits, name=RULE_BOUNDS)
-
-
-def _all(accepts: Callable[[str], bool], column: Column) -> Callable[[pd.Series[Any]], bool]:
-    """A check over the distinct values of a column; what is physically null counts as the empty text, a native date fits."""
-
-    def fits(value: Any, empty: bool) -> bool:
-        if isinstance(column, DateColumn) and isinstance(value, date) and not empty:
-            return True
-        return accepts("" if empty else str(value).strip())
+def _every(keeps: Callable[[str], bool], native: tuple[type, ...]) -> Callable[[pd.Series[Any]], bool]:
+    """A check over the distinct values of a column; what is physically null counts as the empty text."""
 
     def check(series: pd.Series[Any]) -> bool:
         distinct = series.drop_duplicates()
-        return all(fits(value, bool(empty)) for value, empty in zip(distinct, distinct.isna(), strict=True))
+        cells = zip(distinct, distinct.isna(), strict=True)
+        return all((isinstance(v, native) and not e) or keeps("" if e else str(v).strip()) for v, e in cells)
 
     return check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.columns import Category, MeasuredColumn, SetColumn
+from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.structure import GroupedColumns
 
 
@@ -13,10 +13,10 @@ def column_attribute(name: str, column: MeasuredColumn, optional: bool) -> Attri
         name=name,
         columns=(name,),
         labels=column.labels,
-        private=isinstance(column, Category | SetColumn) and column.domain == "private",
+        private=column.private,
         optional=optional,
-        width=column.width if isinstance(column, SetColumn) else 1,
-        is_set=isinstance(column, SetColumn),
+        width=column.width,
+        is_set=column.is_set,
     )
 
 

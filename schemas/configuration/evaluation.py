@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel
 
 from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.columns import Category, Column, DateColumn, NumberColumn, Texts
+from marginweave.schemas.configuration.columns import Category, Column, Texts
 from marginweave.schemas.configuration.numbers import FROZEN, OpenFraction, PositiveWhole
 
 LONGEST_PAID = 3
@@ -69,7 +69,7 @@ def check_evaluation(
         raise ValueError("evaluate.ordered names a column twice")
     for name in settings.ordered or ():
         column = columns.get(name)
-        if name not in single or not isinstance(column, Category) or column.domain == "private":
+        if name not in single or not isinstance(column, Category) or column.private:
             raise ValueError(f"evaluate.ordered names {name!r}, which must be a counted category with public values")
 
 
@@ -93,11 +93,5 @@ def ordered_attributes(
     return tuple(
         place
         for place, attribute in enumerate(attributes)
-        if attribute.name in (settings.ordered or ())
-        or isinstance(columns.get(attribute.name), NumberColumn)
-        or _is_ordered_date(columns.get(attribute.name))
+        if attribute.name in (settings.ordered or ()) or (attribute.name in columns and columns[attribute.name].ordered)
     )
-
-
-def _is_ordered_date(column: Column | None) -> bool:
-    return isinstance(column, DateColumn) and column.bins != "weekday"

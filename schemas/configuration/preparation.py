@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, field_validator, model_validator
 
@@ -20,6 +20,8 @@ class UniformImputation(BaseModel):
     """A missing value becomes a uniform draw: from the declared values, or between the bounds."""
 
     model_config = FROZEN
+    kind: ClassVar[str] = "uniform"
+    needs: ClassVar[str] = "the values of a private domain are not known"
     distribution: Literal["uniform"]
 
 
@@ -27,6 +29,8 @@ class GaussianImputation(BaseModel):
     """A missing number becomes a draw of the normal distribution with public `mean` and `deviation`, clamped to the bounds."""
 
     model_config = FROZEN
+    kind: ClassVar[str] = "gaussian"
+    needs: ClassVar[str] = "the column is no number"
     distribution: Literal["gaussian"]
     mean: Number
     deviation: Positive
@@ -47,14 +51,14 @@ class WeightedImputation(BaseModel):
     """A missing value becomes one of the named values, with a probability proportional to its public weight."""
 
     model_config = FROZEN
+    kind: ClassVar[str] = "weights"
+    needs: ClassVar[str] = "the column has no declared values"
     weights: Annotated[dict[str, float], BeforeValidator(_weights)]
 
 
 def _imputation_kind(value: Any) -> str | None:
-    if isinstance(value, BaseModel):
-        return {UniformImputation: "uniform", GaussianImputation: "gaussian", WeightedImputation: "weights"}[
-            type(value)
-        ]
+    if isinstance(value, UniformImputation | GaussianImputation | WeightedImputation):
+        return value.kind
     if not isinstance(value, dict):
         return None
     if "weights" in value:

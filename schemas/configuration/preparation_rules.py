@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from marginweave.schemas.configuration.columns import (
-    BooleanColumn,
-    Category,
-    IdentifierColumn,
-    MeasuredColumn,
-    NumberColumn,
-    SetColumn,
-)
-from marginweave.schemas.configuration.preparation import GaussianImputation, WeightedImputation
+from marginweave.schemas.configuration.columns import IdentifierColumn, MeasuredColumn
+from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.structure_records import check_records
 
@@ -50,23 +43,16 @@ def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn
     structure = configuration.structure
     if structure and (structure.group_of(name) or structure.rule_of(name)):
         raise ValueError(f"{place} must not stand in a grouped or determined column: its values come from others")
-    if isinstance(column, SetColumn):
+    assert impute is not None
+    if column.is_set:
         raise ValueError(f"{place} must not stand in a set: a cell without values is a value of its own")
-    if isinstance(impute, GaussianImputation) and not isinstance(column, NumberColumn):
-        raise ValueError(f"{place} (gaussian) must be uniform or weights: the column is no number")
-    if isinstance(impute, WeightedImputation):
-        if not isinstance(column, Category | BooleanColumn):
-            kind = "gaussian" if isinstance(column, NumberColumn) else "no other"
-            raise ValueError(f"{place} (weights) must be uniform, or {kind}: the column has no declared values")
-        codes = [column.index(value) for value in impute.weights]
-        if not _is_private(column) and (min(codes) < 0 or len(set(codes)) < len(codes)):
+    possible = ("weights",) if column.private else column.imputations
+    if impute.kind not in possible:
+        raise ValueError(f"{place} ({impute.kind}) must be {' or '.join(possible)}: {impute.needs}")
+    if isinstance(impute, WeightedImputation) and not column.private:
+        codes = [column.code_of(value) for value in impute.weights]
+        if min(codes) < 0 or len(set(codes)) < len(codes):
             raise ValueError(f"{place}.weights must name declared values, each once")
-    elif isinstance(column, Category) and _is_private(column):
-        raise ValueError(f"{place} must be weights: the values of a private domain are not known")
-
-
-def _is_private(column: MeasuredColumn) -> bool:
-    return isinstance(column, Category) and column.domain == "private"
 
 
 def _check_resize(configuration: Sections) -> None:
@@ -74,7 +60,7 @@ def _check_resize(configuration: Sections) -> None:
     for attribute in configuration.attributes:
         column = configuration.columns[attribute.columns[0]]
         imputed = len(attribute.columns) == 1 and isinstance(column, MeasuredColumn) and column.impute is not None
-        if not imputed and not isinstance(column, SetColumn):
+        if not imputed and not column.is_set:
             raise ValueError(
                 f"resize needs impute for column {attribute.columns[0]!r}: records that are added have no other value"
             )

@@ -9,20 +9,14 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from marginweave.schemas.configuration.columns import (
-    MeasuredColumn,
-    NumberColumn,
-    SetColumn,
-)
+from marginweave.schemas.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.evaluation import check_evaluation
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.marginals_rules import check_marginals
-from marginweave.schemas.configuration.missing_rules import check_open_bins
 from marginweave.schemas.configuration.preparation_rules import check_preparation
 from marginweave.schemas.configuration.privacy_rules import check_privacy
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.structure_rules import check_structure
-from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.configuration.written import canonical_written, digest_of
 
 
@@ -37,8 +31,7 @@ class Configuration(Sections):
             )
         self._check_missing()
         self._check_structure()
-        for name in self.names:
-            check_open_bins(name, self.columns[name], self.missing_texts(name))
+        self._check_bins()
         check_preparation(self)
         check_marginals(self)
         check_privacy(self)
@@ -52,16 +45,20 @@ class Configuration(Sections):
         for name, column in self.columns.items():
             if not isinstance(column, MeasuredColumn):
                 continue
-            missing = self.missing_texts(name)
-            absent = ValueMatcher(missing)
-            both = [text for text in column.explicit if absent.index(text) >= 0]
-            if isinstance(column, SetColumn):
-                both += [text for text in missing if column.writes(text)]
-            if both:
+            for text in column.also_missing(self.missing_texts(name)):
                 raise ValueError(
-                    f"columns.{name} declares {both[0]!r} as a value and as missing; "
+                    f"columns.{name} declares {text!r} as a value and as missing; "
                     "to make it a value, give the column its own list, such as missing: []"
                 )
+
+    def _check_bins(self) -> None:
+        for name in self.names:
+            column = self.columns[name]
+            assert isinstance(column, MeasuredColumn)
+            try:
+                column.check_bins(self.missing_texts(name))
+            except ValueError as error:
+                raise ValueError(f"columns.{name} {error}") from None
 
     def _check_structure(self) -> None:
         if self.structure is not None:

@@ -16,8 +16,6 @@ from marginweave.schemas.configuration.columns import (
     ConstantColumn,
     IdentifierColumn,
     MeasuredColumn,
-    NumberColumn,
-    SetColumn,
     Texts,
 )
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ordered_attributes
@@ -83,7 +81,7 @@ class Sections(Execution):
     def lacks_values(self, column: str) -> bool:
         """Whether a cell of a measured column can have no value, from public facts alone."""
         declared = self.columns[column]
-        if isinstance(declared, SetColumn):
+        if declared.is_set:
             return True  # the cell without a single value
         if isinstance(declared, MeasuredColumn) and declared.impute is not None:
             return False
@@ -119,7 +117,7 @@ class Sections(Execution):
             if group is not None:
                 found.setdefault(group.name, (group_attribute(group),))
             elif isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
-                apart = self.marginals is not None and isinstance(column, SetColumn) and column.domain == "public"
+                apart = self.marginals is not None and column.is_set and not column.private
                 attribute = column_attribute(name, column, self.lacks_values(name))
                 found[name] = value_attributes(attribute) if apart else (attribute,)
         return tuple(itertools.chain.from_iterable(found.values()))
@@ -207,7 +205,7 @@ class Sections(Execution):
     @cached_property
     def private_bounds(self) -> tuple[str, ...]:
         """Number columns whose bounds are bought from the budget."""
-        return tuple(n for n, c in self.columns.items() if isinstance(c, NumberColumn) and c.bounds == "private")
+        return tuple(name for name, column in self.columns.items() if column.buys_bounds)
 
     @property
     def block_rows(self) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, SetColumn, Texts
+from marginweave.schemas.configuration.columns import Column, Texts
 from marginweave.schemas.configuration.numbers import FROZEN
 from marginweave.schemas.configuration.values import ValueMatcher
 
@@ -84,15 +84,6 @@ class Structure(BaseModel):
         return next((rule for rule in self.determined if rule.column == column), None)
 
 
-def code_of(column: Column, text: str) -> int:
-    """Code of the value that `text` names: a declared value, or the label of a bin; -1 for none."""
-    if isinstance(column, Category | BooleanColumn):
-        return column.index(text.strip())
-    if isinstance(column, SetColumn):
-        return column.matcher.index(text)
-    return column.labels.index(text.strip()) if text.strip() in column.labels else -1
-
-
 def member_codes(
     group: GroupedColumns, columns: Mapping[str, Column], missing: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[int, ...], ...]:
@@ -105,8 +96,8 @@ def member_codes(
     for texts in group.combinations:
         codes = []
         for name, text in zip(group.columns, texts, strict=True):
-            absent = ValueMatcher(missing[name]).index(text) >= 0
-            code = len(columns[name].labels) if absent else code_of(columns[name], text)
+            absent, column = ValueMatcher(missing[name]).index(text) >= 0, columns[name]
+            code = len(column.labels) if absent else column.code_of(text)
             if code < 0:
                 raise ValueError(f"group {group.name!r} names {text!r}, which is no value of column {name!r}")
             codes.append(code)
@@ -160,9 +151,9 @@ def forbidden_codes(
 
 
 def _label(name: str, column: Column, text: str) -> str:
-    if isinstance(column, Category | SetColumn) and column.domain == "private":
+    if column.private:
         return text.strip()
-    code = code_of(column, text)
+    code = column.code_of(text)
     if code < 0:
         raise ValueError(f"structure.forbidden names {text!r}, which is no value of column {name!r}")
     return column.labels[code]

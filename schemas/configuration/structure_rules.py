@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
-from marginweave.schemas.configuration.columns import (
-    BooleanColumn,
-    Category,
-    Column,
-    DateColumn,
-    MeasuredColumn,
-    NumberColumn,
-)
-from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure, code_of
-from marginweave.schemas.configuration.values import declared_number, first_duplicate
+from marginweave.schemas.configuration.columns import Column
+from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
 
 
 def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None:
@@ -29,7 +21,7 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     for rule in structure.determined:
         _check_determined(rule, columns, determined, grouped)
     for name in _forbidden(structure):
-        if not columns[name].measured or name in determined or name in grouped or _is_private_number(columns[name]):
+        if not columns[name].measured or name in determined or name in grouped or columns[name].buys_bounds:
             raise ValueError(
                 f"structure.forbidden names {name!r}, which is not counted by itself: a group lists its own combinations, "
                 "and columns that are dropped, determined or have private bounds cannot be forbidden anything"
@@ -48,22 +40,11 @@ def _forbidden(structure: Structure) -> list[str]:
     return [name for combination in structure.forbidden for name in combination]
 
 
-def _is_private_number(column: Column) -> bool:
-    return isinstance(column, NumberColumn) and column.bounds == "private"
-
-
-def _is_public(column: Column) -> bool:
-    """Whether a column has one value a cell, from a domain that the configuration declares."""
-    if isinstance(column, Category):
-        return column.domain == "public"
-    return isinstance(column, BooleanColumn | NumberColumn | DateColumn) and not _is_private_number(column)
-
-
 def _check_group(group: GroupedColumns, columns: Mapping[str, Column], determined: tuple[str, ...]) -> None:
     if group.name in columns:
         raise ValueError(f"structure.grouped has the name {group.name!r}, which is a column's; give the group its own")
     for name in group.columns:
-        if name in determined or not _is_public(columns[name]):
+        if name in determined or not columns[name].public_cells:
             raise ValueError(
                 f"group {group.name!r} has column {name!r}; only measured columns with one public value a cell can be grouped"
             )
@@ -77,43 +58,27 @@ def _check_determined(
     rule: DeterminedColumn, columns: Mapping[str, Column], determined: tuple[str, ...], grouped: tuple[str, ...]
 ) -> None:
     column, by = columns[rule.column], columns[rule.by]
-    if rule.column in grouped or not _is_public(column):
+    if rule.column in grouped or not column.public_cells:
         raise ValueError(
             f"structure.determined has {rule.column!r}, which must be a column with public values of its own"
         )
-    whole = isinstance(by, NumberColumn) and by.decimals == 0
-    if rule.by in determined or not (isinstance(by, Category | BooleanColumn) or whole):
+    if rule.by in determined or not by.can_determine:
         raise ValueError(
             f"structure.determined computes {rule.column!r} by {rule.by!r}, which must be a measured category, boolean or "
             "number of 0 decimals"
         )
     for text in (*rule.mapping.values(), *(() if rule.default is None else (rule.default,))):
-        if not (isinstance(column, MeasuredColumn) and column.accepts(text.strip())):
+        if not column.accepts(text.strip()):
             raise ValueError(
                 f"structure.determined gives {rule.column!r} the value {text!r}, which it does not declare"
             )
+    named: dict[Hashable, str] = {}
     for text in rule.mapping:
-        known = declared_number(text.strip()) is not None if whole else _is_private(by) or code_of(by, text) >= 0
-        if not known:
+        key = by.value_key(text)
+        if key is None:
             raise ValueError(f"structure.determined maps {text!r}, which is no value of {rule.by!r}")
-    twice = _same_value(tuple(rule.mapping), by)
-    if twice:
-        raise ValueError(
-            f"structure.determined maps {twice[0]!r} and {twice[1]!r}, which are one value of {rule.by!r}; keep one"
-        )
-
-
-def _same_value(texts: Iterable[str], by: Column) -> tuple[str, str] | None:
-    """The first two texts that name one value of `by`, or None."""
-    if _is_private(by) or isinstance(by, NumberColumn):
-        return first_duplicate(texts)
-    found: dict[int, str] = {}
-    for text in texts:
-        earlier = found.setdefault(code_of(by, text), text)
+        earlier = named.setdefault(key, text)
         if earlier is not text:
-            return earlier, text
-    return None
-
-
-def _is_private(column: Column) -> bool:
-    return isinstance(column, Category) and column.domain == "private"
+            raise ValueError(
+                f"structure.determined maps {earlier!r} and {text!r}, which are one value of {rule.by!r}; keep one"
+            )

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from marginweave.schemas.arrays import Codes
 from marginweave.schemas.configuration.columns import BooleanColumn, ConstantColumn
@@ -16,9 +15,9 @@ from marginweave.schemas.configuration.structure import DeterminedColumn, Struct
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
-from marginweave.tasks.decode.columns import as_declared, column_values
-from marginweave.tasks.preprocess.clean import clean_column
-from marginweave.tasks.preprocess.texts import distinct_texts
+from marginweave.tasks.arrow import compute as pc
+from marginweave.tasks.columns import values_of
+from marginweave.tasks.columns.texts import distinct_texts
 from marginweave.tasks.synthesize.shards import stream
 
 
@@ -27,7 +26,7 @@ def decode_table(
 ) -> pa.Table:
     """Turn codes into the table that the configuration declares: every column but identifiers, in declared order.
 
-    A value of a category is its label, one of a number or date is drawn inside its bin (`column_values`), a combination of a
+    A value of a category is its label, one of a number or date is drawn inside its bin (`tasks/columns`), a combination of a
     group gives each of its columns a value, a determined column is computed from another, a constant has its value. A missing
     value is null. Encoding a decoded table gives back its codes.
 
@@ -50,8 +49,8 @@ def decode_table(
     for place, (name, column) in enumerate(configuration.columns.items()):
         if name in counted:
             rng = stream([seed, place], block)  # post-processing
-            values = column_values(*counted[name], column, configuration.missing_texts(name), rng)
-            arrays[name] = as_declared(values, column)
+            kind = values_of(column, configuration.missing_texts(name))
+            arrays[name] = kind.declare(kind.decode(*counted[name], rng.random))
     for rule in structure.determined:
         arrays[rule.column] = determined_values(arrays[rule.by], rule, configuration)
     for name, column in configuration.columns.items():
@@ -100,9 +99,10 @@ def determined_values(by: pa.Array, rule: DeterminedColumn, configuration: Confi
     DP: 1-stable preprocessing, or post-processing.
     """
     source, column = configuration.columns[rule.by], configuration.columns[rule.column]
-    keys = [source.labels[source.index(key)] if isinstance(source, BooleanColumn) else key for key in rule.mapping]
+    keys = [source.labels[source.code_of(key)] if isinstance(source, BooleanColumn) else key for key in rule.mapping]
     matcher, given = ValueMatcher(keys), list(rule.mapping.values())
     distinct, positions = distinct_texts(by)
     found = [matcher.index(text) for text in distinct.to_pylist()]
     mapped = pa.array([given[i] if i >= 0 else rule.default for i in found], pa.string()).take(pa.array(positions))
-    return as_declared(clean_column(pc.if_else(by.is_valid(), mapped, None), column, ()), column)
+    kind = values_of(column, ())
+    return kind.declare(kind.clean(pc.if_else(by.is_valid(), mapped, None)))

@@ -10,12 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns import BooleanColumn, Category, DateColumn, NumberColumn, SetColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import StageError
-from marginweave.tasks.encode.bins import bin_dates, bin_numbers
+from marginweave.tasks.columns import values_of
+from marginweave.tasks.columns.sets import ColumnWords
 from marginweave.tasks.encode.groups import group_codes
-from marginweave.tasks.encode.sets import ColumnWords, set_codes
 from marginweave.tasks.mechanisms.randomness import CellWords
 
 Codes = NDArray[np.unsignedinteger]
@@ -99,30 +97,6 @@ def column_codes(
     clean: pa.Table, configuration: Configuration, name: str, words: CellWords | None
 ) -> tuple[NDArray[np.integer], tuple[str, ...]]:
     """Codes and labels of one column of a cleaned table, as `encode_table` gives them. DP: 1-stable preprocessing."""
-    column, values = configuration.columns[name], clean.column(name).combine_chunks()
-    if isinstance(column, NumberColumn):
-        return bin_numbers(values, column), column.labels
-    if isinstance(column, DateColumn):
-        return bin_dates(values, column), column.labels
-    if isinstance(column, Category | BooleanColumn):
-        labels = _labels(column, values.dictionary)
-        return values.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False), labels
-    assert isinstance(column, SetColumn)
-    labels = _labels(column, values.values.dictionary)
-    if words is None:
-        return set_codes(values, len(labels), None, None), labels
-    own = ColumnWords(words, configuration.names.index(name))
-    return set_codes(values, len(labels), column.width, own), labels
-
-
-def _labels(column: BooleanColumn | Category | SetColumn, dictionary: pa.Array) -> tuple[str, ...]:
-    """The values of a column: the declared ones, whatever of them the table holds, or of a private domain those it holds.
-
-    An Arrow table without a single value forgets the dictionary that it was given; a public domain must not follow it.
-    """
-    held = tuple(dictionary.to_pylist())
-    if isinstance(column, Category | SetColumn) and column.domain == "private":
-        return held
-    if held not in {(), column.labels}:
-        raise StageError("encode: a column breaks the rule 'the labels are the declared ones'")
-    return column.labels
+    kind, values = values_of(configuration.columns[name], ()), clean.column(name).combine_chunks()
+    own = None if words is None else ColumnWords(words, configuration.names.index(name))
+    return kind.encode(values, own), kind.labels(values)

@@ -81,12 +81,13 @@ def _resized(
     every = np.concatenate(numbers)
     words = streams("resize", every)
     rows = sampled_rows(len(every), settings, configuration.privacy.stability, words)
-    start = 0
+    start, table = 0, None
     for table in tables:
         first, last = np.searchsorted(rows, [start, start + table.records])
         places = rows[first:last] - start
         yield replace(table, codes=tuple(codes[places] for codes in table.codes))
         start += table.records
+    assert table is not None  # there is a block at least, if without records
     for first in range(len(rows), settings.records, configuration.block_rows):
         added = np.arange(first, min(first + configuration.block_rows, settings.records)) - len(rows)
         yield _added(table, added, configuration, streams)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.arrow import compute as pc
 
 Labels = Mapping[str, Sequence[str]]
 

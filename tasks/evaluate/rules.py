@@ -9,18 +9,18 @@ from itertools import product
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure, forbidden_codes
-from marginweave.tasks.decode.columns import as_declared
+from marginweave.tasks.arrow import compute as pc
+from marginweave.tasks.columns import values_of
 from marginweave.tasks.decode.decode import determined_values
 from marginweave.tasks.encode.codes import column_codes, value_slots
 from marginweave.tasks.encode.groups import group_codes
 from marginweave.tasks.normalize.normalize import row_keys
-from marginweave.tasks.preprocess.clean import clean_column, clean_table
+from marginweave.tasks.preprocess.clean import clean_table
 
 Broken = NDArray[np.bool_]
 
@@ -125,9 +125,11 @@ def _undeclared(clean: pa.Table, configuration: Configuration, group: GroupedCol
 def _undetermined(table: pa.Table, configuration: Configuration, rule: DeterminedColumn) -> Broken:
     """Records whose value is not the one that the rule gives."""
     column, by = configuration.columns[rule.column], configuration.columns[rule.by]
-    source = clean_column(table.column(rule.by).combine_chunks(), by, configuration.missing_texts(rule.by))
-    wanted = clean_column(determined_values(as_declared(source, by), rule, configuration), column, ())
-    given = clean_column(table.column(rule.column).combine_chunks(), column, configuration.missing_texts(rule.column))
+    source, mapped = values_of(by, configuration.missing_texts(rule.by)), values_of(column, ())
+    known = source.declare(source.clean(table.column(rule.by).combine_chunks()))
+    wanted = mapped.clean(determined_values(known, rule, configuration))
+    released = values_of(column, configuration.missing_texts(rule.column))
+    given = released.clean(table.column(rule.column).combine_chunks())
     one, other = (_plain(values) for values in (wanted, given))
     same = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(one.is_null(), other.is_null()))
     broken: Broken = ~same.to_numpy(zero_copy_only=False)

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns import Category, SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 
@@ -65,8 +64,7 @@ def pack_clean(blocks: Iterable[CleanBlock], configuration: Configuration) -> It
 
 def private_domains(configuration: Configuration) -> tuple[str, ...]:
     """Names of the counted columns whose values are discovered."""
-    columns = ((name, configuration.columns[name]) for name in configuration.names)
-    return tuple(name for name, c in columns if isinstance(c, Category | SetColumn) and c.domain == "private")
+    return tuple(name for name in configuration.names if configuration.columns[name].private)
 
 
 def labels_of(values: pa.ChunkedArray) -> list[str]:

@@ -1,24 +1,11 @@
-"""Row-local cleaning of a column: every step looks at one cell and public constants, so it is 1-stable."""
+"""Row-local cleaning of a table: every step looks at one cell and public constants, so it is 1-stable."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 
-from marginweave.schemas.configuration.columns import (
-    BooleanColumn,
-    Category,
-    Column,
-    DateColumn,
-    NumberColumn,
-    SetColumn,
-)
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.preprocess.categories import clean_category
-from marginweave.tasks.preprocess.dates import clean_date
-from marginweave.tasks.preprocess.numbers import clean_number
-from marginweave.tasks.preprocess.sets import clean_set
+from marginweave.tasks.columns import values_of
 
 
 def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
@@ -29,22 +16,8 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
 
     DP: 1-stable preprocessing; domains and bounds are public constants, one row in is one row out.
     """
-    columns = {
-        name: clean_column(
-            raw.column(name).combine_chunks(), configuration.columns[name], configuration.missing_texts(name)
-        )
-        for name in configuration.names
-    }
+    columns = {}
+    for name in configuration.names:
+        kind = values_of(configuration.columns[name], configuration.missing_texts(name))
+        columns[name] = kind.clean(raw.column(name).combine_chunks())
     return pa.table(columns)
-
-
-def clean_column(values: pa.Array, column: Column, missing: Sequence[str]) -> pa.Array:
-    """Clean one column by the rules of its kind; `missing` are the texts that mean "no value"."""
-    if isinstance(column, Category | BooleanColumn):
-        return clean_category(values, column, missing)
-    if isinstance(column, NumberColumn):
-        return clean_number(values, column, missing)
-    if isinstance(column, DateColumn):
-        return clean_date(values, column, missing)
-    assert isinstance(column, SetColumn)  # only measured columns are cleaned
-    return clean_set(values, column, missing)

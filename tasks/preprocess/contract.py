@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from marginweave.tasks.arrow import compute as pc
 
 if TYPE_CHECKING:
     import pandas as pd

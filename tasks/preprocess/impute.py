@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from marginweave.schemas.configuration.columns import BooleanColumn, Category, DateColumn, MeasuredColumn, NumberColumn
-from marginweave.schemas.configuration.columns.periods import DAY
+from marginweave.schemas.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.preparation import GaussianImputation, WeightedImputation
 from marginweave.schemas.errors import StageError
 
 _WORD = 1 << 64
-_EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 
 
 def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple[float, ...]:
@@ -36,15 +34,10 @@ def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple
         return _declared(column, impute, labels)
     if isinstance(impute, GaussianImputation) and isinstance(column, NumberColumn):
         inner = [(edge - impute.mean) / impute.deviation for edge in column.edges[1:-1]]
-        return _differences([0.0, *(float(ndtr(z)) for z in inner), 1.0])
+        return tuple(float(high - low) for low, high in pairwise([0.0, *(float(ndtr(z)) for z in inner), 1.0]))
     if impute is None:
         raise StageError("impute: the column has no imputation")
-    if isinstance(column, NumberColumn):
-        low, high = column.bounds if isinstance(column.bounds, tuple) else (column.edges[0], column.edges[-1])
-        return _differences([min(max(edge, low), high) for edge in column.edges])
-    if isinstance(column, DateColumn):
-        return _weekdays(column) if column.bins == "weekday" else _differences(list(column.edges))
-    return (1.0,) * len(labels)
+    return column.uniform_weights(labels)
 
 
 def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -66,24 +59,6 @@ def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDAr
 def _declared(column: MeasuredColumn, impute: WeightedImputation, labels: tuple[str, ...]) -> tuple[float, ...]:
     weights = dict.fromkeys(labels, 0.0)
     for text, weight in impute.weights.items():
-        public = isinstance(column, Category | BooleanColumn) and column.labels
-        label = column.labels[column.index(text)] if public else text  # type: ignore[attr-defined]
+        label = text if column.private else column.labels[column.code_of(text)]
         weights[label] += weight
     return tuple(weights[label] for label in labels)
-
-
-def _weekdays(column: DateColumn) -> tuple[float, ...]:
-    """How many days, or seconds of moments, of the bounds fall on each weekday, from Monday."""
-    first, stop = column.edges
-    day = DAY // column.seconds
-    weeks, rest = divmod(stop - first, 7 * day)
-    counts = [weeks * day] * 7
-    while rest:
-        here = min(rest, day - first % day)
-        counts[(first // day + _EPOCH_WEEKDAY) % 7] += here
-        first, rest = first + here, rest - here
-    return tuple(map(float, counts))
-
-
-def _differences(edges: list[float]) -> tuple[float, ...]:
-    return tuple(float(high - low) for low, high in pairwise(edges))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marginweave.tasks.preprocess.sets import list_array
+from marginweave.tasks.arrow import compute as pc
+from marginweave.tasks.columns.sets import list_array
 
 
 def join_subjects(clean: pa.Table, subjects: NDArray[np.int64]) -> pa.Table:

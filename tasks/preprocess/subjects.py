@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.privacy import SubjectUnit
 from marginweave.schemas.configuration.values import ValueMatcher
+from marginweave.tasks.columns.texts import distinct_texts
 from marginweave.tasks.mechanisms.randomness import UniformWords
-from marginweave.tasks.preprocess.texts import distinct_texts
 
 _WIDTH = 16
 

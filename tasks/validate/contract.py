@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.table import broken_rules, input_schema, refuse
+from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.validate.expectations import Suite
 

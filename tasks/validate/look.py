@@ -13,12 +13,12 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.columns.periods import DAY, moment_of, parse_instant
 from marginweave.schemas.configuration.values import number
+from marginweave.tasks.arrow import compute as pc
 
 MOST_VALUES = 50  # a column with more distinct values is drafted with a private domain
 _FEW_CODES = 12  # so few distinct numbers are taken for codes

@@ -19,6 +19,7 @@ SEES_PRIVATE_ROWS = {
     "validate",
     "preprocess",
     "encode",
+    "columns",
     "aggregate",
     "budget",
     "mechanisms",

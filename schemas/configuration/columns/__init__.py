@@ -6,20 +6,23 @@ from typing import Annotated
 
 from pydantic import Field
 
-from marginweave.schemas.configuration.columns.base import OTHER, ColumnBase, MeasuredColumn, Texts
+from marginweave.schemas.configuration.columns.base import (
+    OTHER,
+    ConstantColumn,
+    IdentifierColumn,
+    MeasuredColumn,
+    Texts,
+)
 from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
 from marginweave.schemas.configuration.columns.date import DateColumn
-from marginweave.schemas.configuration.columns.dropped import ConstantColumn, IdentifierColumn
-from marginweave.schemas.configuration.columns.number import MAX_BINS, NumberColumn
+from marginweave.schemas.configuration.columns.number import NumberColumn
 from marginweave.schemas.configuration.columns.sets import SetColumn
 
 __all__ = [
-    "MAX_BINS",
     "OTHER",
     "BooleanColumn",
     "Category",
     "Column",
-    "ColumnBase",
     "ConstantColumn",
     "DateColumn",
     "IdentifierColumn",

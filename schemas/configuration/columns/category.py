@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from marginweave.schemas.configuration.columns.base import OTHER, MeasuredColumn, Texts
+from marginweave.schemas.configuration.columns.base import (
+    OTHER,
+    RULE_DECLARED,
+    RULE_LABELS,
+    MeasuredColumn,
+    Rule,
+    Texts,
+)
 from marginweave.schemas.configuration.values import ValueMatcher, first_duplicate
 
 FALSE_VALUES = ("false", "0", "no", "f", "n")
@@ -21,10 +28,32 @@ class ValuedColumn(MeasuredColumn):
     domain: Literal["public", "private"] = "public"
     outside: Literal["null", "other", "error"] = "null"
 
+    @model_validator(mode="after")
+    def _check_domain(self) -> Self:
+        """Refuse a domain that is neither declared nor private, or declared badly."""
+        if self.private:
+            if self.values is not None:
+                raise ValueError("has both values and domain: private; a private domain is discovered, not declared")
+            if self.outside != "null":
+                raise ValueError("has outside, which needs declared values: a private domain has no outside")
+        elif not self.values:
+            raise ValueError("needs values (its public domain) or domain: private")
+        else:
+            pair = first_duplicate(self.values)
+            if pair:
+                raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}")
+        return self
+
+    @property
+    def private(self) -> bool:
+        """Whether the values are discovered under the budget."""
+        return self.domain == "private"
+
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The public domain in declared order (trimmed), with `other` last where values outside become it."""
-        return domain_labels(self.values, self.outside)
+        declared = tuple(text.strip() for text in self.values or ())
+        return (*declared, OTHER) if self.outside == OTHER and OTHER not in declared else declared
 
     @property
     def explicit(self) -> tuple[str, ...]:
@@ -32,9 +61,12 @@ class ValuedColumn(MeasuredColumn):
         return self.labels
 
     @cached_property
-    def matcher(self) -> ValueMatcher:
-        """Finds the label that one value equals."""
+    def _matcher(self) -> ValueMatcher:
         return ValueMatcher(self.labels)
+
+    def code_of(self, text: str) -> int:
+        """Position of the label that a text equals, or -1."""
+        return self._matcher.index(text)
 
 
 class Category(ValuedColumn):
@@ -44,20 +76,23 @@ class Category(ValuedColumn):
     the domain follows `outside`: it becomes missing (`null`), the value `other`, or stops the run (`error`).
     """
 
+    imputations: ClassVar[tuple[str, ...]] = ("uniform", "weights")
     type: Literal["category"]
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_domain(self.values, self.domain, self.outside)
-        return self
+    @property
+    def clean_rules(self) -> tuple[Rule, ...]:
+        """Public labels are the declared ones."""
+        return () if self.private else (Rule(name=RULE_LABELS, labels=self.labels),)
 
-    def accepts(self, text: str) -> bool:
-        """Whether the text equals a declared value; a private domain accepts every text."""
-        return self.domain == "private" or self.index(text) >= 0
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Every value is a public one."""
+        return () if self.private else (Rule(name=RULE_DECLARED, values=self.labels),)
 
-    def index(self, text: str) -> int:
-        """Position of the label that a text equals, or -1."""
-        return self.matcher.index(text)
+    @property
+    def can_determine(self) -> bool:
+        """Whether a mapping of its values can say what another column has."""
+        return True
 
 
 class BooleanColumn(MeasuredColumn):
@@ -67,6 +102,7 @@ class BooleanColumn(MeasuredColumn):
     The words true and false, as the output has them, are always understood.
     """
 
+    imputations: ClassVar[tuple[str, ...]] = ("uniform", "weights")
     type: Literal["boolean"]
     true_values: Texts | None = None
     false_values: Texts | None = None
@@ -91,6 +127,21 @@ class BooleanColumn(MeasuredColumn):
         """The declared spellings, and true and false as the output has them; the default ones give way to `missing`."""
         return (*(self.false_values or ()), *(self.true_values or ()), *self.labels)
 
+    @property
+    def clean_rules(self) -> tuple[Rule, ...]:
+        """The labels are false and true."""
+        return (Rule(name=RULE_LABELS, labels=self.labels),)
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Every value is true or false."""
+        return (Rule(name=RULE_DECLARED, values=(False, True)),)
+
+    @property
+    def can_determine(self) -> bool:
+        """Whether a mapping of its values can say what another column has."""
+        return True
+
     @cached_property
     def _spellings(self) -> tuple[str, ...]:
         return tuple(text.casefold() for text in (*self._false, *(self.true_values or TRUE_VALUES)))
@@ -103,35 +154,10 @@ class BooleanColumn(MeasuredColumn):
     def _matcher(self) -> ValueMatcher:
         return ValueMatcher(self._spellings)
 
-    def accepts(self, text: str) -> bool:
-        """Whether the text spells true or false."""
-        return self.index(text) >= 0
-
-    def index(self, text: str) -> int:
+    def code_of(self, text: str) -> int:
         """0 for false, 1 for true, -1 for any other text."""
-        spelled = text.casefold()
+        spelled = text.strip().casefold()
         found = self._matcher.index(spelled)
         if found >= 0:
             return int(found >= len(self._false))
         return self.labels.index(spelled) if spelled in self.labels else -1
-
-
-def check_domain(values: tuple[str, ...] | None, domain: str, outside: str) -> None:
-    """Refuse a domain that is neither declared nor private, or declared badly; raises ValueError."""
-    if domain == "private":
-        if values is not None:
-            raise ValueError("has both values and domain: private; a private domain is discovered, not declared")
-        if outside != "null":
-            raise ValueError("has outside, which needs declared values: a private domain has no outside")
-    elif not values:
-        raise ValueError("needs values (its public domain) or domain: private")
-    else:
-        pair = first_duplicate(values)
-        if pair:
-            raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}")
-
-
-def domain_labels(values: tuple[str, ...] | None, outside: str) -> tuple[str, ...]:
-    """Declared values, trimmed, with `other` last where values outside become it."""
-    declared = tuple(text.strip() for text in values or ())
-    return (*declared, OTHER) if outside == OTHER and OTHER not in declared else declared

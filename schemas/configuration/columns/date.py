@@ -5,18 +5,18 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Iterable, Sequence
+from datetime import date
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.draws import Draw, Histogram
-from marginweave.schemas.configuration.columns.gaps import Gap, Run, open_runs
-from marginweave.schemas.configuration.columns.number import MAX_BINS
+from marginweave.schemas.configuration.columns.base import RULE_BOUNDS, Rule
+from marginweave.schemas.configuration.columns.binned import MAX_BINS, BinnedColumn, Gap, Histogram, Run, open_runs
 from marginweave.schemas.configuration.columns.periods import (
     DAY,
+    EPOCH_WEEKDAY,
     WEEKDAYS,
     moment_of,
     parse_instant,
@@ -27,7 +27,6 @@ from marginweave.schemas.configuration.values import ValueMatcher, declared_numb
 
 Period = Literal["year", "quarter", "month", "week", "weekday"]
 _PERIODS = ("year", "quarter", "month", "week", "weekday")
-_MONDAY = 3  # 1970-01-01 was a Thursday
 _DIRECTIVES = frozenset("YymdbBjHMSIp%")
 
 
@@ -55,7 +54,7 @@ def _format(value: Any) -> Any:
     return None if value is None else str(value)
 
 
-class DateColumn(MeasuredColumn):
+class DateColumn(BinnedColumn):
     """A date, or a moment to the second (`type: datetime`), clamped to public `bounds` and released in `bins`.
 
     `bounds` are the first and the last one, in ISO 8601; a last day of moments counts to its end. `bins` is year, quarter,
@@ -65,12 +64,12 @@ class DateColumn(MeasuredColumn):
     bin: `uniform` or its `midpoint`.
     """
 
+    input_rule: ClassVar[str] = "every value is a date in the declared format"
+    native: ClassVar[tuple[type, ...]] = (date,)
     type: Literal["date", "datetime"]
     bounds: Annotated[tuple[str, str] | None, BeforeValidator(_bounds)] = None
     bins: Annotated[Period | tuple[str, ...], BeforeValidator(_bins)]
     format: Annotated[str | None, BeforeValidator(_format)] = None
-    draw: Draw = None
-    outside: Literal["null", "error"] = "null"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -94,7 +93,7 @@ class DateColumn(MeasuredColumn):
         first, stop = self._ends(self._limits)
         if not first < stop:
             raise ValueError("has bounds whose first must not come after their last")
-        if self.bins == "weekday" and (stop - 1) // self._per_day - first // self._per_day < 6:
+        if self.bins == "weekday" and (stop - 1) // self.per_day - first // self.per_day < 6:
             raise ValueError("has bounds that do not hold every weekday")
         if len(self.labels) > MAX_BINS:
             raise ValueError(f"must have at most {MAX_BINS} bins")
@@ -125,7 +124,8 @@ class DateColumn(MeasuredColumn):
         return DAY if self.type == "date" else 1
 
     @property
-    def _per_day(self) -> int:
+    def per_day(self) -> int:
+        """Units of a day."""
         return DAY // self.seconds
 
     @property
@@ -150,12 +150,12 @@ class DateColumn(MeasuredColumn):
         if isinstance(self.bins, tuple):
             return (*(self._instant(edge) for edge in self.bins[:-1]), stop)
         starts = self._period_starts
-        return (first, *(start * self._per_day for start in starts[1:]), stop)
+        return (first, *(start * self.per_day for start in starts[1:]), stop)
 
     @cached_property
     def _period_starts(self) -> list[int]:
         first, stop = self._ends(self._limits)
-        return period_starts(str(self.bins), first // self._per_day, (stop - 1) // self._per_day)
+        return period_starts(str(self.bins), first // self.per_day, (stop - 1) // self.per_day)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -166,6 +166,38 @@ class DateColumn(MeasuredColumn):
             return tuple(period_label(self.bins, start) for start in self._period_starts)
         last = len(self.bins) - 2
         return tuple(f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(self.bins)))
+
+    @property
+    def ordered(self) -> bool:
+        """Weekdays go round and have no order."""
+        return self.bins != "weekday"
+
+    @property
+    def clean_rules(self) -> tuple[Rule, ...]:
+        """Days, or seconds, lie within the bounds."""
+        return (Rule(name=RULE_BOUNDS, limits=(self.edges[0], self.edges[-1] - 1)),)
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Texts of a format are dates of it; dates and moments lie within the bounds."""
+        if self.format is not None:
+            return (Rule(name=self.input_rule, each=self.accepts),)
+        first, last = (moment_of(unit * self.seconds) for unit in (self.edges[0], self.edges[-1] - 1))
+        limits = (first.date(), last.date()) if self.type == "date" else (first, last)
+        return (Rule(name=RULE_BOUNDS, limits=limits),)
+
+    def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ARG002 - the bins are public
+        """The days, or seconds, of each bin; of a weekday, those within the bounds."""
+        if self.bins != "weekday":
+            return tuple(float(stop - first) for first, stop in pairwise(self.edges))
+        first, stop = self.edges
+        weeks, rest = divmod(stop - first, 7 * self.per_day)
+        counts = [weeks * self.per_day] * 7
+        while rest:
+            here = min(rest, self.per_day - first % self.per_day)
+            counts[(first // self.per_day + EPOCH_WEEKDAY) % 7] += here
+            first, rest = first + here, rest - here
+        return tuple(map(float, counts))
 
     def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
         """What the missing codes leave of the units of the bins; None where none of them lies within the bounds."""
@@ -178,9 +210,11 @@ class DateColumn(MeasuredColumn):
         """First and last unit of every bin; of a weekday, of every day."""
         if self.bins != "weekday":
             return ((i, first, stop - 1) for i, (first, stop) in enumerate(pairwise(self.edges)))
-        first, last, length = self.edges[0], self.edges[-1] - 1, self._per_day
+        first, last, length = self.edges[0], self.edges[-1] - 1, self.per_day
         days = range(first // length, last // length + 1)
-        return (((day + _MONDAY) % 7, max(first, day * length), min(last, day * length + length - 1)) for day in days)
+        return (
+            ((day + EPOCH_WEEKDAY) % 7, max(first, day * length), min(last, day * length + length - 1)) for day in days
+        )
 
     def _gaps(self, text: str) -> Iterable[Gap]:
         """Units that are written as the missing `text`, or as another spelling of the number that it is."""

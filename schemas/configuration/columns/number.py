@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from decimal import Decimal
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, model_validator
+from pydantic import BeforeValidator, ValidationError, model_validator
 
-from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.columns.draws import Draw
-from marginweave.schemas.configuration.columns.gaps import Gap, Run, longest_gap, open_runs
-from marginweave.schemas.configuration.numbers import FROZEN, Number, Positive, Whole, to_number, to_whole
+from marginweave.schemas.configuration.columns.base import RULE_BOUNDS, Rule
+from marginweave.schemas.configuration.columns.binned import (
+    MAX_BINS,
+    BinnedColumn,
+    Gap,
+    Run,
+    Steps,
+    longest_gap,
+    open_runs,
+)
+from marginweave.schemas.configuration.numbers import Whole, to_number, to_whole
 from marginweave.schemas.configuration.values import declared_number, number
 
-MAX_BINS = 100_000
 MAX_CANDIDATES = 10_000
-
-
-class Steps(BaseModel):
-    """Bins of one width: edges min, min + step, …, max; the last bin is narrower where max is no multiple away."""
-
-    model_config = FROZEN
-    min: Number
-    max: Number
-    step: Positive
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.min < self.max:
-            raise ValueError(f"has bins whose min ({self.min:g}) must be below their max ({self.max:g})")
-        if (self.max - self.min) / self.step > MAX_BINS:
-            raise ValueError(f"must have at most {MAX_BINS} steps")
-        return self
-
-    @property
-    def edges(self) -> tuple[float, ...]:
-        """The edges, computed in decimals so that 0.1 + 2 * 0.1 is 0.3."""
-        low, high, step = (Decimal(repr(value)) for value in (self.min, self.max, self.step))
-        count = math.ceil((high - low) / step)
-        return (*(float(low + i * step) for i in range(count)), self.max)
 
 
 def _bins(value: Any) -> Any:
@@ -68,7 +49,7 @@ def _bounds(value: Any) -> Any:
     return value if value == "private" else _pair(value)
 
 
-class NumberColumn(MeasuredColumn):
+class NumberColumn(BinnedColumn):
     """A number, clamped to public `bounds` and released in `bins`.
 
     `bins` is a count of equal widths, a list of edges e_0 < … < e_n, or {min, max, step}; a bin is [e_i, e_i+1), the last
@@ -78,14 +59,14 @@ class NumberColumn(MeasuredColumn):
     value is chosen inside its bin: `uniform`, its `midpoint`, or by a public distribution.
     """
 
+    input_rule: ClassVar[str] = "every value is a number"
+    imputations: ClassVar[tuple[str, ...]] = ("uniform", "gaussian")
     type: Literal["number"]
     bounds: Annotated[tuple[float, float] | Literal["private"] | None, BeforeValidator(_bounds)] = None
     within: Annotated[tuple[float, float] | None, BeforeValidator(_pair)] = None
     bins: Annotated[int | Steps | tuple[float, ...], BeforeValidator(_bins)]
     outer: Literal["clamp", "open"] | None = None
     decimals: Whole | None = None
-    draw: Draw = None
-    outside: Literal["null", "error"] = "null"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -171,6 +152,41 @@ class NumberColumn(MeasuredColumn):
         return (f"< {texts[0]}", *inner, f"≥ {texts[-1]}") if self.outer == "open" else tuple(inner)
 
     @property
+    def buys_bounds(self) -> bool:
+        """Whether the bounds are bought from the budget."""
+        return self.bounds == "private"
+
+    @property
+    def ordered(self) -> bool:
+        """Bins are."""
+        return True
+
+    @property
+    def clean_rules(self) -> tuple[Rule, ...]:
+        """Every number lies within the bounds."""
+        return (Rule(name=RULE_BOUNDS, limits=self.clamp),)
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Every number lies within the bounds."""
+        return self.clean_rules
+
+    @property
+    def can_determine(self) -> bool:
+        """Whole numbers can be named one by one."""
+        return self.decimals == 0
+
+    def value_key(self, text: str) -> Hashable | None:
+        """The number that a text spells."""
+        return declared_number(text.strip())
+
+    def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ARG002 - the bins are public
+        """The widths of the bins inside the bounds."""
+        low, high = self.bounds if isinstance(self.bounds, tuple) else (self.edges[0], self.edges[-1])
+        inside = [min(max(edge, low), high) for edge in self.edges]
+        return tuple(float(above - below) for below, above in pairwise(inside))
+
+    @property
     def clamp(self) -> tuple[float, float]:
         """The public range to which every number is clamped first."""
         return (self.edges[0], self.edges[-1]) if self.within is None else self.within
@@ -210,12 +226,25 @@ class NumberColumn(MeasuredColumn):
         """Whether the text is a number; its bounds clamp it."""
         return number(text) is not None
 
-    def codes_within(self, missing: Sequence[str]) -> list[float]:
-        """The missing codes inside the public range of private bounds."""
-        assert self.within is not None
+    def check_bins(self, missing: Sequence[str]) -> None:
+        """As for every binned column; of private bounds, wherever they may come to lie inside `within`."""
+        if self.within is None:
+            super().check_bins(missing)
+            return
         low, high = self.within
         codes = (declared_number(text.strip()) for text in missing)
-        return [float(code) for code in codes if code is not None and low <= code <= high]
+        near = [float(code) for code in codes if code is not None and low <= code <= high]
+        too_narrow = ValueError(
+            f"has a range within ({low:g}, {high:g}) too narrow for its bins beside its missing codes"
+        )
+        if self.least_width(missing) > high - low:
+            raise too_narrow
+        for bound in (low, high, *near):  # where the released bounds are hardest to divide
+            try:
+                bounded = self.with_bounds(bound, bound, missing)
+            except ValidationError:
+                raise too_narrow from None
+            bounded.check_bins(missing)
 
     @cached_property
     def bound_candidates(self) -> tuple[float, ...]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from marginweave.schemas.configuration.columns.category import ValuedColumn, check_domain
+from marginweave.schemas.configuration.columns.base import RULE_DECLARED, Rule
+from marginweave.schemas.configuration.columns.category import ValuedColumn
 from marginweave.schemas.configuration.numbers import PositiveWhole
 
 MAX_VALUES = 64
+RULE_CAP = "no cell has more values than max_values"
 
 
 class SetColumn(ValuedColumn):
@@ -20,6 +23,7 @@ class SetColumn(ValuedColumn):
     one outside the domain is left out (`null`), becomes `other`, or stops the run (`error`).
     """
 
+    is_set: ClassVar[bool] = True
     type: Literal["set"]
     separator: Annotated[str, BeforeValidator(str)] = ";"
     max_values: PositiveWhole
@@ -30,7 +34,6 @@ class SetColumn(ValuedColumn):
             raise ValueError("has an empty separator")
         if self.max_values > MAX_VALUES:
             raise ValueError(f"has max_values ({self.max_values}), which must be at most {MAX_VALUES}")
-        check_domain(self.values, self.domain, self.outside)
         if any(self.separator in label or not label for label in self.labels):
             raise ValueError("declares a value that is empty or holds the separator")
         return self
@@ -38,19 +41,25 @@ class SetColumn(ValuedColumn):
     @property
     def width(self) -> int:
         """The most values that a cell holds after the cap."""
-        return self.max_values if self.domain == "private" else min(self.max_values, len(self.labels))
+        return self.max_values if self.private else min(self.max_values, len(self.labels))
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Every value is a public one, and no cell has too many."""
+        return (
+            Rule(name=RULE_DECLARED, each=self.accepts),
+            Rule(name=RULE_CAP, each=lambda text: len(self.parts(text)) <= self.max_values),
+        )
 
     def parts(self, text: str) -> list[str]:
         """The values of a cell, trimmed."""
         return [part for item in text.split(self.separator) if (part := item.strip())]
 
-    def writes(self, text: str) -> bool:
-        """Whether a cell of several values can be written as `text`."""
-        parts = self.parts(text)
-        return 1 < len(parts) <= self.max_values and (
-            self.domain == "private" or all(self.matcher.index(part) >= 0 for part in parts)
-        )
+    def also_missing(self, missing: Sequence[str]) -> Iterator[str]:
+        """As for every column; and the missing texts as which a cell of several values can be written."""
+        yield from super().also_missing(missing)
+        yield from (text for text in missing if 1 < len(self.parts(text)) <= self.max_values and self.accepts(text))
 
     def accepts(self, text: str) -> bool:
         """Whether every value of the cell is a declared one; a private domain accepts every text."""
-        return self.domain == "private" or all(self.matcher.index(part) >= 0 for part in self.parts(text))
+        return self.private or all(self.code_of(part) >= 0 for part in self.parts(text))

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from scipy.stats import chi2
 
 from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.configuration.columns.gaps import longest_gap
+from marginweave.schemas.configuration.columns.binned import longest_gap
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.decode.decode import decode_table

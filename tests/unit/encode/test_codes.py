@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.tasks.encode.bins import bin_numbers
+from marginweave.tasks.columns import values_of
 from marginweave.tasks.encode.codes import code_type
 from tests.support.configurations import configuration
 from tests.support.tables import encoded
@@ -21,12 +21,12 @@ EDGES = NumberColumn.model_validate({"type": "number", "bins": [-1, 0, 0.001, 2.
     ("value", "code"), [(-1.0, 0), (-1e-9, 0), (0.0, 1), (0.001, 2), (2.4999, 2), (2.5, 3), (10.0, 3), (None, 4)]
 )
 def test_a_bin_is_closed_below_and_the_last_one_above(value: float | None, code: int) -> None:
-    assert bin_numbers(pa.array([value], pa.float64()), EDGES).tolist() == [code]
+    assert values_of(EDGES, ()).encode(pa.array([value], pa.float64()), None).tolist() == [code]
 
 
 @given(st.floats(-1, 10))
 def test_a_number_lies_in_its_bin(value: float) -> None:
-    code = int(bin_numbers(pa.array([value]), EDGES)[0])
+    code = int(values_of(EDGES, ()).encode(pa.array([value]), None)[0])
     low, high = EDGES.edges[code], EDGES.edges[code + 1]
     assert low <= value < high or (code == 3 and value == high)
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.columns import Category, NumberColumn
-from marginweave.tasks.preprocess.clean import clean_category, clean_number, clean_table
+from marginweave.tasks.columns import values_of
+from marginweave.tasks.preprocess.clean import clean_table
 from tests.support.configurations import configuration
 
 
@@ -24,7 +25,7 @@ def column(**more: object) -> NumberColumn:
 
 def test_values_outside_become_missing_or_other() -> None:
     texts = pa.array(["a", " b ", "zz", "", None, "NA"])
-    assert clean_category(texts, category(values=["a", "b"]), ("", "NA")).to_pylist() == [
+    assert values_of(category(values=["a", "b"]), ("", "NA")).clean(texts).to_pylist() == [
         "a",
         "b",
         None,
@@ -32,24 +33,24 @@ def test_values_outside_become_missing_or_other() -> None:
         None,
         None,
     ]
-    other = clean_category(texts, category(values=["a", "b"], outside="other"), ("", "NA"))
+    other = values_of(category(values=["a", "b"], outside="other"), ("", "NA")).clean(texts)
     assert other.to_pylist() == ["a", "b", "other", None, None, None]
     assert other.dictionary.to_pylist() == ["a", "b", "other"]
 
 
 def test_the_empty_text_can_be_a_value() -> None:
     """missing: [] makes the empty text an ordinary text; a physical null counts as it."""
-    assert clean_category(pa.array(["", None, "Y"]), category(values=["", "Y"]), ()).to_pylist() == ["", "", "Y"]
+    assert values_of(category(values=["", "Y"]), ()).clean(pa.array(["", None, "Y"])).to_pylist() == ["", "", "Y"]
 
 
 def test_the_dictionary_is_the_public_domain_whatever_the_data() -> None:
     for texts in (["a"], [], ["zz", None]):
-        cleaned = clean_category(pa.array(texts, pa.string()), category(values=["b", "a", "7"]), ("",))
+        cleaned = values_of(category(values=["b", "a", "7"]), ("",)).clean(pa.array(texts, pa.string()))
         assert cleaned.dictionary.to_pylist() == ["b", "a", "7"]
 
 
 def test_a_private_domain_is_sorted_and_trimmed() -> None:
-    cleaned = clean_category(pa.array(["z", " a", "a ", "", "10", None]), category(domain="private"), ("",))
+    cleaned = values_of(category(domain="private"), ("",)).clean(pa.array(["z", " a", "a ", "", "10", None]))
     assert cleaned.dictionary.to_pylist() == ["10", "a", "z"]
     assert cleaned.to_pylist() == ["z", "a", "a", None, "10", None]
 
@@ -62,18 +63,18 @@ def test_a_private_domain_is_sorted_and_trimmed() -> None:
 )  # fmt: skip
 def test_numbers_are_clamped_and_what_is_none_is_missing(text: str | None, clean: float | None) -> None:
     """Algorithm 1: x -> min(max(x, lower), upper), nulls preserved; -9 is declared missing here, in every spelling."""
-    assert clean_number(pa.array([text], pa.string()), column(), ("", "-9")).to_pylist() == [clean]
+    assert values_of(column(), ("", "-9")).clean(pa.array([text], pa.string())).to_pylist() == [clean]
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(23, 2)])
 def test_native_numbers_follow_the_same_rule(kind: pa.DataType) -> None:
     values = pa.array([3, -9, 99, None]).cast(kind)
-    assert clean_number(values, column(), ("", "-9")).to_pylist() == [3.0, None, 10.0, None]
+    assert values_of(column(), ("", "-9")).clean(values).to_pylist() == [3.0, None, 10.0, None]
 
 
 def test_native_nan_and_infinity_are_missing() -> None:
     values = pa.array([math.nan, math.inf, -math.inf, 2.5])
-    assert clean_number(values, column(), ()).to_pylist() == [None, None, None, 2.5]
+    assert values_of(column(), ()).clean(values).to_pylist() == [None, None, None, 2.5]
 
 
 cell = st.sampled_from(["f", "m", "north", "3", "-9", "", "zz", "12.5", " 7 ", "1e2"]) | st.text(max_size=4)

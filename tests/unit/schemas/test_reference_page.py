@@ -20,9 +20,8 @@ from marginweave.schemas.configuration.columns import (
     NumberColumn,
     SetColumn,
 )
-from marginweave.schemas.configuration.columns.confirmation import Confirmation
-from marginweave.schemas.configuration.columns.draws import Histogram
-from marginweave.schemas.configuration.columns.number import Steps
+from marginweave.schemas.configuration.columns.base import Confirmation
+from marginweave.schemas.configuration.columns.binned import Histogram, Steps
 from marginweave.schemas.configuration.engine import EngineSettings
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, PaidSettings
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds

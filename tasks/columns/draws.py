@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Floats
-from marginweave.schemas.configuration.columns.draws import Histogram
-from marginweave.schemas.configuration.columns.gaps import Run
+from marginweave.schemas.arrays import Codes, Floats
+from marginweave.schemas.configuration.columns.binned import Draw, Histogram, Run
+from marginweave.tasks.columns.base import Uniform
 
 
 def draw_inside(
     first: Floats,
     last: Floats,
-    codes: NDArray[np.integer],
-    how: Literal["uniform", "midpoint"] | Histogram | None,
+    codes: Codes,
+    how: Draw,
     unit: float,
-    rng: np.random.Generator,
+    uniform: Uniform,
 ) -> Floats:
     """One whole number of [first, last] of each code's bin, shape (n,), float64.
 
@@ -33,28 +31,28 @@ def draw_inside(
         codes: Bins, shape (n,).
         how: The rule.
         unit: Value of one step of the grid, in the units of the distribution.
-        rng: Source of the draws.
+        uniform: Source of the draws.
     """
     if how == "midpoint":
         middle: Floats = np.floor((first + last) / 2)[codes]
         return middle
-    uniform = rng.random(len(codes))
-    even: Floats = first[codes] + np.floor(uniform * (last - first + 1)[codes])
+    shares = uniform(len(codes))
+    even: Floats = first[codes] + np.floor(shares * (last - first + 1)[codes])
     if not isinstance(how, Histogram):
         return even
     edges, total = _distribution(how, unit)
     low, high = np.interp(first, edges, total), np.interp(last + 1, edges, total)
-    drawn = np.floor(np.interp(low[codes] + uniform * (high - low)[codes], total, edges))
+    drawn = np.floor(np.interp(low[codes] + shares * (high - low)[codes], total, edges))
     return np.where((high > low)[codes], np.clip(drawn, first[codes], last[codes]), even)
 
 
 def draw_among(
     runs: Sequence[Run],
     middle: Floats,
-    codes: NDArray[np.integer],
-    how: Literal["uniform", "midpoint"] | Histogram | None,
+    codes: Codes,
+    how: Draw,
     unit: float,
-    rng: np.random.Generator,
+    uniform: Uniform,
 ) -> Floats:
     """As `draw_inside`, for bins of which only the points of `runs` can be drawn; every bin has one run at least.
 
@@ -68,7 +66,7 @@ def draw_among(
         codes: Bins, shape (n,).
         how: The rule.
         unit: Value of one step of the grid, in the units of the distribution.
-        rng: Source of the draws.
+        uniform: Source of the draws.
     """
     owner, first, last = np.array(sorted(runs), np.int64).T
     start = np.searchsorted(owner, np.arange(len(middle)))
@@ -85,9 +83,9 @@ def draw_among(
         weight = np.where((np.add.reduceat(mass, start) > 0)[owner], mass, weight)
     stop = np.append(start[1:], len(owner))
     below = np.concatenate([[0.0], np.cumsum(weight)])
-    aim = below[start][codes] + rng.random(len(codes)) * (below[stop] - below[start])[codes]
+    aim = below[start][codes] + uniform(len(codes)) * (below[stop] - below[start])[codes]
     run = np.clip(np.searchsorted(below, aim, side="right") - 1, start[codes], stop[codes] - 1)
-    return draw_inside(first, last, run, how, unit, rng)
+    return draw_inside(first, last, run, how, unit, uniform)
 
 
 def _distribution(how: Histogram, unit: float) -> tuple[Floats, Floats]:

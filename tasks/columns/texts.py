@@ -6,10 +6,10 @@ from datetime import date
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns.periods import DAY, day_number
+from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import used_texts
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -1,0 +1,35 @@
+"""The values of every kind of column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from marginweave.schemas.configuration.columns import (
+    BooleanColumn,
+    Category,
+    Column,
+    DateColumn,
+    MeasuredColumn,
+    NumberColumn,
+    SetColumn,
+)
+from marginweave.tasks.columns.base import ColumnValues
+from marginweave.tasks.columns.category import BooleanValues, CategoryValues
+from marginweave.tasks.columns.date import DateValues
+from marginweave.tasks.columns.number import NumberValues
+from marginweave.tasks.columns.sets import SetValues
+
+KINDS: dict[type[MeasuredColumn], type[ColumnValues[Any]]] = {
+    Category: CategoryValues,
+    BooleanColumn: BooleanValues,
+    NumberColumn: NumberValues,
+    DateColumn: DateValues,
+    SetColumn: SetValues,
+}
+
+
+def values_of(column: Column, missing: Sequence[str]) -> ColumnValues[Any]:
+    """What a measured column does with its values; `missing` are the texts that mean "no value"."""
+    assert isinstance(column, MeasuredColumn)  # no other kind has values
+    return KINDS[type(column)](column, missing)

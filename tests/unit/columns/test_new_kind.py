@@ -1,0 +1,136 @@
+"""A kind of column is its declaration and its values: one that only this test knows goes through every stage of the table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field
+
+from marginweave.schemas.arrays import Codes
+from marginweave.schemas.configuration.columns import Column, MeasuredColumn
+from marginweave.schemas.configuration.columns.base import RULE_BOUNDS, Rule
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.contracts import check_codes, clean_schema
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.table import check_contract, input_schema, output_schema
+from marginweave.tasks.columns import KINDS
+from marginweave.tasks.columns.base import ColumnValues, Uniform, binned
+from marginweave.tasks.decode.decode import decode_table
+from marginweave.tasks.mechanisms.randomness import CellWords
+from marginweave.tasks.preprocess.contract import clean_frame
+from tests.support.configurations import raw
+from tests.support.tables import encoded, prepare_rows
+
+MINUTES = 24 * 60
+
+
+class ClockColumn(MeasuredColumn):
+    """A time of day, 07:45, released by the hour."""
+
+    input_rule: ClassVar[str] = "every value is a time of day"
+    type: Literal["clock"]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The hours."""
+        return tuple(f"{hour:02d}h" for hour in range(24))
+
+    def accepts(self, text: str) -> bool:
+        """Whether the text is a time of day."""
+        return minutes(text) is not None
+
+    @property
+    def clean_rules(self) -> tuple[Rule, ...]:
+        """Minutes of one day."""
+        return (Rule(name=RULE_BOUNDS, limits=(0, MINUTES - 1)),)
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Texts of one day."""
+        return (Rule(name=self.input_rule, each=self.accepts),)
+
+
+class ClockValues(ColumnValues[ClockColumn]):
+    """Minutes since midnight."""
+
+    def clean(self, values: pa.Array) -> pa.Array:
+        found = [None if text is None or text in self.missing else minutes(text.strip()) for text in values.to_pylist()]
+        return pa.array(found, pa.int16())
+
+    def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
+        return binned(values, pc.fill_null(values, 0).to_numpy(), range(0, MINUTES + 1, 60))
+
+    def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:
+        drawn = 60.0 * codes + np.floor(60 * uniform(len(codes)))
+        return pa.array(drawn.astype(np.int16), mask=codes == len(labels))
+
+    def declare(self, values: pa.Array) -> pa.Array:
+        texts = [None if minute is None else f"{minute // 60:02d}:{minute % 60:02d}" for minute in values.to_pylist()]
+        return pa.array(texts, pa.string())
+
+
+def minutes(text: str) -> int | None:
+    hour, _, minute = text.partition(":")
+    fits = hour.isdecimal() and minute.isdecimal() and int(hour) < 24 and int(minute) < 60
+    return int(hour) * 60 + int(minute) if fits else None
+
+
+class WithClocks(Configuration):
+    """A configuration that knows one kind more."""
+
+    columns: Annotated[  # type: ignore[assignment]
+        dict[str, Annotated[Column | ClockColumn, Field(discriminator="type")]], Field(min_length=1)
+    ]
+
+
+def with_clocks(**column: Any) -> WithClocks:
+    return WithClocks.model_validate(raw(columns__woke={"type": "clock", **column}))
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    """The second of two registrations: the first is the union of all kinds."""
+    monkeypatch.setitem(KINDS, ClockColumn, ClockValues)
+
+
+TIMES = st.times().map(lambda time: f"{time:%H:%M}")
+
+
+@given(st.lists(st.one_of(TIMES, st.sampled_from(["", " 07:45 ", "24:00", "noon"])), min_size=1, max_size=8))
+def test_a_new_kind_goes_from_text_to_text(cells):
+    """Clean, encoded, decoded and read again: the same hours, and the same gaps, under every contract."""
+    configuration = with_clocks()
+    assert configuration.attributes[-1].labels[7] == "07h"
+    table = pa.table({name: pa.array(["f", "north", "5", "1"][j : j + 1] * len(cells))
+                      for j, name in enumerate(["sex", "region", "age", "grade"])} | {"woke": pa.array(cells)})  # fmt: skip
+    clean = prepare_rows(table, configuration)
+    check_contract(clean_schema(configuration), clean_frame(clean), "preprocess")
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    codes = encoded(rows, configuration)
+    check_codes(configuration.attributes, codes.sizes, codes.codes, "encode", complete=True)
+    hours = [24 if (minute := minutes(text.strip())) is None else minute // 60 for text in cells]
+    assert codes.codes[-1].tolist() == hours
+    domain = Domain(names=tuple(a.name for a in configuration.attributes), labels=codes.labels)
+    synthetic = decode_table(codes.codes, domain, configuration, 0)
+    check_contract(output_schema(configuration), synthetic.to_pandas(), "decode")
+    woken = synthetic.column("woke").to_pylist()
+    assert [text and int(text[:2]) for text in woken] == [None if hour == 24 else hour for hour in hours]
+    again = prepare_rows(table.set_column(4, "woke", synthetic.column("woke")), configuration)
+    assert again.column("woke").is_null().to_pylist() == [hour == 24 for hour in hours]
+
+
+def test_its_rule_stops_a_table_and_names_no_value():
+    """`outside: error` is asked of the kind, and says its rule."""
+    configuration = with_clocks(outside="error")
+    columns = {"sex": ["f"], "region": ["north"], "age": ["5"], "grade": ["1"]}
+    good, bad = (pa.table({**columns, "woke": [text]}).to_pandas() for text in ("23:59", "99:99"))
+    check_contract(input_schema(configuration), good, "validate")
+    with pytest.raises(InputError, match="column 'woke' breaks the rule 'every value is a time of day'"):
+        check_contract(input_schema(configuration), bad, "validate")
