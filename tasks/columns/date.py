@@ -31,7 +31,7 @@ class DateValues(ColumnValues[DateColumn]):
     """Dates, or moments to the second, as whole units from 1970-01-01."""
 
     def clean(self, values: pa.Array) -> pa.Array:
-        """Texts or native dates to date32, or timestamp[s] for moments, inside the bounds (as numbers: docs/sources/data-processing.md).
+        """Texts or native dates to date32, or timestamp[s] for moments, inside the bounds (docs/sources/data-processing.md).
 
         A text that is no date in the declared format is missing (`outside: error` stopped before). Fractions of a second are
         cut; native moments of a time zone count in UTC.
