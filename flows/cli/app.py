@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated
 
 import typer
 
-from marginweave.flows.cli import (
-    audit,
-    budget,
-    decisions,
-    init,
-    ledger,
-    ledger_repair,
-    measure,
-    postprocess,
-    retention,
-    run,
-    serve,
-    share,
-)
+from marginweave.flows.cli import audit, init, ledger, ledger_repair, measure, plan, released, run
 from marginweave.flows.cli.console import out, tell
 from marginweave.flows.run.process_hardening import protect_process
 
@@ -35,25 +24,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command()(run.run)
-app.command()(run.resume)
-app.command()(serve.serve)
-app.command()(init.init)
-app.command()(budget.plan)
-app.command()(measure.audit)
-app.command()(postprocess.synthesize)
-app.command()(postprocess.evaluate)
-app.command()(postprocess.report)
-app.command()(decisions.approve)
-app.command()(decisions.reject)
-app.command()(share.publish)
-app.command()(share.handover)
-app.command()(retention.runs)
-app.command()(retention.purge)
-for audited in (audit.verify, audit.anchor, audit.export, audit.alias):
-    ledger.app.command()(audited)
-for repairing in (ledger_repair.expire, ledger_repair.reconcile):
-    ledger.app.command()(repairing)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    *(run.run, run.resume, run.serve, init.init, plan.plan, measure.audit),
+    *(released.synthesize, released.evaluate, released.report, released.approve, released.reject),
+    *(released.publish, released.handover, run.runs, run.purge),
+)
+_OF_LEDGER = audit.verify, audit.anchor, audit.export, audit.alias, ledger_repair.expire, ledger_repair.reconcile
+for _command in _COMMANDS:
+    app.command()(_command)
+for _of_ledger in _OF_LEDGER:
+    ledger.app.command()(_of_ledger)
 ledger.app.add_typer(audit.keys, name="key")
 app.add_typer(ledger.app, name="ledger")
 
@@ -94,12 +74,16 @@ def main() -> None:
 
 
 def _invoke() -> int:
-    """Run the command that was typed and return its exit code; a slip in it is told in one line, like every refusal."""
+    """Run the command that was typed and return its exit code; a mistyped command gets one line, like every refusal."""
     try:
         returned = app(standalone_mode=False)
     except typer.TyperException as slip:
         if text := slip.format_message().rstrip("."):  # empty: a group of commands alone, which has shown its help
-            tell(f"{text[0].lower()}{text[1:]}; --help shows what there is")
+            missing = re.match(r"Missing (?:option|argument) '([^']*)'", text)
+            context = getattr(slip, "ctx", None)
+            place = "marginweave" if context is None else context.command_path
+            said = f"{missing[1]} is required" if missing else f"{text[0].lower()}{text[1:]}"
+            tell(f"{said}. See: {place} --help")
         return slip.exit_code
     except SystemExit as end:  # a reader that has gone away
         return end.code if isinstance(end.code, int) else 1

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli.console import Home, command, out
+from marginweave.flows.cli.console import Home, Reason, command, out
 from marginweave.flows.cli.ledger_options import Example, home_of, location_of
+from marginweave.flows.orchestration.environment import home_directory
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger import LedgerLocation
     from marginweave.tasks.ledger.keyring import Keyring
 
 keys = typer.Typer(help="The key that seals the ledger.", no_args_is_help=True, rich_markup_mode="markdown")
-
-Reason = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
 
 
 @command
@@ -34,7 +33,6 @@ def verify(
 
     Example: `marginweave ledger verify --anchor /mnt/vault/ledger-anchor.json`
     """
-    from marginweave.flows.orchestration.environment import home_directory
     from marginweave.flows.verify.files import audit_files
     from marginweave.schemas.errors import AuditError
     from marginweave.tasks.ledger.anchor import Anchor
@@ -44,7 +42,7 @@ def verify(
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
     ring, missing = _keys(location)
     audited = audit_ledger(location, ring, expected)
-    files = audit_files(home_directory(home, os.environ), audited, ring, example=example)
+    files = audit_files(home_directory(home), audited, ring, example=example)
     rows = len(audited.rows)
     if audited.unchecked:
         raise AuditError(

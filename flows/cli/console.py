@@ -25,6 +25,7 @@ Home = Annotated[
     Path | None,
     typer.Option("--home", help="Folder in which runs/ lives.", envvar="MARGINWEAVE_HOME", show_envvar=True),
 ]
+Reason = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
 Source = Annotated[str | None, typer.Option("--source", help="The table, instead of the one the configuration names.")]
 
 # Without markup: a path may hold square brackets.

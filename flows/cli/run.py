@@ -1,29 +1,38 @@
-"""`marginweave run` and `marginweave resume`."""
+"""Commands that make, list and clear runs: `run`, `resume`, `serve`, `runs`, `purge`."""
 
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
-from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out, warn_of_former_keys
-from marginweave.flows.orchestration.environment import importing
+from marginweave.flows.cli.console import Config, Home, RunName, Source, command, days, out, warn_of_former_keys
+from marginweave.flows.orchestration.environment import home_directory, importing, prepare_environment
+from marginweave.schemas.errors import InputError
 
 if TYPE_CHECKING:
     from marginweave.flows.run.request import Request
     from marginweave.tasks.references import RunReference
 
+
 _Run = Annotated[
     str | None, typer.Option("--run", help="Name of the run; DATASET-HASH of the configuration if not given.")
 ]
 _Supersedes = Annotated[
-    str | None,
-    typer.Option("--supersedes", metavar="RUN", help="The published run that this one corrects: a new charge."),
+    str | None, typer.Option(metavar="RUN", help="The published run that this one corrects: a new charge.")
 ]
+
+_FILES = """\
+  aggregates.csv   counts of attribute combinations (also .parquet)
+  synthetic.csv    synthetic records (also .parquet)
+  report.html      what this is and how good it is; evaluation.json has the numbers
+  explore.html     look into counts and records, in a browser
+  privacy.json     the guarantee, its mechanisms and assumptions"""
 
 
 @command
@@ -42,24 +51,22 @@ def run(
 
     warn_of_former_keys(load_configuration(config))  # refuses a broken file before anything heavy is imported
     with importing():
-        from marginweave.flows.orchestration.environment import home_directory
         from marginweave.flows.run.request import read_request
 
-    place = home_directory(home, os.environ)
+    place = home_directory(home)
     execute(read_request(config, run=run_name, source=source, home=place, supersedes=supersedes), config, source, place)
 
 
 @command
 def resume(run_name: RunName, home: Home = None) -> None:
-    """Go on with a run that was stopped, with the configuration and source that it was begun with.
+    """Resume a run that was stopped, with its original configuration and source.
 
     Example: `marginweave resume affairs-1a2b3c4d`
     """
     with importing():
-        from marginweave.flows.orchestration.environment import home_directory
         from marginweave.flows.run.request import original_request, read_request
 
-    place = home_directory(home, os.environ)
+    place = home_directory(home)
     config, source = original_request(place, run_name)
     execute(read_request(config, run=run_name, source=source, home=place), config, source, place)
 
@@ -85,10 +92,10 @@ def execute(request: Request, config: Path, source: str | None, home: Path) -> N
 
     account, charged = account_statement(reference), _has_drawn(reference, lease)
     place = place_of_files(request.folder)
-    if place == request.folder.release:
-        _summarize(request, account, fresh=fresh, charged=charged)
+    if place != request.folder.release:
+        _print_waiting(request, account, place, charged=charged)
     else:
-        _tell_waiting(request, account, place, charged=charged)
+        _summarize(request, account, fresh=fresh, charged=charged)
 
 
 def _release(request: Request, reference: RunReference, config: Path, source: str | None, home: Path) -> None:
@@ -112,26 +119,16 @@ def _has_drawn(reference: RunReference, lease: str | None) -> bool:
     return record is not None and any(lease and draw.lease == lease for draw in record.draws)
 
 
-def _tell_waiting(request: Request, account: dict[str, object], place: Path, *, charged: bool) -> None:
-    """Nothing is published: what was made, and who can do what with it."""
+def _print_waiting(request: Request, account: dict[str, object], place: Path, *, charged: bool) -> None:
+    """Print what was made and is not published yet, and which commands decide on it."""
     from marginweave.flows.run.lookup import what_to_do
 
     run, report = request.folder.run, _shown(place / "report.html")
-    if not out.is_terminal:
-        line = {
-            "event": "awaiting approval",
-            "run": run,
-            "report": report,
-            "next": what_to_do(run),
-            "charged_now": charged,
-            "account": account,
-        }
-        out.file.write(json.dumps(line) + "\n")
-        return
-    out.print(f"\nAwaiting approval: {run}; nothing is published yet", style="bold")
-    out.print(f"What may leave: {report}")
-    out.print(f"Then {what_to_do(run)}")
-    _tell_account(account)
+    line = {"event": "awaiting approval", "run": run, "report": report, "next": what_to_do(run)}
+    if not _printed_as_json(line, account, charged=charged):
+        out.print(f"\nAwaiting approval: {run}; nothing is published yet", style="bold")
+        out.print(f"What may leave: {report}\nThen {what_to_do(run)}")
+        _print_account(account)
 
 
 def _shown(place: Path) -> str:
@@ -139,24 +136,117 @@ def _shown(place: Path) -> str:
 
 
 def _summarize(request: Request, account: dict[str, object], *, fresh: bool, charged: bool) -> None:
+    """Print where the release is and what it guarantees."""
     privacy, shown = request.configuration.privacy, _shown(request.folder.release)
-    if not out.is_terminal:
-        line = {"event": "finished", "release": shown, "charged_now": charged, "account": account}
-        out.file.write(json.dumps(line) + "\n")
+    if _printed_as_json({"event": "finished", "release": shown}, account, charged=charged):
         return
     said = "Released" if charged else f"{'Released' if fresh else 'Already released'}, nothing charged"
     out.print(f"\n{said}: {shown}", style="bold")
-    out.print("  aggregates.csv   counts of attribute combinations (also .parquet)")
-    out.print("  synthetic.csv    synthetic records (also .parquet)")
-    out.print("  report.html      what this is and how good it is; evaluation.json has the numbers")
-    out.print("  explore.html     look into counts and records, in a browser")
-    out.print("  privacy.json     the guarantee, its mechanisms and assumptions")
+    out.print(_FILES)
     out.print(f"Guarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}")
-    _tell_account(account)
+    _print_account(account)
 
 
-def _tell_account(account: dict[str, object]) -> None:
+def _printed_as_json(line: Mapping[str, object], account: dict[str, object], *, charged: bool) -> bool:
+    """Print `line` as JSON unless a terminal reads it; whether it was printed."""
+    if not out.is_terminal:
+        out.file.write(json.dumps({**line, "charged_now": charged, "account": account}) + "\n")
+    return not out.is_terminal
+
+
+def _print_account(account: dict[str, object]) -> None:
     out.print(
         f"Account {account['dataset']}: epsilon {account['epsilon']:.4g} of {account['cap_epsilon']:g} spent "
         f"at delta {account['delta']:g}, {account['releases']} release(s)"
     )
+
+
+_Configs = Annotated[
+    list[Path],
+    typer.Argument(metavar="CONFIG...", help="The YAML files of the releases, each for a dataset of its own."),
+]
+_Cron = Annotated[str, typer.Option("--cron", help="When to release: minute, hour, day of month, month, day of week.")]
+_Zone = Annotated[str, typer.Option("--timezone", help="Time zone of --cron and of the dates in the names of runs.")]
+_Port = Annotated[
+    int | None, typer.Option("--port", min=1, max=65535, help="Show Prefect's pages on this port of this machine.")
+]
+
+
+@command
+def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port = None, home: Home = None) -> None:
+    """Release on a schedule, on one machine, until it is stopped; Prefect's server comes and goes with it.
+
+    The run of a day is called DATASET-DATE. One that was interrupted goes on at the next start.
+
+    Example: `marginweave serve deployments/examples/affairs.yaml --cron "30 1 * * *" --timezone Europe/Oslo`
+    """
+    place = home_directory(home)
+    prepare_environment(place)  # before Prefect is imported
+    from marginweave.flows.service import Timetable, datasets_of, serve_releases
+
+    datasets = datasets_of(configs)
+    timetable = Timetable(cron=cron, zone=timezone)
+    out.print(f"Serving {', '.join(datasets)}: {cron} ({timezone}); stop with Ctrl-C")
+    if port is not None:
+        out.print(f"Prefect's pages: http://127.0.0.1:{port}")
+    serve_releases(datasets, timetable, place, port)
+
+
+@command
+def runs(home: Home = None) -> None:
+    """List the runs of the home, and which of them still hold private files: `internal` where only an exact evaluation is kept.
+
+    Example: `marginweave runs`
+    """
+    from marginweave.flows.postprocess.retention import list_runs
+
+    table = Table("run", "dataset", "state", "begun", "private files", box=None, pad_edge=False)
+    for run in list_runs(home_directory(home)):
+        private = "yes" if run.holds_private else "internal" if run.holds_exact else "no"
+        table.add_row(run.name, run.dataset, run.state, run.begun, private)
+    out.print(table)
+
+
+@command
+def purge(
+    run_name: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Name of a run; `marginweave runs` lists them.")
+    ] = None,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", help="Instead of RUN: days since a run's last stage, such as 30d.")
+    ] = None,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also a run that is not finished.")] = False,
+    home: Home = None,
+) -> None:
+    """Delete a run's private files; the release is kept. With --older-than also those of failed runs, but none in progress.
+
+    Example: `marginweave purge affairs-1a2b3c4d`, or `marginweave purge --older-than 30d`
+    """
+    from marginweave.flows.postprocess.retention import purge_older, purge_run
+
+    place = home_directory(home)
+    if (run_name is None) == (older_than is None):
+        raise InputError("give either RUN or --older-than: it says which runs to purge")
+    if run_name is not None:
+        purge_run(place, run_name, unfinished=unfinished)
+        out.print(_purged(place, run_name))
+        return
+    purged = purge_older(place, days("older-than", older_than or ""))
+    for run in purged.runs:
+        out.print(_purged(place, run))
+    for run in purged.in_progress:
+        out.print(f"Run {run} is in progress, and was left alone")
+    if not purged.runs:
+        out.print("Nothing that old holds private files")
+
+
+def _purged(home: Path, run: str) -> str:
+    """What was removed, and what is not: `internal/` stays until somebody removes it."""
+    from marginweave.flows.postprocess.retention import holds_exact
+    from marginweave.tasks.checkpoint.run_folder import RunFolder
+
+    folder = RunFolder.at(home, run)
+    if holds_exact(folder):
+        return f"private/ is gone from run {run}; {folder.internal} still holds an evaluation that is exact"
+    kept = f"; {folder.internal} keeps the log and the request" if folder.internal.is_dir() else ""
+    return f"Nothing private is left in run {run}{kept}"

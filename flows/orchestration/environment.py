@@ -28,7 +28,7 @@ QUIET = {
 SERVICE = "MARGINWEAVE_SERVICE"
 
 
-def home_directory(option: Path | None, environment: Mapping[str, str]) -> Path:
+def home_directory(option: Path | None, environment: Mapping[str, str] = os.environ) -> Path:
     """Where `runs/` lives: `--home`, else MARGINWEAVE_HOME, else the working directory."""
     named = option or environment.get("MARGINWEAVE_HOME")
     try:

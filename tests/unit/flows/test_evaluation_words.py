@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.cli.postprocess import _evaluation_words
+from marginweave.flows.cli.released import _evaluation_words
 
 PLAIN: dict[str, Any] = {"marginals": [], "association": {"cramers_v": {"mean_difference": None}}, "rules": []}
 KNOWN = {"length": 1, "model_error": 0.25, "sampling_error": 0.5}

@@ -1,9 +1,8 @@
-"""Commands for releases that exist: `synthesize`, `evaluate`, `report`."""
+"""Commands on a release that exists: `synthesize`, `evaluate`, `report`, `approve`, `reject`, `publish`, `handover`."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, RunName, Source, command, out
+from marginweave.flows.cli.console import Home, Reason, RunName, Source, command, out
+from marginweave.flows.orchestration.environment import home_directory, prepare_environment
 from marginweave.schemas.errors import InputError
 
 
@@ -33,12 +33,9 @@ def synthesize(
 
     Example: `marginweave synthesize affairs-1a2b3c4d --records 1000 --seed 8`
     """
-    from marginweave.flows.orchestration.environment import home_directory
     from marginweave.flows.postprocess.published import regenerate_records
 
-    out.print(
-        f"Written to {regenerate_records(home_directory(home, os.environ), run_name, records=records, seed=seed, to=to)}"
-    )
+    out.print(f"Written to {regenerate_records(home_directory(home), run_name, records=records, seed=seed, to=to)}")
 
 
 @command
@@ -61,25 +58,32 @@ def evaluate(
 
     Example: `marginweave evaluate affairs-1a2b3c4d`
     """
-    from marginweave.flows.orchestration.environment import home_directory, prepare_environment
     from marginweave.flows.postprocess.published import attack_release, evaluate_internally, releasable_evaluation
     from marginweave.tasks.publish.wording import paid_words
 
-    place = home_directory(home, os.environ)
+    place = home_directory(home)
     if (internal or attacks) and as_json:
         raise InputError("--json shows the numbers that may be released; internal ones are in a file only")
-    if internal:
+    if internal or attacks is not None:
         prepare_environment(place)
-        out.print(f"Not for release: {evaluate_internally(place, run_name, source)}")
-        return
-    if attacks is not None:
-        prepare_environment(place)
-        out.print(f"Not for release: {attack_release(place, run_name, source, attacks)}")
+        written = (
+            evaluate_internally(place, run_name, source)
+            if internal or attacks is None
+            else attack_release(place, run_name, source, attacks)
+        )
+        out.print(f"Not for release: {written}")
         return
     evaluation = releasable_evaluation(place, run_name)
     if as_json:
         typer.echo(json.dumps(evaluation, indent=2))
         return
+    _print_evaluation(evaluation)
+    for sentence in paid_words(evaluation):
+        out.print(sentence)
+
+
+def _print_evaluation(evaluation: dict[str, Any]) -> None:
+    """The comparison of records with counts as a table, a line a length, and sentences."""
     table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
     for row in evaluation["lengths"]:
         kept = None if row["preservation"] is None else 100 * row["preservation"]
@@ -91,8 +95,6 @@ def evaluate(
     for line in _evaluation_words(evaluation):
         out.print(line)
     out.print("Synthetic records against the released counts, not against the sensitive table.")
-    for sentence in paid_words(evaluation):
-        out.print(sentence)
 
 
 @command
@@ -107,10 +109,9 @@ def report(
 
     Example: `marginweave report affairs-1a2b3c4d --to pages`
     """
-    from marginweave.flows.orchestration.environment import home_directory, prepare_environment
     from marginweave.flows.postprocess.published import rewrite_report
 
-    place = home_directory(home, os.environ)
+    place = home_directory(home)
     prepare_environment(place)
     out.print(str(rewrite_report(place, run_name, to)))
 
@@ -135,3 +136,77 @@ def _evaluation_words(evaluation: dict[str, Any]) -> Iterator[str]:
 
 def _shown(value: float | None, unit: str, digits: int = 1) -> str:
     return "" if value is None else f"{value:.{digits}f}{unit}"
+
+
+_By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
+
+
+@command
+def approve(run_name: RunName, by: _By, reason: Reason, home: Home = None) -> None:
+    """Publish a release that awaits approval, as it was submitted, byte for byte. Read its report first: `marginweave report`.
+
+    Nothing is looked at but what may leave. A file that was changed since is refused.
+
+    Example: `marginweave approve census-2026 --by "A. Meier" --reason "checked against the plan"`
+    """
+    _decide(run_name, by, reason, home, approved=True)
+
+
+@command
+def reject(run_name: RunName, by: _By, reason: Reason, home: Home = None) -> None:
+    """Do not publish a release that awaits approval: for good. What it was charged stays charged.
+
+    Example: `marginweave reject census-2026 --by "A. Meier" --reason "wrong reference date"`
+    """
+    _decide(run_name, by, reason, home, approved=False)
+
+
+def _decide(run: str, by: str, reason: str, home: Path | None, *, approved: bool) -> None:
+    from marginweave.flows.run.lookup import decide
+
+    folder, decision = decide(home_directory(home), run, approved=approved, by=by, reason=reason)
+    word = "approved" if decision.approved else "rejected"
+    decided = f"{word} by {decision.by} on {decision.created:%Y-%m-%d %H:%M} UTC"
+    if decision.approved != approved:
+        raise InputError(f"run {run} was {decided}: a decision is final")
+    what = f"Released: {folder.release}" if approved else "Nothing is published, and the charge stays"
+    out.print(f"Run {run} was {decided}. {what}")
+
+
+@command
+def publish(
+    run_name: RunName,
+    to: Annotated[Path, typer.Option("--to", help="Folder to copy to; must be empty or new, and not among the runs.")],
+    home: Home = None,
+) -> None:
+    """Copy what was released, and nothing else, to another place; each file is compared with its digest in the ledger.
+
+    Example: `marginweave publish affairs-1a2b3c4d --to /srv/open-data/affairs`
+    """
+    from marginweave.flows.postprocess.published import copy_release
+
+    copied = copy_release(home_directory(home), run_name, to)
+    out.print(f"Copied {len(copied.files)} files to {to}; all match the digests in the ledger")
+    for name in copied.left_out:
+        out.print(f"Skipped {name}: it was made after the release and has no digest in the ledger")
+    if copied.superseded_by is not None:
+        out.print(f"Run {run_name} is superseded by run {copied.superseded_by}: readers should have that one")
+
+
+@command
+def handover(
+    run_name: RunName,
+    to: Annotated[Path, typer.Option("--to", help="A new file FILE.zip, or a folder that is empty or new.")],
+    home: Home = None,
+) -> None:
+    """Bundle what an auditor needs: plan, privacy.json, the release's rows of the ledger, the anchor, and how to verify them.
+
+    No private file is read, and the ledger is verified first. Of a rejected release it says what would have been promised, and
+    has nothing that was computed from its draws.
+
+    Example: `marginweave handover affairs-1a2b3c4d --to affairs-audit.zip`
+    """
+    from marginweave.flows.verify.handover import hand_over
+
+    names = hand_over(home_directory(home), run_name, to)
+    out.print(f"{', '.join(names)} written to {to}; README.md says how to verify them")

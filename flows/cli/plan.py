@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from marginweave.flows.cli.console import Home, Source, command, out, warn_of_former_keys
+from marginweave.flows.orchestration.environment import home_directory, prepare_environment
 from marginweave.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,10 +58,9 @@ def plan(
         raise InputError("--timezone is that of --schedule, which is not given")
     for config in configs:
         warn_of_former_keys(load_configuration(config))
-    from marginweave.flows.orchestration.environment import home_directory, prepare_environment
     from marginweave.flows.run.request import read_request
 
-    place = home_directory(home, os.environ)
+    place = home_directory(home)
     prepare_environment(place)  # the schedule is Prefect's to read
     planned = None
     if schedule is not None:
