@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration.execution import Execution
@@ -18,7 +20,7 @@ from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.draws import Attempt
-from marginweave.tasks.checkpoint.files import read_file
+from marginweave.tasks.checkpoint.files import file_digest
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import BlockFile, Store, address
 from marginweave.tasks.ledger import Ledger, Witness, ledger_location
@@ -26,11 +28,12 @@ from marginweave.tasks.ledger.reserved import plan_of_rows
 from marginweave.tasks.program import program_identity
 
 BOUNDS = "bounds"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageResult:
-    """What a stage tells the flow, and the next stage: the stage's checkpoint and the draws that it charged.
+    """What a stage returns, and the next stages are given: the stage's checkpoint and the draws that it charged.
 
     `digest` is keyed where the bytes are private, a SHA-256 where released counts determine them.
     """
@@ -42,8 +45,64 @@ class StageResult:
     charged: tuple[str, ...] = ()
 
 
+class CheckpointReference(ABC):
+    """What every reference does with the checkpoints of stages: they are computed where they are not there, and loaded."""
+
+    @cached_property
+    @abstractmethod
+    def store(self) -> Store:
+        """Where the checkpoints are."""
+
+    @abstractmethod
+    def _slice(self) -> dict[str, Any]:
+        """The part of the configuration that the stages depend on; JSON values."""
+
+    def checkpoint(
+        self,
+        stage: str,
+        inputs: Sequence[StageResult | str],
+        compute: Callable[[], bytes],
+        files: Sequence[Path] = (),
+    ) -> StageResult:
+        """The checkpoint of a deterministic stage, computed if it is not there.
+
+        Its address has the code version, the part of the configuration that the stage depends on, the public `files` that it
+        reads, and the digests of its `inputs`, keyed where they are private.
+        """
+        store, key = self.store, self._address(stage, inputs, files)
+        store.discard_damaged(stage, key, blocks=False)
+        payload = store.get(stage, key)
+        return _result(store, stage, key, store.put(stage, key, compute() if payload is None else payload))
+
+    def checkpoint_blocks(
+        self,
+        stage: str,
+        inputs: Sequence[StageResult | str],
+        compute: Callable[[], Iterable[bytes]],
+        files: Sequence[Path] = (),
+    ) -> StageResult:
+        """The same for a stage whose result is a sequence of blocks, one at a time in memory."""
+        store, key = self.store, self._address(stage, inputs, files)
+        store.discard_damaged(stage, key, blocks=True)
+        blocks = store.blocks(stage, key) or store.put_blocks(stage, key, compute())
+        return _result(store, stage, key, blocks.digest)
+
+    def load(self, result: StageResult) -> bytes:
+        """The bytes of an earlier stage's checkpoint; raises StageError where it is missing."""
+        return _present(self.store.get(result.stage, result.address), result)
+
+    def load_blocks(self, result: StageResult) -> BlockFile:
+        """The blocks of an earlier stage's checkpoint; raises StageError where it is missing."""
+        return _present(self.store.blocks(result.stage, result.address), result)
+
+    def _address(self, stage: str, inputs: Sequence[StageResult | str], files: Sequence[Path] = ()) -> str:
+        slice_ = {**self._slice(), "files": [_file_digest(file) for file in files]}
+        digests = [given if isinstance(given, str) else given.digest for given in inputs]
+        return address(stage, program_identity().digest, slice_, digests)
+
+
 @dataclass(frozen=True, kw_only=True)
-class DerivedReference:
+class DerivedReference(CheckpointReference):
     """For post-processing: the folder of checkpoints that were computed from released counts, and the configuration."""
 
     place: Path
@@ -79,37 +138,12 @@ class DerivedReference:
         """The store of derived checkpoints; its seal guards against damage, so a public key will do."""
         return Store(self.place, hashlib.sha256(self.canonical.encode()).digest())
 
-    def checkpoint(
-        self, stage: str, inputs: Sequence[StageResult], compute: Callable[[], bytes], files: Sequence[Path] = ()
-    ) -> StageResult:
-        """The checkpoint of `stage`, computed if it is not there; `files` are public files that it reads."""
-        return _checkpoint(self.store, stage, self._address(stage, inputs, files), compute)
-
-    def checkpoint_blocks(
-        self,
-        stage: str,
-        inputs: Sequence[StageResult],
-        compute: Callable[[], Iterable[bytes]],
-        files: Sequence[Path] = (),
-    ) -> StageResult:
-        """The same for a stage whose result is a sequence of blocks, one at a time in memory."""
-        return _checkpoint_blocks(self.store, stage, self._address(stage, inputs, files), compute)
-
-    def load(self, result: StageResult) -> bytes:
-        """The bytes of an earlier stage's checkpoint."""
-        return _load(self.store, result)
-
-    def load_blocks(self, result: StageResult) -> BlockFile:
-        """The blocks of an earlier stage's checkpoint."""
-        return _load_blocks(self.store, result)
-
-    def _address(self, stage: str, inputs: Sequence[StageResult], files: Sequence[Path] = ()) -> str:
-        slice_ = {"configuration": self.configuration.digest, "files": [_file_digest(file) for file in files]}
-        return address(stage, program_identity().digest, slice_, [i.digest for i in inputs])
+    def _slice(self) -> dict[str, Any]:
+        return {"configuration": self.configuration.digest}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunReference:
+class RunReference(CheckpointReference):
     """For the stages that see private rows: the run, the source, the ledger, and this attempt's lease.
 
     `ledger_file` is None where the environment says where the ledger is: a reference carries no password.
@@ -124,11 +158,8 @@ class RunReference:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The manifest as it stood at the start of the attempt."""
-        manifest = self.folder.read_manifest()
-        if manifest is None:
-            raise StageError(f"{self.folder.path} has no manifest")
-        return manifest
+        """The manifest as it was at the start of the attempt."""
+        return self.folder.present_manifest()
 
     @cached_property
     def configuration(self) -> Configuration:
@@ -179,24 +210,8 @@ class RunReference:
         """The secrets of draws that are not committed yet."""
         return DrawSecrets(self.folder, self.ledger.checkpoint_key)
 
-    def checkpoint(
-        self, stage: str, inputs: Sequence[str], compute: Callable[[], bytes], files: Sequence[Path] = ()
-    ) -> StageResult:
-        """The checkpoint of a deterministic stage on private rows, computed if it is not there.
-
-        Its address has the code version, the parts of the configuration that rows pass through, the public `files` that it
-        reads, and the keyed digests of its `inputs`.
-        """
-        return _checkpoint(self.store, stage, self._address(stage, inputs, files), compute)
-
-    def checkpoint_blocks(
-        self, stage: str, inputs: Sequence[str], compute: Callable[[], Iterable[bytes]], files: Sequence[Path] = ()
-    ) -> StageResult:
-        """The same for a stage whose result is a sequence of blocks, one at a time in memory."""
-        return _checkpoint_blocks(self.store, stage, self._address(stage, inputs, files), compute)
-
-    def _address(self, stage: str, inputs: Sequence[str], files: Sequence[Path]) -> str:
-        rows = self.configuration.model_dump(
+    def _slice(self) -> dict[str, Any]:
+        return self.configuration.model_dump(  # what rows pass through
             mode="json",
             include={
                 **dict.fromkeys(("missing", "columns", "structure", "resize", "expectations"), True),
@@ -204,16 +219,6 @@ class RunReference:
                 "aggregate": {"method"},
             },
         )
-        rows["files"] = [_file_digest(file) for file in files]
-        return address(stage, program_identity().digest, rows, inputs)
-
-    def load(self, result: StageResult) -> bytes:
-        """The bytes of an earlier stage's checkpoint."""
-        return _load(self.store, result)
-
-    def load_blocks(self, result: StageResult) -> BlockFile:
-        """The blocks of an earlier stage's checkpoint."""
-        return _load_blocks(self.store, result)
 
     @cached_property
     def derived(self) -> DerivedReference:
@@ -229,39 +234,19 @@ class RunReference:
         return self.folder.private / "key"
 
 
-def _checkpoint(store: Store, stage: str, key: str, compute: Callable[[], bytes]) -> StageResult:
-    store.discard_damaged(stage, key, blocks=False)
-    payload = store.get(stage, key)
-    if payload is None:
-        payload = compute()
-    digest = store.put(stage, key, payload)
+def _result(store: Store, stage: str, key: str, digest: str) -> StageResult:
     place = store.place(stage, key)
     return StageResult(stage=stage, address=key, file=f"{place.parent.name}/{place.name}", digest=digest)
 
 
-def _checkpoint_blocks(store: Store, stage: str, key: str, compute: Callable[[], Iterable[bytes]]) -> StageResult:
-    store.discard_damaged(stage, key, blocks=True)
-    blocks = store.blocks(stage, key) or store.put_blocks(stage, key, compute())
-    place = store.place(stage, key)
-    return StageResult(stage=stage, address=key, file=f"{place.parent.name}/{place.name}", digest=blocks.digest)
+def _present(found: T | None, result: StageResult) -> T:
+    if found is None:
+        raise StageError(f"the checkpoint of stage {result.stage} is missing: {result.file}")
+    return found
 
 
 def _file_digest(file: Path) -> str:
-    content = read_file(file)
-    if content is None:
+    digest = file_digest(file)
+    if digest is None:
         raise StageError(f"{file} does not exist any more")
-    return hashlib.sha256(content).hexdigest()
-
-
-def _load(store: Store, result: StageResult) -> bytes:
-    payload = store.get(result.stage, result.address)
-    if payload is None:
-        raise StageError(f"the checkpoint of stage {result.stage} is missing: {result.file}")
-    return payload
-
-
-def _load_blocks(store: Store, result: StageResult) -> BlockFile:
-    blocks = store.blocks(result.stage, result.address)
-    if blocks is None:
-        raise StageError(f"the checkpoint of stage {result.stage} is missing: {result.file}")
-    return blocks
+    return digest

@@ -49,9 +49,7 @@ class Bookkeeper:
     def stage(self, name: str, task: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
         """Run a task and enter its checkpoint into the manifest."""
         result = self.step(name, task, *args, **kwargs)
-        manifest = self.folder.read_manifest()
-        if manifest is None:
-            raise StageError(f"{self.folder.manifest_file} is missing")
+        manifest = self.folder.present_manifest()
         entry = StageEntry(
             file=result.file,
             digest=result.digest,
@@ -78,10 +76,7 @@ class Bookkeeper:
             reference.ledger.finish(release, reference.lease, outputs)
         else:
             reference.ledger.submit(release, reference.lease, outputs)
-        manifest = self.folder.read_manifest()
-        if manifest is None:
-            raise StageError(f"{self.folder.manifest_file} is missing")
-        sync_with_ledger(self.folder, manifest, reference.ledger)
+        sync_with_ledger(self.folder, self.folder.present_manifest(), reference.ledger)
         if not settings.keep_private:
             self.folder.purge_private()
 

@@ -40,13 +40,13 @@ _EXAMPLE_EPSILON = Decimal(10)
 
 
 def prepare_run(request: Request) -> tuple[RunReference, RunState]:
-    """The run that a request stands for: a new one, one to go on with, or a finished one.
+    """The run that a request is for, and its state: a new run, one to resume, or a finished one.
 
-    A run that was purged before it was finished cannot go on: what it had drawn is gone. Neither can one that was rejected.
+    A run that was purged before it was finished cannot be resumed: what it had drawn is gone. Neither can a rejected one.
 
     Raises:
-        InputError: the source is broken, the name stands for another configuration or other source bytes, or there is nothing
-            that the run could supersede.
+        InputError: the source is broken, the name is that of a run with another configuration or other source bytes, or there
+            is nothing that the run could supersede.
         BudgetError: there is no ledger, key or account; nothing is created.
         StageError: a finished run whose released files were changed.
     """
@@ -62,26 +62,11 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     check_same_draws(request, present, ledger)
     supersedes = check_correction(request, present)
     digest = ledger.source_digest(TableSource(request.source, request.configuration.source).chunks())
-    if present is None:
-        _check_admission(request, ledger, digest)
-        present = _new_manifest(request, digest, supersedes)
-        request.folder.create()
-        write_once(request.folder.private / "key", secrets.token_bytes(32))
-        remember(request)
-        request.folder.write_manifest(present)
-    elif not digest.matches(present.release, present.source_digest):
-        raise InputError(
-            f"run {present.run} was made from other source bytes, or under another ledger; "
-            "give the new release a name of its own with --run"
-        )
-    elif present.state in {RunState.RUNNING, RunState.AWAITING}:
-        present = _to_go_on(request, sync_with_ledger(request.folder, present, ledger))
-        present = _reserved_anew(request, present, ledger, digest)
-    if present.state == RunState.REJECTED:
-        raise InputError(
-            f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
-            "own with --run"
-        )
+    present = (
+        _begin(request, ledger, digest, supersedes) if present is None else _resume(request, present, ledger, digest)
+    )
+    if present.state in {RunState.FINISHED, RunState.AWAITING}:
+        _complete(request, present)
     reference = RunReference(
         folder=request.folder,
         source=request.source,
@@ -90,34 +75,57 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         suites=request.suites,
         certificates=request.certificates,
     )
-    if present.state == RunState.FINISHED:
-        check_outputs(request.folder, present)
-    if present.state in {RunState.FINISHED, RunState.AWAITING}:
-        unpurged = any(entry.purged is None for entry in present.stages.values())
-        if unpurged and not request.configuration.publish.keep_private:
-            request.folder.purge_private()  # the run ended between its last word and the end of its purge
     return reference, present.state
 
 
-def _to_go_on(request: Request, present: Manifest) -> Manifest:
-    """The manifest of a run; one that goes on is computed from here on by this program, as its configuration says now."""
+def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
+    """The manifest of a new run, once the ledger would admit its release; makes the run's folder and key."""
+    _check_admission(request, ledger, digest)
+    manifest = _new_manifest(request, digest, supersedes)
+    request.folder.create()
+    write_once(request.folder.private / "key", secrets.token_bytes(32))
+    remember(request)
+    request.folder.write_manifest(manifest)
+    return manifest
+
+
+def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceDigest) -> Manifest:
+    """The manifest of an existing run, brought to where the ledger is.
+
+    From here on, this program computes an unfinished one, as its configuration now says. Where its reservation has expired
+    before anything was drawn, it gets a new release, which the ledger admits or refuses like any other.
+    """
+    if not digest.matches(present.release, present.source_digest):
+        raise InputError(
+            f"run {present.run} was made from other source bytes, or under another ledger; "
+            "give the new release a name of its own with --run"
+        )
+    if present.state in {RunState.RUNNING, RunState.AWAITING}:
+        present = sync_with_ledger(request.folder, present, ledger)
+    if present.state == RunState.REJECTED:
+        raise InputError(
+            f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
+            "own with --run"
+        )
     if present.state != RunState.RUNNING:
         return present
     changed = present.with_execution(request.configuration.execution).with_program(program_identity())
+    record = ledger.release(present.release)
+    if record is not None and record.draws and all(draw.state == State.RETURNED for draw in record.draws):
+        release = str(uuid.uuid4())
+        changed = changed.with_release(release, digest.mark(release))
     if changed != present:
         request.folder.write_manifest(changed)
     return changed
 
 
-def _reserved_anew(request: Request, present: Manifest, ledger: Ledger, digest: SourceDigest) -> Manifest:
-    """The manifest of a run whose reservation expired before anything was drawn: a new release, to be admitted like any."""
-    record = ledger.release(present.release) if present.state == RunState.RUNNING else None
-    if record is None or not record.draws or any(draw.state != State.RETURNED for draw in record.draws):
-        return present
-    release = str(uuid.uuid4())
-    changed = present.with_release(release, digest.mark(release))
-    request.folder.write_manifest(changed)
-    return changed
+def _complete(request: Request, present: Manifest) -> None:
+    """Check the files of a finished run, and purge what a run that ended before the end of its purge has left."""
+    if present.state == RunState.FINISHED:
+        check_outputs(request.folder, present)
+    unpurged = any(entry.purged is None for entry in present.stages.values())
+    if unpurged and not request.configuration.publish.keep_private:
+        request.folder.purge_private()
 
 
 def check_request(request: Request) -> Ledger:

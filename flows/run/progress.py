@@ -7,21 +7,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
 
-class Reporter(Protocol):
-    """Is told what begins and what ended."""
+class Reporter:
+    """Hears what begins and ends. This one shows nothing: in notebooks and workers Prefect's own pages show the stages."""
 
     def begin(self, stages: int) -> None:
         """A run of so many stages begins."""
 
     def attempt(self, lease: str) -> None:
-        """The run goes on under `lease`, which every draw that it begins will carry in the ledger."""
+        """The run continues under `lease`, which every draw that it begins will carry in the ledger."""
 
     def note(self, text: str) -> None:
         """Something that the operator should know; public facts alone."""
@@ -36,29 +36,7 @@ class Reporter(Protocol):
         """The run is over, one way or another."""
 
 
-class SilentReporter:
-    """For notebooks and workers, where Prefect's own pages show the stages."""
-
-    def begin(self, stages: int) -> None:
-        """Nothing."""
-
-    def attempt(self, lease: str) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def started(self, stage: str) -> None:
-        """Nothing."""
-
-    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
-        """Nothing."""
-
-    def end(self) -> None:
-        """Nothing."""
-
-
-class LineReporter(SilentReporter):
+class LineReporter(Reporter):
     """One JSON line a stage, for pipelines; without clock or duration, so that two runs print the same."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -83,7 +61,7 @@ class LineReporter(SilentReporter):
             self._stream.flush()
 
 
-class TerminalReporter:
+class TerminalReporter(Reporter):
     """A progress bar over the stages."""
 
     def __init__(self, console: Console) -> None:
@@ -126,7 +104,7 @@ class TerminalReporter:
         self._progress.stop()
 
 
-_REPORTER: ContextVar[Reporter] = ContextVar("reporter", default=SilentReporter())  # noqa: B039 - it has no state
+_REPORTER: ContextVar[Reporter] = ContextVar("reporter", default=Reporter())  # noqa: B039 - it has no state
 
 
 def reporter() -> Reporter:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -178,15 +178,17 @@ class SeedSource(Protocol):
     @property
     def tainted(self) -> bool:
         """Whether somebody but the operating system knows the seeds."""
+        ...
 
     def seed(self, draw: str) -> bytes:
         """A seed for the draw of this name."""
+        ...
 
 
 class SystemSeeds:
     """The operating system's generator: every seed is drawn afresh."""
 
-    tainted: ClassVar[bool] = False
+    tainted = False
 
     def seed(self, draw: str) -> bytes:  # noqa: ARG002 - the protocol's
         """32 bytes of os.urandom."""

@@ -168,19 +168,31 @@ class DigestedStream(io.RawIOBase):
         return self._digest.hexdigest()
 
 
+@contextmanager
+def opened_file(path: Path) -> Iterator[io.BufferedReader | None]:
+    """`path`, to be read inside, or None where there is no such file; a link is not followed.
+
+    Raises:
+        MachineError: the disk refuses.
+    """
+    with at_place(path, "read"), contextlib.ExitStack() as opened:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            stream = None
+        else:
+            stream = opened.enter_context(os.fdopen(descriptor, "rb"))
+        yield stream
+
+
 def file_digest(path: Path) -> str | None:
     """SHA-256 of the bytes of `path`, hex, or None where there is no such file; a link is not followed.
 
     Raises:
         MachineError: the disk refuses.
     """
-    with at_place(path, "read"):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return None
-        with os.fdopen(descriptor, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+    with opened_file(path) as stream:
+        return None if stream is None else hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_file(path: Path) -> bytes | None:
@@ -189,13 +201,8 @@ def read_file(path: Path) -> bytes | None:
     Raises:
         MachineError: the disk refuses.
     """
-    with at_place(path, "read"):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return None
-        with os.fdopen(descriptor, "rb") as stream:
-            return stream.read()
+    with opened_file(path) as stream:
+        return None if stream is None else stream.read()
 
 
 def remove_file(path: Path) -> None:

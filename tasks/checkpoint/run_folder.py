@@ -24,6 +24,16 @@ _OWNER_ONLY = 0o700
 
 
 @dataclass(frozen=True)
+class _Below:
+    """A file or folder below the folder of a run, as an attribute of `RunFolder`."""
+
+    name: str
+
+    def __get__(self, folder: RunFolder, owner: type[RunFolder]) -> Path:
+        return folder.path / self.name
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """The folder `path` of one run, `<home>/runs/<run>`; nothing is made before `create`."""
 
@@ -49,55 +59,24 @@ class RunFolder:
         """Name of the run."""
         return self.path.name
 
-    @property
-    def manifest_file(self) -> Path:
-        """The manifest."""
-        return self.path / "manifest.json"
-
-    @property
-    def private(self) -> Path:
-        """Sensitive checkpoints and draws; 0700, purged when the run succeeds."""
-        return self.path / "private"
-
-    @property
-    def draws(self) -> Path:
-        """Draws of noise on their way to the release."""
-        return self.private / "draws"
-
-    @property
-    def seeds(self) -> Path:
-        """The secrets of draws that are not committed yet."""
-        return self.private / "seeds"
-
-    @property
-    def derived(self) -> Path:
-        """Checkpoints computed from released counts alone; all that post-processing is given. Purged with `private/`."""
-        return self.path / "derived"
-
-    @property
-    def internal(self) -> Path:
-        """What was computed against sensitive rows; 0700, never for release."""
-        return self.path / "internal"
-
-    @property
-    def internal_evaluation(self) -> Path:
-        """The comparison with the sensitive table."""
-        return self.internal / "evaluation.json"
-
-    @property
-    def internal_report(self) -> Path:
-        """The report with that comparison in it."""
-        return self.internal / "report.html"
-
-    @property
-    def release(self) -> Path:
-        """What may leave."""
-        return self.path / "release"
-
-    @property
-    def proposed(self) -> Path:
-        """What may leave once somebody has approved it; gone when it has become `release/`."""
-        return self.path / "proposed"
+    manifest_file = _Below("manifest.json")
+    # sensitive checkpoints and draws; 0700, purged when the run succeeds
+    private = _Below("private")
+    # draws of noise on their way to the release
+    draws = _Below("private/draws")
+    # the secrets of draws that are not committed yet
+    seeds = _Below("private/seeds")
+    # checkpoints computed from released counts alone; all that post-processing is given; purged with `private/`
+    derived = _Below("derived")
+    # what was computed against sensitive rows; 0700, never for release
+    internal = _Below("internal")
+    # the comparison with the sensitive table, and the report with it
+    internal_evaluation = _Below("internal/evaluation.json")
+    internal_report = _Below("internal/report.html")
+    # what may leave
+    release = _Below("release")
+    # what may leave once somebody has approved it; gone when it has become `release/`
+    proposed = _Below("proposed")
 
     def staged_releases(self) -> tuple[Path, ...]:
         """Folders of attempts that had something ready to be published."""
@@ -112,15 +91,8 @@ class RunFolder:
         """
         self.check_links()
         with at_place(self.path, "created"):
-            for folder in (
-                *self._above,
-                self.release,
-                self.private,
-                self.draws,
-                self.seeds,
-                self.derived,
-                self.internal,
-            ):
+            own = self.release, self.private, self.draws, self.seeds, self.derived, self.internal
+            for folder in (*self._above, *own):
                 _make_owned(folder)
             sync_folder(self.path)
 
@@ -166,6 +138,17 @@ class RunFolder:
             raise StageError(
                 f"{self.manifest_file} is damaged, or of another version of marginweave; restore it from a backup"
             ) from None
+
+    def present_manifest(self) -> Manifest:
+        """The manifest of a run that was begun.
+
+        Raises:
+            StageError: it is missing or damaged.
+        """
+        manifest = self.read_manifest()
+        if manifest is None:
+            raise StageError(f"{self.manifest_file} is missing; restore it from a backup")
+        return manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest in one step: after a crash it is the old one or this one.

@@ -21,7 +21,7 @@ from typing import Any, overload
 
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.names import check_name
-from marginweave.tasks.checkpoint.files import at_place, read_file, remove_file, staged_file, write_once
+from marginweave.tasks.checkpoint.files import at_place, opened_file, read_file, remove_file, staged_file, write_once
 
 MAGIC = b"MWSEAL01"
 TRAILER_BYTES = len(MAGIC) + hashlib.sha256().digest_size
@@ -112,21 +112,18 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
     Raises:
         DamagedCheckpoint: the file is not complete, damaged, or not ours.
     """
-    with at_place(path, "read"):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        except FileNotFoundError:
+    with opened_file(path) as stream:
+        if stream is None:
             return None
-        with os.fdopen(descriptor, "rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            index, end = b"", b""
-            if size >= _END.size:
-                stream.seek(size - _END.size)
-                end = stream.read()
-                count = _END.unpack(end)[0]
-                if count <= (size - _END.size) // _ENTRY.size:
-                    stream.seek(size - _END.size - count * _ENTRY.size)
-                    index = stream.read(count * _ENTRY.size)
+        size = stream.seek(0, os.SEEK_END)
+        index, end = b"", b""
+        if size >= _END.size:
+            stream.seek(size - _END.size)
+            end = stream.read()
+            count = _END.unpack(end)[0]
+            if count <= (size - _END.size) // _ENTRY.size:
+                stream.seek(size - _END.size - count * _ENTRY.size)
+                index = stream.read(count * _ENTRY.size)
     fitting = _END.unpack(end)[1:] if end else (b"", b"")
     digest = _index_digest(key, address, index)
     entries = tuple(_ENTRY.iter_unpack(index))

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import dask
+import dask.config
 from distributed import Client, KilledWorker, LocalCluster, Security
-from distributed.comm import CommClosedError
+from distributed.comm.core import CommClosedError
 
 from marginweave.schemas.configuration.engine import LOCAL, EngineSettings
 from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
@@ -30,7 +30,7 @@ from marginweave.tasks.program import program_identity
 T = TypeVar("T")
 R = TypeVar("R")
 
-_PATIENCE = "30s"
+_PATIENCE = 30.0  # seconds
 # How long a result is waited for before it is asked whether there is a worker at all, and how long there may be none.
 _LOOK, _DESERTED = 1.0, 60.0
 # Nothing is served about what runs: no dashboard, no page, no metrics; and nothing is written to disk.
@@ -63,7 +63,7 @@ class _Fault:
 class DaskEngine:
     """See `Engine`; `cores` are those of all workers together."""
 
-    client: Client
+    client: Any  # a Client: by its annotations, whatever it answers may be a coroutine
     cores: int
 
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
@@ -142,9 +142,10 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
         scratch_folder(private) as scratch,
         # the scheduler has no argument for its folder
         dask.config.set({**_SILENT, "temporary-directory": str(scratch)}),
-        _started(scratch) as cluster,
     ):
-        yield cluster
+        cluster = _started(scratch)
+        with cluster:
+            yield cluster
 
 
 def _started(scratch: Path) -> LocalCluster:
@@ -161,7 +162,7 @@ def _started(scratch: Path) -> LocalCluster:
             host="127.0.0.1",
             protocol="tls",
             security=Security.temporary(),
-            dashboard_address=None,
+            dashboard_address=None,  # pyright: ignore[reportArgumentType] - annotated as a text, and may be None
             # all the same the scheduler opens a port without a page, by default one that may be taken
             scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
@@ -175,12 +176,12 @@ def _started(scratch: Path) -> LocalCluster:
 
 @contextmanager
 def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
-    fault = None
+    client, fault = None, ""
     try:
         client = Client(address, security=security, timeout=_PATIENCE, set_as_default=False)
     except Exception as error:
         fault = f"engine: the scheduler at {address} cannot be reached ({type(error).__name__})"
-    if fault:
+    if client is None:
         raise StageError(fault)
     try:
         yield DaskEngine(client, max(1, _cores(client)))
@@ -190,7 +191,7 @@ def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
             client.close()
 
 
-def _cores(client: Client) -> int:
+def _cores(client: Any) -> int:
     """Threads of all workers."""
     late = False
     try:

@@ -29,9 +29,11 @@ class Engine(Protocol):
     @property
     def cores(self) -> int:
         """How many parts are worked on at once: a fact about machines, not about the table."""
+        ...
 
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
         """`function` of each of the `parts`, in order; only a few results wait to be taken."""
+        ...
 
 
 @dataclass(frozen=True)

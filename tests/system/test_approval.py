@@ -113,7 +113,7 @@ def test_an_approval_killed_anywhere_ends_in_one_publication(
     again = victim.order(decision=YES) if side == "before" else victim.order()
     assert parent.ask(again)["code"] == 0
     if point == "decide" and side == "after":  # the run's own command publishes what is approved already
-        assert victim.folder.read_manifest().state == RunState.FINISHED  # type: ignore[union-attr]
+        assert victim.folder.present_manifest().state == RunState.FINISHED
     assert parent.ask(victim.order(decision=YES))["code"] == 0
     victim.check_finished()
     _audit(victim)
@@ -243,9 +243,9 @@ def test_a_purge_completes_a_rejection_that_was_killed(
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(victim.location))
     assert purge_older(victim.home, timedelta(0)).runs == ()  # it still awaits its decision
     assert parent.ask(victim.order(decision=NO, point=["decide", "after", 1]))["code"] == -signal.SIGKILL
-    assert victim.folder.read_manifest().state == RunState.AWAITING  # type: ignore[union-attr]
+    assert victim.folder.present_manifest().state == RunState.AWAITING
     assert purge_older(victim.home, timedelta(0)).runs == (victim.folder.run,)
-    assert victim.folder.read_manifest().state == RunState.REJECTED  # type: ignore[union-attr]
+    assert victim.folder.present_manifest().state == RunState.REJECTED
     assert not victim.folder.proposed.exists()
     _audit(victim)
 

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from marginweave.tasks import references
 from marginweave.tasks.checkpoint.store import Store
+from marginweave.tasks.references import CheckpointReference, StageResult
 
 KEY = bytes(range(32))
 BLOCKS = [b"first block", b"second block"]
 
 
+class _Stages(CheckpointReference):
+    """Stages that depend on nothing but their names."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    @cached_property
+    def store(self) -> Store:
+        return Store(self.place, KEY)
+
+    def _slice(self) -> dict[str, Any]:
+        return {}
+
+
 @pytest.mark.parametrize("place", range(0, 200, 7))
 def test_a_damaged_checkpoint_is_computed_anew(tmp_path: Path, place: int) -> None:
     """Whichever byte is flipped, of one payload or of blocks: the same bytes stand there again; what is whole stands."""
-    store, computed = Store(tmp_path, KEY), []
+    stages, computed = _Stages(tmp_path), []
 
     def compute() -> bytes:
         computed.append("payload")
@@ -26,12 +42,12 @@ def test_a_damaged_checkpoint_is_computed_anew(tmp_path: Path, place: int) -> No
         computed.append("blocks")
         return BLOCKS
 
-    def both() -> None:
-        references._checkpoint(store, "one", "0" * 64, compute)
-        references._checkpoint_blocks(store, "many", "1" * 64, blocks)
+    def both() -> StageResult:
+        stages.checkpoint("one", [], compute)
+        return stages.checkpoint_blocks("many", [], blocks)
 
     both()
-    both()
+    many = both()
     assert computed == ["payload", "blocks"]
     files = {file: file.read_bytes() for file in tmp_path.iterdir()}
     for file, content in files.items():
@@ -40,4 +56,4 @@ def test_a_damaged_checkpoint_is_computed_anew(tmp_path: Path, place: int) -> No
     both()
     assert computed == ["payload", "blocks"] * 2
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == files
-    assert list(store.blocks("many", "1" * 64) or ()) == BLOCKS
+    assert list(stages.load_blocks(many)) == BLOCKS

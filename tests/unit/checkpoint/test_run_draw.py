@@ -50,6 +50,7 @@ def test_order_is_secret_charge_draw_store_commit(
     keep = StagedFile.keep
 
     def make(bits: NoiseBits, noise: bytes) -> bytes:
+        assert isinstance(ledger.location, Path)
         with sqlite3.connect(ledger.location) as other:
             seen.append(other.execute("SELECT kind, draw, lease FROM events ORDER BY seq DESC LIMIT 1").fetchone())
         files = _draw_files(draw_store)

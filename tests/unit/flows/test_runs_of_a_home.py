@@ -100,13 +100,13 @@ def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(home: Pat
     assert rewrite_report(home, "refused", None) == folder.proposed / "report.html"
     assert purge_older(home, timedelta(0)).runs == ()
     ledger.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
-    assert folder.read_manifest().state == RunState.AWAITING
+    assert folder.present_manifest().state == RunState.AWAITING
     if by_age:
         assert purge_older(home, timedelta(0)).runs == ("refused",)
     else:
         purge_run(home, "refused", unfinished=False)
     assert not folder.proposed.exists()
-    assert folder.read_manifest().state == RunState.REJECTED
+    assert folder.present_manifest().state == RunState.REJECTED
 
 
 def test_the_report_of_a_rejected_release_is_not_shown(home: Path) -> None:

@@ -129,6 +129,8 @@ def test_a_policy_holds_runs_back_without_charging_them() -> None:
     assert free.runs == held.runs > 10
     assert free.held is None
     assert held.held == NOW + timedelta(days=3)
+    assert held.last is not None
+    assert free.last is not None
     assert (held.last - NOW).days > 10 * (free.last - NOW).days
 
 
@@ -178,6 +180,7 @@ def test_a_run_that_fits_no_period_ends_the_search_at_once() -> None:
     assert (found.runs, found.next, len(asked)) == (0, asked[0], 1)
     said = " ".join(_words(found, account, Schedule("0 12 * * *", "UTC")))
     assert f"No run fits: a day holds epsilon 0.1 at delta 1e-06, and a run needs {found.needed:.4g}" in said
+    assert found.needed is not None
     assert found.needed > 0.1
 
 

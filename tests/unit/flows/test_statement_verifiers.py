@@ -193,6 +193,7 @@ def test_every_number_that_is_changed_is_found(kind: str, made: Callable[[str], 
         others += [] if isinstance(value, int) else [number * type(number)("0.9") if number else type(number)("0.001")]
         others = [str(other) if isinstance(value, str) else other for other in others if other != number]
         if kind == "rounds" and named(path) in ONE_SIDED and statement["marginals"][path[1]]["draw"] == "rounds":
+            assert isinstance(value, float)
             others = [value / 2]
         for other in others:
             if is_unchecked(path):
