@@ -41,6 +41,7 @@ from marginweave.flows.run.run_names import (
     is_deployed,
     run_name,
 )
+from marginweave.schemas.budget import DrawKind, Selection
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.released.manifest import RunState
@@ -159,7 +160,7 @@ def _release(private: RunReference) -> None:
     configuration = private.configuration
     plan = with_terms(configuration, plan_budget(configuration))
     bought = bool(configuration.private_bounds)
-    counting = sum(draw.mechanism != "exponential" for draw in plan.draws)  # a stage each
+    counting = sum(not isinstance(draw, Selection) for draw in plan.draws)  # a stage each
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
     apart = bought + fits + (configuration.marginals is not None and rounds_of(configuration) is not None)
     book = Bookkeeper(private.folder, stages=10 + apart + counting)
@@ -204,15 +205,15 @@ def _combinations(book: Bookkeeper, private: RunReference, encoded: StageResult)
 
 def _marginals(book: Bookkeeper, private: RunReference, encoded: StageResult) -> StageResult:
     """The draws of marginals that are planned, in order."""
-    planned = {draw.name for draw in private.plan.draws}
-    if "values" in planned:
+    plan = private.plan
+    if plan.has(DrawKind.VALUES):
         book.stage("discover values", discover_values, private, encoded)
     book.stage("measure one-way", measure_one_way, private, encoded)
     if rounds_of(private.configuration) is not None:
         _rounds(book, private, encoded)
-    if "selection" in planned:
+    if plan.has(DrawKind.SCORES):
         book.stage("select marginals", score_pairs, private, encoded)
-    if "marginals" in planned:
+    if plan.has(DrawKind.MARGINALS):
         book.stage("measure marginals", measure_larger, private, encoded)
     return book.stage("collect", collect_marginals, private)
 

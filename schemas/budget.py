@@ -6,12 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Any, Literal, get_args
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 Neighbors = Literal["add-remove", "replace-one"]
 AccountantName = Literal["gdp", "zcdp", "sds", "joint"]
 CountNoise = Literal["rounded-gaussian", "discrete-laplace"]
 Mechanism = Literal["rounded-gaussian", "discrete-laplace", "exponential", "threshold"]
+
+_Type = TypeVar("_Type", bound="GaussianMeasurement | Selection")
 
 # A larger delta, the chance of no protection at all, is refused where nobody says why.
 MOST_DELTA = Decimal("0.001")
@@ -120,28 +124,97 @@ class Cost:
         return {name: format(value, "f") for name, value in named.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedDraw:
-    """One draw of noise, known before any data is read.
+class DrawKind(StrEnum):
+    """What a draw is for. The value is its name, with the numbers that tell draws of a kind apart left open.
 
-    `name` is `bounds-J-low`, `bounds-J-high`, `count`, `percentile-k` or `level-k`; of marginals `values`, `one-way`,
-    `selection` and `marginals`, whose `length` is 0; and `evaluation`, of length 0 as well. `parameter` is the noise
-    multiplier sigma_k of a Gaussian (its standard deviation is sigma_k times the L2 sensitivity; for several marginals the
-    joint one), or the epsilon of an exponential mechanism, or of Laplace noise, for several marginals together; of the last
-    as the decimal that it prints as. `terms` are the other public facts that it draws by (`tasks/aggregate/terms.py`): they
-    are reserved with it, and empty before.
+    In the order of release: the two quantiles of a column with private bounds (by its position, from 1); of k-tuples the
+    record count, and of each length its percentile and its counts; of marginals the private values, the single columns, the
+    scores of pairs and the larger marginals; in rounds the choices (by round and place in it) and the measurements (by
+    share); and the comparison of the release with the table.
     """
 
-    name: str
-    mechanism: Mechanism
-    length: int
-    parameter: float
+    BOUND_LOW = "bounds-{}-low"
+    BOUND_HIGH = "bounds-{}-high"
+    COUNT = "count"
+    PERCENTILE = "percentile-{}"
+    LEVEL = "level-{}"
+    VALUES = "values"
+    ONE_WAY = "one-way"
+    SCORES = "selection"
+    MARGINALS = "marginals"
+    SELECT = "select-{}-{}"
+    MEASURE = "measure-{}"
+    EVALUATION = "evaluation"
+
+
+class PricedDraw(Protocol):
+    """A draw with its price: one of a plan, or a row of the ledger."""
+
+    @property
+    def name(self) -> str:
+        """Name in the plan."""
+        ...
+
+    @property
+    def mechanism(self) -> str:
+        """How it draws."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Attributes of its combinations, of k-tuples; else 0."""
+        ...
+
+    @property
+    def parameter(self) -> float | None:
+        """Noise multiplier, or epsilon of a selection or of Laplace noise."""
+        ...
+
+    @property
+    def cost(self) -> Cost:
+        """What it is charged."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Draw:
+    """One draw, known before any data is read. Its name is `str(draw)`, which nothing parses: `kind` and `place` say it.
+
+    `place` are the numbers in the name. `terms` are the other public facts that it draws by (`tasks/aggregate/terms.py`):
+    they are reserved with it, and empty before.
+    """
+
+    kind: DrawKind
+    place: tuple[int, ...] = ()
     cost: Cost
     terms: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
+    def __str__(self) -> str:
+        return self.kind.value.format(*self.place)
+
+    @property
+    def name(self) -> str:
+        """Its name, as rows of the ledger and released files have it."""
+        return str(self)
+
+    @property
+    def length(self) -> int:
+        """Attributes of the combinations that it is about, of k-tuples; else 0."""
+        return self.place[0] if self.kind in (DrawKind.LEVEL, DrawKind.PERCENTILE) else 0
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How it draws."""
+        raise NotImplementedError
+
+    @property
+    def parameter(self) -> float:
+        """The number that rows of the ledger keep of it: the noise multiplier, or epsilon."""
+        raise NotImplementedError
+
     @property
     def facts(self) -> dict[str, Any]:
-        """What rows and bundles say of the draw, but its cost: name, mechanism, length, parameter, terms."""
+        """What rows of the ledger say of it, but its cost."""
         return {
             "name": self.name,
             "mechanism": self.mechanism,
@@ -149,6 +222,65 @@ class PlannedDraw:
             "parameter": self.parameter,
             "terms": dict(self.terms),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianMeasurement(_Draw):
+    """Counts with rounded Gaussian noise, whose sigma is `noise_multiplier` times their L2 sensitivity.
+
+    Of several marginals the multiplier is that of all together. One record adds 1 to at most `width` of the counts; of a length
+    whose contributions a percentile bounds, `width` is the public cap.
+    """
+
+    noise_multiplier: float
+    width: int = 1
+
+    @property
+    def mechanism(self) -> Literal["rounded-gaussian"]:
+        """How it draws."""
+        return "rounded-gaussian"
+
+    @property
+    def parameter(self) -> float:
+        """The noise multiplier."""
+        return self.noise_multiplier
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceMeasurement(_Draw):
+    """Marginals with discrete Laplace noise, of `epsilon` together: the decimal that it prints as."""
+
+    epsilon: float
+
+    @property
+    def mechanism(self) -> Literal["discrete-laplace"]:
+        """How it draws."""
+        return "discrete-laplace"
+
+    @property
+    def parameter(self) -> float:
+        """Epsilon."""
+        return self.epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(_Draw):
+    """A choice by the exponential mechanism with `epsilon`."""
+
+    epsilon: float
+
+    @property
+    def mechanism(self) -> Literal["exponential"]:
+        """How it draws."""
+        return "exponential"
+
+    @property
+    def parameter(self) -> float:
+        """Epsilon."""
+        return self.epsilon
+
+
+PlannedDraw = GaussianMeasurement | LaplaceMeasurement | Selection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,9 +334,34 @@ class BudgetPlan:
         """Sum of the draws: what the release is guaranteed by, and what is reserved for it."""
         return sum((draw.cost for draw in self.draws), Cost())
 
-    def draw(self, name: str) -> PlannedDraw:
-        """The draw called `name`."""
-        for draw in self.draws:
-            if draw.name == name:
-                return draw
-        raise KeyError(name)
+    @cached_property
+    def by_name(self) -> dict[str, PlannedDraw]:
+        """The draws by their names, for what was recorded by name."""
+        return {str(draw): draw for draw in self.draws}
+
+    def has(self, kind: DrawKind) -> bool:
+        """Whether there is a draw of this kind."""
+        return any(draw.kind is kind for draw in self.draws)
+
+    def draw(self, kind: DrawKind, *place: int) -> PlannedDraw:
+        """The draw of this kind at this place. Raises KeyError where the plan has none."""
+        return self.by_name[kind.value.format(*place)]
+
+    def measurement(self, kind: DrawKind, *place: int) -> GaussianMeasurement:
+        """The draw of this kind and place, which has Gaussian noise."""
+        return _of_type(GaussianMeasurement, self.draw(kind, *place))
+
+    def selection(self, kind: DrawKind, *place: int) -> Selection:
+        """The draw of this kind and place, which chooses."""
+        return _of_type(Selection, self.draw(kind, *place))
+
+    @property
+    def uses_laplace(self) -> bool:
+        """Whether a draw has Laplace noise."""
+        return any(isinstance(draw, LaplaceMeasurement) for draw in self.draws)
+
+
+def _of_type(wanted: type[_Type], draw: PlannedDraw) -> _Type:
+    if not isinstance(draw, wanted):
+        raise TypeError(f"draw {draw} is no {wanted.__name__}")
+    return draw

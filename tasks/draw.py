@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.releases import DrawRecord
 from marginweave.tasks.checkpoint.draws import PreparedDraw, forgotten, run_draw, standing_draw
 from marginweave.tasks.references import RunReference, StageResult
 
 
-def draw_once(reference: RunReference, name: str, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
-    """One draw through the ledger, or, without `prepared`, one that must be committed already; its bytes and its place.
+def draw_once(
+    reference: RunReference, draw: PlannedDraw, prepared: PreparedDraw | None = None
+) -> tuple[bytes, StageResult]:
+    """The bytes and the place of a planned draw: made now from `prepared`, or committed already; charged once, in the ledger.
 
     What is used is compared with what was reserved before anything is charged: no draw is noisier or less noisy than its row.
     DP: the planned cost of the draw, one ledger event.
@@ -18,21 +21,22 @@ def draw_once(reference: RunReference, name: str, prepared: PreparedDraw | None 
         StageError: without `prepared`, a draw that is not committed; or one that would be drawn by other terms than its row's.
         InputError, BudgetError: as `run_draw`.
     """
+    name = str(draw)
     if prepared is not None:
-        _check_terms(standing(reference, name), prepared)
+        _check_terms(standing(reference, draw), prepared)
     payload = run_draw(reference.ledger, reference.draws, reference.secrets, reference.attempt, name, prepared)
-    draw = standing(reference, name)
-    if draw.digest is None:
+    record = standing(reference, draw)
+    if record.digest is None:
         raise forgotten(reference.attempt.release, name)
-    file = reference.draws.place(draw.name, draw.lease or "")
+    file = reference.draws.place(record.name, record.lease or "")
     return payload, StageResult(
-        stage=name, address=name, file=f"private/draws/{file.name}", digest=draw.digest, charged=(name,)
+        stage=name, address=name, file=f"private/draws/{file.name}", digest=record.digest, charged=(name,)
     )
 
 
-def standing(reference: RunReference, name: str) -> DrawRecord:
-    """What answers for the planned draw `name` of the reference's release."""
-    return standing_draw(reference.ledger, reference.attempt.release, name)
+def standing(reference: RunReference, draw: PlannedDraw) -> DrawRecord:
+    """The ledger's record of a planned draw, or of the spare that 0.1.0 drew in its place."""
+    return standing_draw(reference.ledger, reference.attempt.release, str(draw))
 
 
 def _check_terms(draw: DrawRecord, prepared: PreparedDraw) -> None:

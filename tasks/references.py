@@ -24,7 +24,7 @@ from marginweave.tasks.checkpoint.files import file_digest
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import BlockFile, Store, address
 from marginweave.tasks.ledger import Ledger, Witness, ledger_location
-from marginweave.tasks.ledger.reserved import plan_of_rows
+from marginweave.tasks.ledger.reserved import reserved_plan
 from marginweave.tasks.program import program_identity
 
 BOUNDS = "bounds"
@@ -181,7 +181,7 @@ class RunReference(CheckpointReference):
         record = self.ledger.release(self.manifest.release)
         if record is None:
             raise BudgetError(f"release {self.manifest.release} is not reserved in the ledger")
-        return record.plan or plan_of_rows(record, plan_budget(self.configuration))
+        return reserved_plan(record, plan_budget(self.configuration))
 
     @property
     def attempt(self) -> Attempt:

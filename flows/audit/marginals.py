@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from marginweave.flows.audit.made_up import MadeUpRelease
 from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.arrays import Counts, Floats
-from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
+from marginweave.schemas.budget import BudgetPlan, DrawKind, PlannedDraw, Stability
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Domain
@@ -261,20 +261,20 @@ def _run(release: MadeUpRelease, side: int) -> float:
     labels = [found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes)]
     sizes = domain_sizes(configuration.attributes, labels)
     tables: list[Rows] = [recode(table, found).codes for table in both]
-    one_way, score = _measured(release, "one-way", tables, side, sizes, all_cliques(sizes, 1))
-    if "marginals" not in {draw.name for draw in plan.draws}:
+    one_way, score = _measured(release, DrawKind.ONE_WAY, tables, side, sizes, all_cliques(sizes, 1))
+    if not plan.has(DrawKind.MARGINALS):
         return score
     compression = released_compression(one_way, settings, ())
     tables = [compress_codes(rows, compression) for rows in tables]
     cliques, more = _chosen(release, settings, tables, side, compression.sizes, sizes)
     if cliques:
-        more += _measured(release, "marginals", tables, side, compression.sizes, cliques)[1]
+        more += _measured(release, DrawKind.MARGINALS, tables, side, compression.sizes, cliques)[1]
     return score + more
 
 
 def _measured(
     release: MadeUpRelease,
-    name: str,
+    kind: DrawKind,
     tables: Sequence[Rows],
     side: int,
     sizes: Sequence[int],
@@ -283,7 +283,7 @@ def _measured(
     """The marginals of one draw, and what they say of the unit."""
     settings, stability = release.configuration.marginals, release.configuration.stability
     assert settings is not None
-    deviations = split_deviations(release.plan.draw(name).parameter, cliques, sizes, settings.allocation, stability)
+    deviations = split_deviations(release.plan.draw(kind).parameter, cliques, sizes, settings.allocation, stability)
     present, absent = (count_marginals([rows], sizes, cliques) for rows in tables)
     measured = list(measure_marginals((present, absent)[side], cliques, deviations, fresh_bits()))
     parts = zip(measured, present, absent, deviations, strict=True)
@@ -296,7 +296,7 @@ def _chosen(
     domain: Sequence[int],
 ) -> tuple[Sequence[Clique], float]:  # fmt: skip
     """The larger marginals of a release, and what their choice says of the unit."""
-    configuration, draw = release.configuration, release.plan.draw("marginals")
+    configuration, draw = release.configuration, release.plan.draw(DrawKind.MARGINALS)
     if not settings.selects(len(sizes)):
         return fitting(declared_cliques(settings, configuration.names, domain), sizes, most_cells(draw)), 0.0
     noise, pairs = scoring(configuration, release.plan), scored_pairs(sizes, draw)

@@ -26,11 +26,10 @@ from marginweave.flows.audit.tuples import (
     percentile_scores,
     tuple_pipeline_scores,
 )
-from marginweave.schemas.budget import BudgetPlan, PlannedDraw
+from marginweave.schemas.budget import BudgetPlan, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.accountants import selection_mu
-from marginweave.tasks.accounting.plan.draws import EVALUATION, pick_name, share_name
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.accounting.selection_composition import gaussian_budget
@@ -49,7 +48,7 @@ def claimed_mu(draw: PlannedDraw) -> float:
     """The mu that a draw is charged for, or that its noise stands for where a resize charges all draws as one."""
     if draw.cost.mu2:
         return math.sqrt(draw.cost.mu2)
-    return selection_mu(draw.parameter) if _selects(draw) else 1 / draw.parameter
+    return selection_mu(draw.epsilon) if isinstance(draw, Selection) else 1 / draw.parameter
 
 
 def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
@@ -62,18 +61,14 @@ def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[Pl
     if configuration.resize is not None and configuration.resize.amplify:
         return math.sqrt(_squares(draws))
     delta = plan.delta if plan.discovery is not None else plan.delta - plan.delta_threshold
-    selections = [draw.parameter for draw in plan.draws if _selects(draw)]
-    others = [draw for draw in plan.draws if draw not in draws and not _selects(draw)]
-    selected = _squares([draw for draw in draws if _selects(draw)])
+    selections = [draw.epsilon for draw in plan.draws if isinstance(draw, Selection)]
+    others = [draw for draw in plan.draws if draw not in draws and not isinstance(draw, Selection)]
+    selected = _squares([draw for draw in draws if isinstance(draw, Selection)])
     return math.sqrt(max(0.0, gaussian_budget(selections, plan.epsilon, delta) - _squares(others) + selected))
 
 
 def _squares(draws: Sequence[PlannedDraw]) -> float:
     return math.fsum(claimed_mu(draw) ** 2 for draw in draws)
-
-
-def _selects(draw: PlannedDraw) -> bool:
-    return draw.mechanism == "exponential"
 
 
 # An interval of mu is as wide beside mu as 1 / (mu sqrt(trials)): what is claimed below the first number gets so many more
@@ -131,7 +126,7 @@ def _tuples(configuration: Configuration, plan: BudgetPlan, effort: Effort) -> I
     table = CanaryTable(columns=canary_columns(configuration), stability=stability)
     parts = []
     for length in range(1, configuration.reporting_length + 1):
-        draw, held = plan.draw(f"level-{length}"), math.comb(table.columns, length)
+        draw, held = plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
         repeats = max(1, min(effort.trials_of(draw) // CANARIES, _DRAWN // (held * table.places)))
         parts.append(_Part(draw=draw, scores=level_scores(table, draw, repeats), tight=True))
         yield parts[-1].finding
@@ -139,12 +134,12 @@ def _tuples(configuration: Configuration, plan: BudgetPlan, effort: Effort) -> I
             scores = level_scores(table, draw, max(1, repeats // 4), held // 2)
             yield mu_finding(f"{draw.name}, {held // 2} of {held} kept", scores, claimed_mu(draw), tight=False)
     if configuration.resize is None and not (replaces and stability.records == 1):
-        draw = plan.draw("count")
+        draw = plan.draw(DrawKind.COUNT)
         part = _Part(draw=draw, scores=count_scores(draw, stability, effort.trials_of(draw)), tight=not replaces)
         parts += [] if replaces else [part]
         yield part.finding
     if configuration.percentile is not None:
-        draw = plan.draw("percentile-1")
+        draw = plan.draw(DrawKind.PERCENTILE, 1)
         yield mu_finding(
             "percentile-k",
             percentile_scores(configuration, draw, effort.selections),
@@ -159,30 +154,29 @@ def _tuples(configuration: Configuration, plan: BudgetPlan, effort: Effort) -> I
 def _marginals(
     configuration: Configuration, settings: MarginalSettings, plan: BudgetPlan, effort: Effort
 ) -> Iterator[Finding]:
-    stability, names = configuration.stability, {draw.name for draw in plan.draws}
-    replaces = stability.neighbors == "replace-one"
+    stability, replaces = configuration.stability, configuration.stability.neighbors == "replace-one"
     parts, events = [], []
-    if "values" in names:
+    if plan.has(DrawKind.VALUES):
         yield mu_finding(
             "values",
             values_scores(configuration, plan, effort.trials // 10),
-            claimed_mu(plan.draw("values")),
+            claimed_mu(plan.draw(DrawKind.VALUES)),
             tight=False,
         )
         yield from _exposure("threshold", exposed_values(configuration, plan, effort.units))
-    for name, length in (("one-way", 1), ("marginals", 2)):
-        if name not in names:
+    for kind, length in ((DrawKind.ONE_WAY, 1), (DrawKind.MARGINALS, 2)):
+        if not plan.has(kind):
             continue
-        draw = plan.draw(name)
-        if draw.mechanism == "discrete-laplace":
+        draw = plan.draw(kind)
+        if isinstance(draw, LaplaceMeasurement):
             events.append((draw, laplace_scores(draw, length, settings.allocation, stability, effort.laplace)))
-            yield epsilon_finding(name, events[-1][1].hits, draw.parameter)
+            yield epsilon_finding(str(draw), events[-1][1].hits, draw.epsilon)
         else:
             scores = marginal_scores(draw, length, settings.allocation, stability, effort.trials_of(draw))
             parts.append(_Part(draw=draw, scores=scores, tight=True))
             yield parts[-1].finding
-    if "selection" in names:
-        draw = plan.draw("selection")
+    if plan.has(DrawKind.SCORES):
+        draw = plan.draw(DrawKind.SCORES)
         parts.append(
             _Part(draw=draw, scores=selection_scores(draw, stability, effort.trials_of(draw)), tight=not replaces)
         )
@@ -197,7 +191,7 @@ def _marginals(
 
 def _rounds(configuration: Configuration, plan: BudgetPlan, parts: list[_Part], effort: Effort) -> Iterator[Finding]:
     """A share and a choice of rounds: all of them are alike."""
-    share, pick = plan.draw(share_name(1)), plan.draw(pick_name(1, 1))
+    share, pick = plan.draw(DrawKind.MEASURE, 1), plan.draw(DrawKind.SELECT, 1, 1)
     scores = marginal_scores(share, 2, "equal", configuration.stability, effort.trials_of(share))
     parts.append(_Part(draw=share, scores=scores, tight=True))
     yield parts[-1].finding
@@ -216,11 +210,11 @@ def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part]
     """The paid evaluation, all Gaussian noise together, and the pipeline as it is."""
     paid = configuration.evaluate.paid
     if paid is not None:
-        draw = plan.draw(EVALUATION)
+        draw = plan.draw(DrawKind.EVALUATION)
         scores = evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
         parts.append(_Part(draw=draw, scores=scores, tight=True))
         yield parts[-1].finding
-    if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+    if plan.uses_laplace:
         return
     if len(parts) > 1:
         claim = stated_mu(configuration, plan, [part.draw for part in parts])

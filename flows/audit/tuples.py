@@ -12,7 +12,7 @@ import numpy as np
 
 from marginweave.flows.audit.made_up import ROOM, CanaryTable, MadeUpRelease, Pinned, one_block, table_of
 from marginweave.schemas.arrays import Integers
-from marginweave.schemas.budget import BudgetPlan, PlannedDraw, Stability
+from marginweave.schemas.budget import BudgetPlan, DrawKind, PlannedDraw, Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
@@ -135,16 +135,16 @@ def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: 
     columns = [value if o else np.zeros_like(value) for o in own]
     below = _below(sizes, length, int(value[-1]) + 1)
     candidates = CandidateSet(length=1, sizes=sizes) if below is None else CandidateSet.above(below, sizes)
-    bound = math.comb(len(attributes), length)
+    bound, draw = math.comb(len(attributes), length), plan.measurement(DrawKind.LEVEL, length)
     mechanism = plan_level(
         configuration,
         candidates=candidates,
         survivors_before=0 if below is None else len(below),
         contribution_bound=bound,
-        deviation=deviation(plan.draw(f"level-{length}").parameter, bound, configuration.stability),
+        deviation=deviation(draw.noise_multiplier, bound, configuration.stability),
         delta_threshold=plan.delta_threshold,
     )
-    words = KeyedBits(key=os.urandom(32), purpose=f"level-{length}")
+    words = KeyedBits(key=os.urandom(32), purpose=str(draw))
     counts = bounded_counts(one_block(table_of(columns, sizes)), candidates, bound, words, LocalEngine(1), ROOM)
     level = draw_level(counts, candidates, mechanism, fresh_bits())
     telling = np.isin(level.columns[:, 0], np.flatnonzero(own))
@@ -219,16 +219,17 @@ def _draw(
     bound = configuration.contribution_cap(length)
     if configuration.percentile is not None:
         histogram = contribution_histogram(blocks, candidates, bound, engine, ROOM)
-        epsilon = release.plan.draw(f"percentile-{length}").parameter
+        epsilon = release.plan.selection(DrawKind.PERCENTILE, length).epsilon
         bound = select_percentile(histogram, configuration.percentile, epsilon, configuration.stability, fresh_bits())
-    words = KeyedBits(key=os.urandom(32), purpose=f"level-{length}")
+    draw = release.plan.measurement(DrawKind.LEVEL, length)
+    words = KeyedBits(key=os.urandom(32), purpose=str(draw))
     counts = bounded_counts(blocks, candidates, bound, words, engine, ROOM)
     mechanism = plan_level(
         configuration,
         candidates=candidates,
         survivors_before=survivors,
         contribution_bound=bound,
-        deviation=deviation(release.plan.draw(f"level-{length}").parameter, bound, configuration.stability),
+        deviation=deviation(draw.noise_multiplier, bound, configuration.stability),
         delta_threshold=release.plan.delta_threshold,
     )
     return mechanism, draw_level(counts, candidates, mechanism, fresh_bits())
@@ -247,7 +248,7 @@ def _level_score(release: MadeUpRelease, drawn: _Drawn) -> float:
 def _count_score(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
     if release.other is not None:  # a replaced unit of as many rows
         return 0.0
-    draw, stability = release.plan.draw("count"), release.configuration.stability
+    draw, stability = release.plan.measurement(DrawKind.COUNT), release.configuration.stability
     sd = count_deviation(draw.parameter, stability)
     noisy = int(add_noise(np.array([encoded.records], np.int64), sd, fresh_bits())[0])
     return (noisy - len(release.shared)) * stability.records / float(sd) ** 2

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from marginweave.flows.run.limits import marginal_noise, public_sizes
-from marginweave.schemas.budget import PlannedDraw
+from marginweave.schemas.budget import DrawKind, PlannedDraw
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
@@ -28,6 +28,9 @@ from marginweave.tasks.mechanisms.gaussian import deviation
 
 MEAN_NOISE = {"rounded-gaussian": math.sqrt(2 / math.pi), "discrete-laplace": math.sqrt(1 / 2)}
 """The mean of |x| at standard deviation 1, by mechanism."""
+
+TABLES = (DrawKind.ONE_WAY, DrawKind.MARGINALS)
+"""Draws of whole marginals."""
 
 
 MEASURED = {
@@ -119,9 +122,9 @@ def _noise(configuration: Configuration) -> Iterator[tuple[str, float]]:
     for draw in plan.draws:
         if draw.mechanism in MEAN_NOISE and draw.length and configuration.marginals is None:
             yield str(draw.length), MEAN_NOISE[draw.mechanism] * _tuples(configuration, draw)
-        elif draw.name in {"one-way", "marginals"} and draw.name in noise:
+        elif draw.kind in TABLES and draw.name in noise:
             lengths, norms = zip(
-                *_marginals(configuration, draw.name, [float(sd) for sd in noise[draw.name]]), strict=True
+                *_marginals(configuration, draw.kind, [float(sd) for sd in noise[draw.name]]), strict=True
             )
             ends = sorted({min(lengths), max(lengths)})
             yield " to ".join(map(str, ends)), MEAN_NOISE[draw.mechanism] * statistics.fmean(norms)
@@ -135,11 +138,11 @@ def _tuples(configuration: Configuration, draw: PlannedDraw) -> float:
     return mean * float(deviation(draw.parameter, cap, configuration.stability))
 
 
-def _marginals(configuration: Configuration, draw: str, deviations: list[float]) -> Iterator[tuple[int, float]]:
+def _marginals(configuration: Configuration, kind: DrawKind, deviations: list[float]) -> Iterator[tuple[int, float]]:
     """Number of columns and c sigma of each marginal of a draw."""
     sizes, settings = public_sizes(configuration), configuration.marginals
     assert settings is not None
     names = [attribute.name for attribute in configuration.attributes]
-    cliques = all_cliques(sizes, 1) if draw == "one-way" else declared_cliques(settings, names, sizes)
+    cliques = all_cliques(sizes, 1) if kind is DrawKind.ONE_WAY else declared_cliques(settings, names, sizes)
     for clique, sd in zip(cliques, deviations, strict=True):
         yield len(clique), cells(clique, sizes) * sd

@@ -10,13 +10,12 @@ from fractions import Fraction
 from scipy.special import ndtr, ndtri
 
 from marginweave.flows.run.limits import marginal_noise, public_sizes
-from marginweave.schemas.budget import BudgetPlan, PlannedDraw
+from marginweave.schemas.budget import BudgetPlan, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
 from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.accountants import selection_mu
-from marginweave.tasks.accounting.plan.draws import EVALUATION, is_pick, is_share, share_name
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.marginals import epsilon_shares, marginal_shares, public_cells, rounds_of
+from marginweave.tasks.accounting.plan.marginals import public_cells, rounds_of, shares_of_draws
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.marginals import marginal_deviation
@@ -50,11 +49,13 @@ def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
     shares = _shares(configuration, budget)
     if configuration.marginals is not None:
         noise = marginal_noise(configuration, budget)
-        rows = [
-            _marginal_forecast(configuration, budget, draw, share, noise)
-            for draw, share in zip(budget.draws, shares, strict=True)
-        ]
-        rows = _rounds_together(rows)
+        rows = _rounds_together(
+            budget.draws,
+            [
+                _marginal_forecast(configuration, budget, draw, share, noise)
+                for draw, share in zip(budget.draws, shares, strict=True)
+            ],
+        )
     else:
         rows = [
             _forecast(configuration, draw, share, budget.delta_threshold)
@@ -68,7 +69,7 @@ def noise_forecast(configuration: Configuration) -> list[str]:
     if configuration.marginals is None or configuration.marginals.noise == "gaussian":
         return []
     plan = plan_budget(configuration)
-    if not any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+    if not plan.uses_laplace:
         return [f"Noise: Gaussian, {_why_gaussian(configuration)}"]
     plain = plan.cost.plain
     charged = f"epsilon {float(plain.epsilon):.6g}" + (f" and delta {float(plain.delta):g}" if plain.delta else "")
@@ -93,7 +94,7 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
     for length in range(1, configuration.reporting_length + 1):
         candidates = _most_candidates(configuration, length)
         bound = configuration.contribution_cap(length)
-        sd = deviation(plan.draw(f"level-{length}").parameter, bound, configuration.stability)
+        sd = deviation(plan.measurement(DrawKind.LEVEL, length).noise_multiplier, bound, configuration.stability)
         least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
         alone = candidates * float(ndtr((0.5 - least) / float(sd)))
         known = "" if length == 1 else "at most "
@@ -120,38 +121,30 @@ def _why_gaussian(configuration: Configuration) -> str:
 
 def _shares(configuration: Configuration, plan: BudgetPlan) -> list[float]:
     if configuration.marginals is not None:
-        shares = marginal_shares(configuration)
-        if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
-            shares = epsilon_shares(shares)
-        return [_marginal_share(configuration, draw, shares) for draw in plan.draws]
+        return shares_of_draws(configuration, plan.draws)
     spent = [
-        selection_mu(draw.parameter) ** 2 if draw.mechanism == "exponential" else draw.parameter**-2
-        for draw in plan.draws
+        selection_mu(draw.epsilon) ** 2 if isinstance(draw, Selection) else draw.parameter**-2 for draw in plan.draws
     ]
     return [mu2 / sum(spent) for mu2 in spent]
 
 
-def _marginal_share(configuration: Configuration, draw: PlannedDraw, shares: Mapping[str, float]) -> float:
-    """The part of a draw in what its kind of draw has together."""
-    adaptive = rounds_of(configuration)
-    if adaptive is not None and is_pick(draw.name):
-        return shares["selection"] / (adaptive.rounds * adaptive.batch)
-    if adaptive is not None and is_share(draw.name):
-        return shares["marginals"] / adaptive.rounds
-    return shares[draw.name] if draw.name in shares else shares["bounds"] / (2 * len(configuration.private_bounds))
+def _rounds_together(draws: Sequence[PlannedDraw], rows: Sequence[DrawForecast]) -> list[DrawForecast]:
+    """The rows, with one for all choices in rounds and one for all of their measurements, which are alike."""
+    found: list[DrawForecast] = []
+    rounds: dict[DrawKind, list[DrawForecast]] = {DrawKind.SELECT: [], DrawKind.MEASURE: []}
+    for draw, row in zip(draws, rows, strict=True):
+        rounds.get(draw.kind, found).append(row)
+    place = next((i for i, draw in enumerate(draws) if draw.kind in rounds), 0)
+    found[place:place] = [_together(alike) for alike in rounds.values() if alike]
+    return found
 
 
-def _rounds_together(rows: Sequence[DrawForecast]) -> list[DrawForecast]:
-    """The rows, with one for all selections in rounds and one for all of their shares, which are alike."""
-    told = [row for row in rows if not (is_pick(row.name) or is_share(row.name))]
-    place = next((i for i, row in enumerate(rows) if is_pick(row.name)), 0)
-    for belongs in (is_share, is_pick):
-        if alike := [row for row in rows if belongs(row.name)]:
-            first, last = alike[0], alike[-1]
-            name = f"{first.name} … {last.name}" if len(alike) > 1 else first.name
-            noise = f"{first.noise} each" if len(alike) > 1 else first.noise
-            told.insert(place, replace(first, name=name, noise=noise, share=sum(row.share for row in alike)))
-    return told
+def _together(alike: Sequence[DrawForecast]) -> DrawForecast:
+    first, last = alike[0], alike[-1]
+    if first is last:
+        return first
+    share = sum(row.share for row in alike)
+    return replace(first, name=f"{first.name} … {last.name}", noise=f"{first.noise} each", share=share)
 
 
 def _marginal_forecast(
@@ -162,15 +155,15 @@ def _marginal_forecast(
     noise: Mapping[str, Sequence[Fraction | float]],
 ) -> DrawForecast:
     """A draw of marginals: the noise and the typical error of one cell, from the least noisy marginal to the most."""
-    if is_pick(draw.name):
+    if draw.kind is DrawKind.SELECT:
         return _pick_forecast(configuration, draw, share)
-    if draw.mechanism == "exponential":
+    if isinstance(draw, Selection):
         return _forecast(configuration, draw, share, plan.delta_threshold)
-    if draw.name == EVALUATION:
+    if draw.kind is DrawKind.EVALUATION:
         return _number_forecast(draw, share, error_deviation(draw.parameter, configuration.stability))
     deviations = [float(sd) for sd in noise.get(draw.name, ())]
-    least, unit, laplace = "", "", draw.mechanism == "discrete-laplace"
-    if draw.name == "selection":
+    least, unit, laplace = "", "", isinstance(draw, LaplaceMeasurement)
+    if draw.kind is DrawKind.SCORES:
         deviations, unit = [scoring(configuration, plan).score_deviation], " a score"
     elif not deviations:  # how many marginals will share the draw is not known yet
         least, unit = " or more", " times the marginals" if laplace else " times √(marginals)"
@@ -187,7 +180,7 @@ def _marginal_forecast(
         noise=f"{'Laplace, ' if laplace else ''}sd {' to '.join(span)}{least}",
         share=share,
         error=f"± {' to '.join(errors)}{unit or ' a cell'}",
-        threshold=str(discovery(configuration, plan)[1]) if draw.name == "values" else "",
+        threshold=str(discovery(configuration, plan)[1]) if draw.kind is DrawKind.VALUES else "",
     )
 
 
@@ -207,7 +200,7 @@ def rounds_forecast(configuration: Configuration) -> list[str]:
     adaptive = rounds_of(configuration) if configuration.marginals is not None else None
     if adaptive is None:
         return []
-    sd = float(share_deviation(configuration, plan_budget(configuration).draw(share_name(1))))
+    sd = float(share_deviation(configuration, plan_budget(configuration).draw(DrawKind.MEASURE, 1)))
     words = (
         f"Rounds: {adaptive.rounds} shares; each chooses {adaptive.batch} marginal(s) of 2 to {adaptive.adaptive} attributes, "
         f"measured with sd {sd:.1f} a share"
@@ -218,7 +211,7 @@ def rounds_forecast(configuration: Configuration) -> list[str]:
 
 
 def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, delta_threshold: float) -> DrawForecast:
-    if draw.mechanism == "exponential":
+    if isinstance(draw, Selection):
         return DrawForecast(
             name=draw.name,
             noise=f"epsilon {draw.parameter:.4g}",
@@ -228,7 +221,7 @@ def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, del
         )
     unit = configuration.stability
     if draw.length == 0:
-        one = error_deviation if draw.name == EVALUATION else count_deviation
+        one = error_deviation if draw.kind is DrawKind.EVALUATION else count_deviation
         return _number_forecast(draw, share, one(draw.parameter, unit))
     bound = configuration.contribution_cap(draw.length)
     sd = deviation(draw.parameter, bound, unit)

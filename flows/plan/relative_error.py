@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from marginweave.flows.plan.accuracy import MEAN_NOISE
+from marginweave.flows.plan.accuracy import MEAN_NOISE, TABLES
 from marginweave.flows.run.limits import marginal_noise, public_sizes
-from marginweave.schemas.budget import BudgetPlan, PlannedDraw
+from marginweave.schemas.budget import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.accounting.plan.draws import EVALUATION
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.aggregate.selection import declared_cliques
@@ -44,7 +43,7 @@ def _cells(
     """The deviation of a draw's noise and the mean count of the cells that it falls on (0: not known), marginal by marginal."""
     if draw.mechanism not in MEAN_NOISE:
         return
-    if draw.name == EVALUATION:
+    if draw.kind is DrawKind.EVALUATION:
         yield error_deviation(draw.parameter, configuration.stability), 0.0
     elif configuration.marginals is not None:
         yield from _marginal_cells(configuration, plan, draw, rows)
@@ -62,11 +61,11 @@ def _marginal_cells(
 ) -> Iterable[tuple[Fraction | float, float]]:
     settings, sizes = configuration.marginals, public_sizes(configuration)
     assert settings is not None
-    deviations = marginal_noise(configuration, plan).get(draw.name, ()) if draw.name in {"one-way", "marginals"} else ()
+    deviations = marginal_noise(configuration, plan).get(draw.name, ()) if draw.kind in TABLES else ()
     if not deviations:  # which marginals there will be is not known yet
         return
     names = [attribute.name for attribute in configuration.attributes]
-    cliques = all_cliques(sizes, 1) if draw.name == "one-way" else declared_cliques(settings, names, sizes)
+    cliques = all_cliques(sizes, 1) if draw.kind is DrawKind.ONE_WAY else declared_cliques(settings, names, sizes)
     for sd, clique in zip(deviations, cliques, strict=True):
         yield sd, 0.0 if configuration.private_columns else rows / cells(clique, sizes)
 

@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, LaplaceMeasurement
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_KEY
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.accounting.plan.draws import EVALUATION, is_share
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import discovery, domain_sizes, structural_masks
@@ -59,18 +58,18 @@ def marginal_noise(configuration: Configuration, plan: BudgetPlan) -> dict[str, 
     sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
     found: dict[str, tuple[Fraction | float, ...]] = {}
     for draw in plan.draws:
-        if is_share(draw.name):
+        if draw.kind is DrawKind.MEASURE:
             found[draw.name] = (share_deviation(configuration, draw),)
-        elif draw.name == "values":
+        elif draw.kind is DrawKind.VALUES:
             found[draw.name] = (discovery(configuration, plan)[0],)
-        elif draw.name == "selection":
+        elif draw.kind is DrawKind.SCORES:
             found[draw.name] = (scoring(configuration, plan).deviation,)
-        elif draw.name == "one-way" or (draw.name == "marginals" and not settings.selects(len(sizes))):
-            one = draw.name == "one-way"
+        elif draw.kind is DrawKind.ONE_WAY or (draw.kind is DrawKind.MARGINALS and not settings.selects(len(sizes))):
+            one = draw.kind is DrawKind.ONE_WAY
             cliques = all_cliques(sizes, 1) if one else declared_cliques(settings, names, sizes)
             split = cliques, sizes, settings.allocation
-            if draw.mechanism == "discrete-laplace":
-                scales = (laplace_scale(epsilon, stability) for epsilon in split_epsilons(draw.parameter, *split))
+            if isinstance(draw, LaplaceMeasurement):
+                scales = (laplace_scale(epsilon, stability) for epsilon in split_epsilons(draw.epsilon, *split))
                 found[draw.name] = tuple(map(laplace_deviation, scales))
             else:
                 found[draw.name] = split_deviations(draw.parameter, *split, stability)
@@ -109,14 +108,14 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings) -
         )
     _check_model(configuration, sizes, cliques)
     plan = plan_budget(configuration)
-    if any(draw.mechanism == "discrete-laplace" for draw in plan.draws):
+    if plan.uses_laplace:
         most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if selects else together
         _check_laplace(most)
     for name, deviations in marginal_noise(configuration, plan).items():
         _check_noise(name, max(deviations), "fewer marginals")
     for draw in plan.draws:  # what `split_deviations` falls back to, whichever marginals there will be
-        if draw.mechanism == "rounded-gaussian" and draw.name in ("one-way", "marginals"):
-            shared = len(sizes) if draw.name == "one-way" else max(number, len(cliques))
+        if isinstance(draw, GaussianMeasurement) and draw.kind in (DrawKind.ONE_WAY, DrawKind.MARGINALS):
+            shared = len(sizes) if draw.kind is DrawKind.ONE_WAY else max(number, len(cliques))
             widest = marginal_deviation(draw.parameter * math.sqrt(shared), configuration.stability)
             _check_noise(draw.name, widest, "fewer marginals")
 
@@ -165,8 +164,10 @@ def _check_paid(configuration: Configuration) -> None:
         raise InputError(
             f"evaluate.paid.length ({paid.length}) makes {number} marginals, more than {_MAX_MARGINALS}; use a smaller one"
         )
-    multiplier = plan_budget(configuration).draw(EVALUATION).parameter
-    _check_noise(EVALUATION, error_deviation(multiplier, configuration.stability), "a larger evaluate.paid.share")
+    draw = plan_budget(configuration).measurement(DrawKind.EVALUATION)
+    _check_noise(
+        str(draw), error_deviation(draw.noise_multiplier, configuration.stability), "a larger evaluate.paid.share"
+    )
 
 
 def _check_laplace(most: int) -> None:
@@ -208,7 +209,7 @@ def _check_combinations(configuration: Configuration) -> None:
             "aggregate.reporting_length"
         )
     for draw in plan_budget(configuration).draws:
-        if draw.mechanism == "rounded-gaussian" and draw.name != EVALUATION:
+        if isinstance(draw, GaussianMeasurement) and draw.kind is not DrawKind.EVALUATION:
             bound = configuration.contribution_cap(draw.length)
             widest = deviation(draw.parameter, bound, configuration.stability)
             _check_noise(draw.name, widest, "a smaller aggregate.reporting_length")

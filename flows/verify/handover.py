@@ -30,7 +30,7 @@ from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.books import release_of
 from marginweave.tasks.ledger.export import json_lines
 from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.reserved import plan_of_rows
+from marginweave.tasks.ledger.reserved import reserved_plan
 from marginweave.tasks.publish.statement import promise
 from marginweave.tasks.publish.templates import render
 from marginweave.tasks.references import RunReference
@@ -135,7 +135,7 @@ def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
 
 def _plan(manifest: Manifest, record: ReleaseRecord) -> bytes:
     """What was written with its digest as the ledger has it, the resolved configuration, and the plan as it was reserved."""
-    plan = record.plan or plan_of_rows(record, plan_budget(Configuration.from_canonical(manifest.configuration)))
+    plan = reserved_plan(record, plan_budget(Configuration.from_canonical(manifest.configuration)))
     content = {
         "written_sha256": manifest.plan_digest,
         "written": manifest.written,

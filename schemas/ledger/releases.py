@@ -7,18 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
-from marginweave.schemas.budget import (
-    AccountantName,
-    BudgetPlan,
-    Cost,
-    Discovery,
-    Mechanism,
-    Neighbors,
-    Plain,
-    PlannedDraw,
-)
+from marginweave.schemas.budget import AccountantName, Cost, Discovery, Neighbors, Plain
 from marginweave.schemas.ledger.states import CHARGED, SPARE_PREFIX, State
 from marginweave.schemas.program import Program
 
@@ -44,19 +35,6 @@ class DrawRecord:
     parameter: float | None = None
     terms: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def planned(self) -> PlannedDraw:
-        """The draw as it was reserved, which is as it is drawn; not of spares."""
-        assert self.parameter is not None
-        return PlannedDraw(
-            name=self.name,
-            mechanism=cast("Mechanism", self.mechanism),
-            length=self.length,
-            parameter=self.parameter,
-            cost=self.cost,
-            terms=self.terms,
-        )
 
     @property
     def is_spare(self) -> bool:
@@ -112,23 +90,6 @@ class ReleaseRecord:
     spent_epsilon: float | None = None
     program: Program | None = None
     by_statement: bool = False
-
-    @cached_property
-    def plan(self) -> BudgetPlan | None:
-        """The whole plan as it was reserved, which is what is drawn; None in rows of 0.1.0, which have a part of it."""
-        if self.delta_threshold is None or self.spent_epsilon is None:
-            return None
-        return BudgetPlan(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            neighbors=self.neighbors,
-            accountant=self.accountant,
-            delta_threshold=self.delta_threshold,
-            spent_epsilon=self.spent_epsilon,
-            draws=tuple(draw.planned for draw in self.draws),
-            unit=self.unit,
-            discovery=self.discovery,
-        )
 
     @cached_property
     def reserved(self) -> Cost:

@@ -27,12 +27,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 
 from marginweave.schemas.arrays import Floats
-from marginweave.schemas.budget import Cost
+from marginweave.schemas.budget import PricedDraw
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.accounting.sparse_histogram import sparse_delta
 
@@ -44,22 +43,6 @@ _ALL_STEPS = 1024
 _MOST_EPSILON = 200.0
 # Of the closed form, and of sums of masses.
 _MARGIN = 1 + 1e-8
-
-
-class MeasuredDraw(Protocol):
-    """A draw with its price: one of a plan, or one of a reserved release."""
-
-    @property
-    def mechanism(self) -> str:
-        """How it draws."""
-
-    @property
-    def parameter(self) -> float | None:
-        """Noise multiplier, or epsilon of a selection or of Laplace noise."""
-
-    @property
-    def cost(self) -> Cost:
-        """What it is charged."""
 
 
 def mixed_delta(mu2: float, selections: Sequence[float], epsilon: float) -> float:
@@ -108,7 +91,7 @@ def gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) -
     return low if selections else high
 
 
-def release_delta(draws: Sequence[MeasuredDraw], epsilon: float) -> float:
+def release_delta(draws: Sequence[PricedDraw], epsilon: float) -> float:
     """Smallest delta at `epsilon` of planned draws, the additive ones of thresholds included; 1 with charges in plain.
 
     DP: arithmetic on public numbers.
@@ -120,7 +103,7 @@ def release_delta(draws: Sequence[MeasuredDraw], epsilon: float) -> float:
     return min(1.0, mixed_delta(mu2, selections, epsilon) + math.fsum(float(draw.cost.delta) for draw in draws))
 
 
-def release_epsilon(draws: Sequence[MeasuredDraw], delta: float, most: float) -> float:
+def release_epsilon(draws: Sequence[PricedDraw], delta: float, most: float) -> float:
     """Smallest epsilon at `delta` of planned draws, to 2^-40 of `most` and rounded up; infinite where `most` is too small.
 
     DP: arithmetic on public numbers.

@@ -47,13 +47,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from marginweave.schemas.arrays import Floats
-from marginweave.schemas.budget import Cost, Discovery, Neighbors
+from marginweave.schemas.budget import Discovery, Neighbors, PricedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon
 
@@ -66,22 +65,6 @@ _HALVINGS = 24
 MAX_JOINT_EPSILON = 100.0
 # Rounding of the two tails, and of sums of chords.
 _MARGIN = 1 + 1e-8
-
-
-class CostedDraw(Protocol):
-    """A draw with its price: one of a plan, or one of a reserved release."""
-
-    @property
-    def name(self) -> str:
-        """Name in the plan."""
-
-    @property
-    def mechanism(self) -> str:
-        """How it draws."""
-
-    @property
-    def cost(self) -> Cost:
-        """What it is charged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +83,7 @@ class JointLoss:
     neighbors: Neighbors
 
 
-def joint_loss(draws: Sequence[CostedDraw], discovery: Discovery) -> JointLoss:
+def joint_loss(draws: Sequence[PricedDraw], discovery: Discovery) -> JointLoss:
     """The loss of planned draws, in the order in which they are drawn.
 
     `least_share` is believed: what a row of the ledger says of draws does not tell columns and caps, from which it follows.
@@ -131,9 +114,9 @@ def joint_loss(draws: Sequence[CostedDraw], discovery: Discovery) -> JointLoss:
     )
 
 
-def _is_percentile(draw: CostedDraw) -> bool:
-    """Whether it chooses how many combinations of a row are counted."""
-    return draw.mechanism == "exponential" and draw.name.startswith("percentile-")
+def _is_percentile(draw: PricedDraw) -> bool:
+    """Whether it chooses how many combinations of a row are counted: no other choice is about a length."""
+    return draw.mechanism == "exponential" and draw.length > 0
 
 
 def sparse_delta(mu: Floats | float, epsilon: Floats | float, log_p: Floats | float, log_q: Floats | float) -> Floats:

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.budget import BudgetPlan, DrawKind
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.numbers import MAX_CELLS
@@ -74,7 +74,7 @@ def discovery(configuration: Configuration, plan: BudgetPlan) -> tuple[Fraction,
     DP: arithmetic on public numbers.
     """
     held, stability = len(configuration.private_columns), configuration.stability
-    sd = deviation(plan.draw("values").parameter, held, stability)
+    sd = deviation(plan.measurement(DrawKind.VALUES).noise_multiplier, held, stability)
     return sd, private_threshold(sd, held, stability.records, plan.delta_threshold)
 
 

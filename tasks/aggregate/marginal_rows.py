@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from marginweave.schemas.budget import DrawKind, PlannedDraw
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.measurements import Mask
@@ -22,8 +23,6 @@ from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.references import RunReference, StageResult
-
-VALUES, ONE_WAY = "values", "one-way"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +59,7 @@ def compressed_rows(reference: RunReference, encoded: StageResult) -> Rows:
 
 def drawn_compression(reference: RunReference) -> Compression:
     """Which rare values are merged, by the committed single attributes. DP: post-processing."""
-    one_way = unpack_measurements(draw_once(reference, ONE_WAY)[0])
+    one_way = unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
     return released_compression(one_way, marginal_settings(reference), drawn_masks(reference))
 
 
@@ -72,7 +71,9 @@ def drawn_masks(reference: RunReference) -> tuple[Mask, ...]:
 def released_labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:
     """The released domain: public labels, and the discovered ones."""
     configuration = reference.resolved
-    found = unpack_labels(draw_once(reference, VALUES)[0]) if configuration.private_columns else {}
+    found: dict[int, tuple[str, ...]] = {}
+    if configuration.private_columns:
+        found = unpack_labels(draw_once(reference, reference.plan.draw(DrawKind.VALUES))[0])
     return tuple(found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes))
 
 
@@ -83,6 +84,6 @@ def marginal_settings(reference: RunReference) -> MarginalSettings:
     return settings
 
 
-def is_committed(reference: RunReference, name: str) -> bool:
+def is_committed(reference: RunReference, draw: PlannedDraw) -> bool:
     """Whether a draw is there already."""
-    return standing(reference, name).state == State.COMMITTED
+    return standing(reference, draw).state == State.COMMITTED

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from marginweave.schemas.budget import DrawKind, LaplaceMeasurement, PlannedDraw
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import count_values, discover_labels, discovery, domain_sizes
 from marginweave.tasks.aggregate.marginal_rows import (
-    ONE_WAY,
-    VALUES,
     Rows,
     compressed_rows,
     drawn_compression,
@@ -65,14 +64,13 @@ from marginweave.tasks.mechanisms.gaussian import gaussian_terms
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
-SELECTION, MARGINALS = "selection", "marginals"
-
 
 @stage_task("discover values")
 def discover_values(reference: RunReference, encoded: StageResult) -> StageResult:
     """The values of private domains. DP: the planned cost of `values`, delta_threshold included; one ledger event."""
-    if is_committed(reference, VALUES):
-        return draw_once(reference, VALUES)[1]
+    draw = reference.plan.draw(DrawKind.VALUES)
+    if is_committed(reference, draw):
+        return draw_once(reference, draw)[1]
     rows = open_encoded(reference, encoded)
     columns = [j for j, attribute in enumerate(reference.configuration.attributes) if attribute.private]
     counts = count_values(rows, columns)
@@ -82,25 +80,27 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
         used={**gaussian_terms(sd), "threshold": threshold},
         make=lambda bits, _: pack_labels(discover_labels(counts, rows.labels, sd, threshold, bits)),
     )
-    return draw_once(reference, VALUES, prepared)[1]
+    return draw_once(reference, draw, prepared)[1]
 
 
 @stage_task("measure one-way")
 def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResult:
     """The marginal of every attribute. DP: the planned cost of `one-way`, one ledger event."""
-    if is_committed(reference, ONE_WAY):
-        return draw_once(reference, ONE_WAY)[1]
+    draw = reference.plan.draw(DrawKind.ONE_WAY)
+    if is_committed(reference, draw):
+        return draw_once(reference, draw)[1]
     rows = released_rows(reference, encoded)
-    return _measure(reference, ONE_WAY, rows, all_cliques(rows.sizes, 1))
+    return _measure(reference, draw, rows, all_cliques(rows.sizes, 1))
 
 
 @stage_task("select marginals")
 def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     """Noisy InDif scores of all pairs, rare values merged. DP: the planned cost of `selection`, one ledger event."""
-    if is_committed(reference, SELECTION):
-        return draw_once(reference, SELECTION)[1]
+    draw = reference.plan.draw(DrawKind.SCORES)
+    if is_committed(reference, draw):
+        return draw_once(reference, draw)[1]
     rows = compressed_rows(reference, encoded)
-    pairs = scored_pairs(rows.sizes, reference.plan.draw(MARGINALS))
+    pairs = scored_pairs(rows.sizes, reference.plan.draw(DrawKind.MARGINALS))
     noise = scoring(reference.configuration, reference.plan)
     scores = indif_scores(rows, rows.sizes, pairs, noise.steps)
     prepared = PreparedDraw(
@@ -109,7 +109,7 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
         make=lambda bits, _: pack_scores(measure_indif(scores, noise, bits)),
         size=SMALL + 8 * len(pairs),
     )
-    return draw_once(reference, SELECTION, prepared)[1]
+    return draw_once(reference, draw, prepared)[1]
 
 
 @stage_task("measure marginals")
@@ -119,14 +119,15 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     Where none is worth its noise, nothing is drawn and the draw's share goes back to the account; the guarantee that is
     stated stays the planned one. DP: the planned cost of `marginals`, one ledger event.
     """
-    if standing(reference, MARGINALS).state == State.RESERVED:
+    draw = reference.plan.draw(DrawKind.MARGINALS)
+    if standing(reference, draw).state == State.RESERVED:
         sizes = drawn_compression(reference).sizes
         if not _cliques(reference, sizes):
-            reference.ledger.give_back(reference.manifest.release, [MARGINALS])
-    if standing(reference, MARGINALS).state in (State.COMMITTED, State.RETURNED):
+            reference.ledger.give_back(reference.manifest.release, [str(draw)])
+    if standing(reference, draw).state in (State.COMMITTED, State.RETURNED):
         return _larger(reference)[1]
     rows = compressed_rows(reference, encoded)
-    return _measure(reference, MARGINALS, rows, _cliques(reference, rows.sizes))
+    return _measure(reference, draw, rows, _cliques(reference, rows.sizes))
 
 
 @stage_task("collect")
@@ -135,12 +136,12 @@ def collect_marginals(reference: RunReference) -> StageResult:
 
     DP: post-processing.
     """
-    payload, first = draw_once(reference, ONE_WAY)
+    payload, first = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))
     names = tuple(attribute.name for attribute in reference.resolved.attributes)
     larger, drawn = _all_larger(reference)
     inputs = [first, *drawn]
     if reference.configuration.private_columns:
-        inputs.insert(0, draw_once(reference, VALUES)[1])
+        inputs.insert(0, draw_once(reference, reference.plan.draw(DrawKind.VALUES))[1])
 
     def compute() -> bytes:
         return pack_marginals(
@@ -154,14 +155,14 @@ def collect_marginals(reference: RunReference) -> StageResult:
     return reference.derived.checkpoint("collect", inputs, compute)
 
 
-def _measure(reference: RunReference, name: str, rows: Rows, cliques: Sequence[Clique]) -> StageResult:
+def _measure(reference: RunReference, draw: PlannedDraw, rows: Rows, cliques: Sequence[Clique]) -> StageResult:
     """One draw of marginals; all that can fail without noise is done before the charge."""
-    draw, stability = reference.plan.draw(name), reference.configuration.stability
+    stability = reference.configuration.stability
     split = cliques, rows.sizes, marginal_settings(reference).allocation
     exact, size = count_marginals(rows, rows.sizes, cliques), measurement_bytes(cliques, rows.sizes)
     inputs = text_digest([str(cliques), counts_digest(exact)])
-    if draw.mechanism == "discrete-laplace":
-        epsilons = split_epsilons(draw.parameter, *split)
+    if isinstance(draw, LaplaceMeasurement):
+        epsilons = split_epsilons(draw.epsilon, *split)
         prepared = PreparedDraw(
             inputs=inputs,
             used={"noise": fractions_digest(epsilons)},
@@ -179,7 +180,7 @@ def _measure(reference: RunReference, name: str, rows: Rows, cliques: Sequence[C
             make=lambda bits, _: pack_measurements(list(measure_marginals(exact, cliques, deviations, bits))),
             size=size,
         )
-    return draw_once(reference, name, prepared)[1]
+    return draw_once(reference, draw, prepared)[1]
 
 
 def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:
@@ -194,9 +195,10 @@ def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple
 
 def _larger(reference: RunReference) -> tuple[bytes, StageResult]:
     """The draw of larger marginals, or an empty one where it was given back (`measure_larger` lets no other pass)."""
-    if standing(reference, MARGINALS).state != State.RETURNED:
-        return draw_once(reference, MARGINALS)
-    result = reference.derived.checkpoint(MARGINALS, [], lambda: pack_measurements(()))
+    draw = reference.plan.draw(DrawKind.MARGINALS)
+    if standing(reference, draw).state != State.RETURNED:
+        return draw_once(reference, draw)
+    result = reference.derived.checkpoint(str(draw), [], lambda: pack_measurements(()))
     return reference.derived.load(result), result
 
 
@@ -208,12 +210,12 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
     settings, attributes, draw = (
         marginal_settings(reference),
         reference.configuration.attributes,
-        reference.plan.draw(MARGINALS),
+        reference.plan.draw(DrawKind.MARGINALS),
     )
     if not settings.selects(len(attributes)):
         domain = domain_sizes(attributes, released_labels(reference))
         declared = declared_cliques(settings, [attribute.name for attribute in attributes], domain)
         return fitting(declared, sizes, most_cells(draw))
-    scores = unpack_scores(draw_once(reference, SELECTION)[0])
+    scores = unpack_scores(draw_once(reference, reference.plan.draw(DrawKind.SCORES))[0])
     fits = synthesizable(reference.configuration, sizes, drawn_masks(reference))
     return selected_cliques(settings, sizes, scores, draw, reference.configuration.stability, fits)

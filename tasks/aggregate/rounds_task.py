@@ -14,13 +14,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.budget import DrawKind, GaussianMeasurement, Selection
 from marginweave.schemas.configuration.marginals import AdaptiveCliques
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
-from marginweave.tasks.accounting.plan.draws import pick_name, share_name
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import compress_mask, compress_measurement
 from marginweave.tasks.aggregate.marginal_rows import (
-    ONE_WAY,
     compressed_rows,
     drawn_compression,
     drawn_masks,
@@ -107,7 +106,7 @@ def count_candidates(reference: RunReference, encoded: StageResult) -> StageResu
         for some in in_passes(candidates, rows.sizes):
             yield pack_tables(dict(zip(some, count_marginals(rows, rows.sizes, some), strict=True)))
 
-    one_way = draw_once(reference, ONE_WAY)[1]
+    one_way = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[1]
     return reference.checkpoint_blocks("candidates", [encoded.digest, one_way.digest], compute)
 
 
@@ -123,10 +122,10 @@ def measure_round(reference: RunReference, counted: StageResult, number: int) ->
     planned = next_round(earlier[-1].round if earlier else None, pace, ground.settings.rounds)
     picks = _choose(reference, ground, counted, earlier, planned)
     drawn = [
-        _measure(reference, ground, counted, picks, share_name(share))
+        _measure(reference, ground, counted, picks, reference.plan.measurement(DrawKind.MEASURE, share))
         for share in range(planned.first, planned.last + 1)
     ]
-    names = [pick_name(number, pick) for pick in range(1, len(picks) + 1)]
+    names = [str(reference.plan.draw(DrawKind.SELECT, number, pick)) for pick in range(1, len(picks) + 1)]
     charged = (*names, *(name for result in drawn for name in result.charged))
     last = drawn[-1]
     return StageResult(stage=last.stage, address=last.address, file=last.file, digest=last.digest, charged=charged)
@@ -138,7 +137,8 @@ def rounds_left(reference: RunReference) -> bool:
     DP: post-processing.
     """
     ground = _ground(reference)
-    return bool(ground.candidates) and not is_committed(reference, share_name(ground.settings.rounds))
+    last = reference.plan.draw(DrawKind.MEASURE, ground.settings.rounds)
+    return bool(ground.candidates) and not is_committed(reference, last)
 
 
 def drawn_in_rounds(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:
@@ -149,11 +149,16 @@ def drawn_in_rounds(reference: RunReference) -> tuple[tuple[Measurement, ...], t
     return measured, tuple(draw for one in finished for draw in one.draws)
 
 
+def _selections(reference: RunReference, ground: _Ground, number: int) -> list[Selection]:
+    """The planned choices of a round."""
+    return [reference.plan.selection(DrawKind.SELECT, number, pick) for pick in range(1, ground.batch + 1)]
+
+
 def _ground(reference: RunReference) -> _Ground:
     settings = rounds_of(reference.configuration)
     assert settings is not None
     compression = drawn_compression(reference)
-    one_way = unpack_measurements(draw_once(reference, ONE_WAY)[0])
+    one_way = unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
     return _Ground(
         settings=settings,
         allocation=marginal_settings(reference).allocation,
@@ -169,10 +174,11 @@ def _finished_rounds(reference: RunReference, ground: _Ground, most: int) -> lis
     found: list[_Finished] = []
     while len(found) < most and (not found or found[-1].round.last < ground.settings.rounds):
         number = len(found) + 1
-        chosen = [draw_once(reference, pick_name(number, pick)) for pick in range(1, ground.batch + 1)]
+        chosen = [draw_once(reference, draw) for draw in _selections(reference, ground, number)]
         picks, paces = zip(*(unpack_pick(payload) for payload, _ in chosen), strict=True)
         planned = next_round(found[-1].round if found else None, paces[0], ground.settings.rounds)
-        measured = [draw_once(reference, share_name(share)) for share in range(planned.first, planned.last + 1)]
+        shares = range(planned.first, planned.last + 1)
+        measured = [draw_once(reference, reference.plan.draw(DrawKind.MEASURE, share)) for share in shares]
         found.append(
             _Finished(
                 round=planned,
@@ -186,7 +192,7 @@ def _finished_rounds(reference: RunReference, ground: _Ground, most: int) -> lis
 
 def _pace(reference: RunReference, ground: _Ground, earlier: Sequence[_Finished]) -> int:
     """The pace of the round after `earlier`: that of its first choice where it has begun, else by how far the model moved."""
-    first = pick_name(len(earlier) + 1, 1)
+    first = reference.plan.draw(DrawKind.SELECT, len(earlier) + 1, 1)
     if is_committed(reference, first):
         return unpack_pick(draw_once(reference, first)[0])[1]
     if not earlier:
@@ -202,7 +208,10 @@ def _pace(reference: RunReference, ground: _Ground, earlier: Sequence[_Finished]
 
 def _model(reference: RunReference, ground: _Ground, earlier: Sequence[_Finished]) -> Mixture:
     """The model of what is measured after these rounds, from the one before; a checkpoint. DP: post-processing."""
-    inputs = [draw_once(reference, ONE_WAY)[1], *(draw for one in earlier for draw in one.draws)]
+    inputs = [
+        draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[1],
+        *(draw for one in earlier for draw in one.draws),
+    ]
 
     def compute() -> bytes:
         measured = merge_measurements([*ground.one_way, *(m for one in earlier for m in one.measurements)])
@@ -219,23 +228,22 @@ def _choose(
     reference: RunReference, ground: _Ground, counted: StageResult, earlier: Sequence[_Finished], planned: Round
 ) -> tuple[Clique, ...]:
     """The marginals of a round, each by a draw among the candidates that the round has not chosen yet."""
-    names = [pick_name(planned.number, pick) for pick in range(1, ground.batch + 1)]
-    picks = [unpack_pick(draw_once(reference, name)[0])[0] for name in names if is_committed(reference, name)]
-    if len(picks) == len(names):
+    draws = _selections(reference, ground, planned.number)
+    picks = [unpack_pick(draw_once(reference, draw)[0])[0] for draw in draws if is_committed(reference, draw)]
+    if len(picks) == len(draws):
         return tuple(picks)
     sensitivity = score_sensitivity(ground.settings, ground.candidates, reference.configuration.stability)
     scores = _scores(reference, ground, counted, earlier, planned)
-    for name in names[len(picks) :]:
+    for draw in draws[len(picks) :]:
         left = np.array([i for i, clique in enumerate(ground.candidates) if clique not in picks])
-        epsilon = reference.plan.draw(name).parameter
 
-        def make(bits: NoiseBits, _: bytes, left: NDArray[np.int64] = left, epsilon: float = epsilon) -> bytes:
+        def make(bits: NoiseBits, _: bytes, left: NDArray[np.int64] = left, epsilon: float = draw.epsilon) -> bytes:
             place = left[select_candidate(scores[left], sensitivity, epsilon, bits)]
             return pack_pick(ground.candidates[place], planned.pace)
 
         inputs = text_digest([str(ground.candidates), str(planned), counts_digest([left, scores])])
         prepared = PreparedDraw(inputs=inputs, used={"sensitivity": sensitivity}, make=make)
-        picks.append(unpack_pick(draw_once(reference, name, prepared)[0])[0])
+        picks.append(unpack_pick(draw_once(reference, draw, prepared)[0])[0])
     return tuple(picks)
 
 
@@ -244,27 +252,32 @@ def _scores(
 ) -> NDArray[np.int64]:
     """The scores of all candidates, as if a round's marginals had its shares equally; private."""
     model = _model(reference, ground, earlier)
-    multiplier = reference.plan.draw(share_name(planned.first)).parameter * math.sqrt(ground.batch / planned.shares)
+    share = reference.plan.measurement(DrawKind.MEASURE, planned.first)
+    multiplier = share.noise_multiplier * math.sqrt(ground.batch / planned.shares)
     deviation = float(marginal_deviation(multiplier, reference.configuration.stability))
     tables = (pair for block in reference.load_blocks(counted) for pair in unpack_tables(block))
     return candidate_scores(tables, model.marginal, ground.settings, deviation)
 
 
 def _measure(
-    reference: RunReference, ground: _Ground, counted: StageResult, picks: tuple[Clique, ...], name: str
+    reference: RunReference,
+    ground: _Ground,
+    counted: StageResult,
+    picks: tuple[Clique, ...],
+    draw: GaussianMeasurement,
 ) -> StageResult:
     """One share of a round, which its marginals have as `allocation` says."""
-    if is_committed(reference, name):
-        return draw_once(reference, name)[1]
+    if is_committed(reference, draw):
+        return draw_once(reference, draw)[1]
     exact = _exact(reference, counted, picks)
-    deviations = _deviations(reference, ground, picks, name)
+    deviations = _deviations(reference, ground, picks, draw)
     prepared = PreparedDraw(
         inputs=text_digest([str(picks), counts_digest(exact)]),
         used=gaussian_terms(*deviations),
         make=lambda bits, _: pack_measurements(list(measure_marginals(exact, picks, deviations, bits))),
         size=measurement_bytes(picks, ground.sizes),
     )
-    return draw_once(reference, name, prepared)[1]
+    return draw_once(reference, draw, prepared)[1]
 
 
 def _exact(reference: RunReference, counted: StageResult, picks: Sequence[Clique]) -> list[NDArray[np.int64]]:
@@ -278,7 +291,9 @@ def _exact(reference: RunReference, counted: StageResult, picks: Sequence[Clique
     return [found[clique] for clique in picks]
 
 
-def _deviations(reference: RunReference, ground: _Ground, picks: Sequence[Clique], name: str) -> tuple[Fraction, ...]:
+def _deviations(
+    reference: RunReference, ground: _Ground, picks: Sequence[Clique], draw: GaussianMeasurement
+) -> tuple[Fraction, ...]:
     """Of the noise of each marginal of one share."""
-    multiplier, stability = reference.plan.draw(name).parameter, reference.configuration.stability
+    multiplier, stability = draw.noise_multiplier, reference.configuration.stability
     return split_deviations(multiplier, picks, ground.sizes, ground.allocation, stability)

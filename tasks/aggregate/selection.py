@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import BudgetPlan, CountNoise, PlannedDraw, Stability
+from marginweave.schemas.budget import BudgetPlan, CountNoise, DrawKind, LaplaceMeasurement, PlannedDraw, Stability
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.numbers import MAX_CELLS
 from marginweave.schemas.configuration.release import Configuration
@@ -218,7 +218,7 @@ def _grow(pair: Clique, neighbors: dict[int, set[int]], sizes: Sequence[int], ce
 def scoring(configuration: Configuration, plan: BudgetPlan) -> IndifNoise:
     """Grid and noise of the draw `selection`: a score for every pair of attributes. DP: arithmetic on public numbers."""
     pairs = math.comb(len(configuration.attributes), 2)
-    return plan_indif(pairs, plan.draw("selection").parameter, configuration.stability)
+    return plan_indif(pairs, plan.measurement(DrawKind.SCORES).noise_multiplier, configuration.stability)
 
 
 def declared_cliques(settings: MarginalSettings, names: Sequence[str], sizes: Sequence[int]) -> tuple[Clique, ...]:
@@ -248,9 +248,9 @@ def selected_cliques(
     def together(places: Sequence[int]) -> bool:
         return fits is None or fits([pairs[i] for i in places])
 
-    if draw.mechanism == "discrete-laplace":
+    if isinstance(draw, LaplaceMeasurement):
         unit = float(l1_sensitivity(stability))
-        chosen = select_marginals(cell_counts, scores, draw.parameter, unit, draw.mechanism, together)
+        chosen = select_marginals(cell_counts, scores, draw.epsilon, unit, draw.mechanism, together)
     else:
         unit = float(marginal_deviation(1.0, stability))
         chosen = select_marginals(cell_counts, scores, draw.parameter**-2, unit, fits=together)
@@ -277,7 +277,7 @@ def scored_pairs(sizes: Sequence[int], draw: PlannedDraw) -> tuple[Clique, ...]:
 
 def most_cells(draw: PlannedDraw) -> int:
     """How many cells the marginals of a draw may have together: what fits into memory, or is drawn in time."""
-    return MAX_LAPLACE_CELLS if draw.mechanism == "discrete-laplace" else MAX_CELLS
+    return MAX_LAPLACE_CELLS if isinstance(draw, LaplaceMeasurement) else MAX_CELLS
 
 
 def fitting(cliques: Sequence[Clique], sizes: Sequence[int], most: int) -> tuple[Clique, ...]:

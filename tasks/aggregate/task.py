@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from marginweave.schemas.budget import DrawKind
 from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.ledger.states import State
@@ -62,7 +63,7 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
         used=gaussian_terms(sigma),
         make=lambda bits, _: pack_number(int(add_noise(records, sigma, bits)[0])),
     )
-    return draw_once(reference, "count", prepared)[1]
+    return draw_once(reference, reference.plan.draw(DrawKind.COUNT), prepared)[1]
 
 
 @stage_task("aggregate", run_name="aggregate k={length}")
@@ -73,9 +74,9 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     back to the account; the guarantee that is stated stays the planned one.
     DP: the percentile's and the level's planned costs, one ledger event each.
     """
-    name = f"level-{length}"
-    if standing(reference, name).state == State.COMMITTED:
-        return draw_once(reference, name)[1]
+    draw = reference.plan.draw(DrawKind.LEVEL, length)
+    if standing(reference, draw).state == State.COMMITTED:
+        return draw_once(reference, draw)[1]
     below = [unpack_level(_level(reference, k)[0]) for k in range(1, length)]
     blocks = ReleasedBlocks(open_encoded(reference, encoded), below[0].released if below else {})
     if below:
@@ -94,10 +95,10 @@ def _counted_and_drawn(
     reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, below: Sequence[Level], room: Room
 ) -> StageResult:
     """The draw of a level over these candidates, from counts that the room holds."""
-    name = f"level-{candidates.length}"
+    planned = reference.plan.draw(DrawKind.LEVEL, candidates.length)
     with open_engine(reference) as engine:
         bound, charged = _contribution_bound(reference, blocks, candidates, engine, room)
-        words = KeyedBits(key=reference.key_file.read_bytes(), purpose=name)
+        words = KeyedBits(key=reference.key_file.read_bytes(), purpose=str(planned))
         bounded = bounded_counts(blocks, candidates, bound, words, engine, room)
     mechanism = _mechanism(reference, candidates, bound, below)
     most = reference.configuration.tuples.most_kept(candidates.length)
@@ -117,8 +118,8 @@ def _counted_and_drawn(
     if mechanism.private_threshold:
         used["private_threshold"] = mechanism.private_threshold
     inputs = level_digest(bounded, candidates, mechanism, blocks.labels)
-    result = draw_once(reference, name, PreparedDraw(inputs=inputs, used=used, make=make))[1]
-    return replace(result, charged=(*charged, name))
+    result = draw_once(reference, planned, PreparedDraw(inputs=inputs, used=used, make=make))[1]
+    return replace(result, charged=(*charged, str(planned)))
 
 
 @stage_task("collect")
@@ -147,21 +148,21 @@ def collect_draws(reference: RunReference) -> StageResult:
 
     inputs = [_level(reference, k)[1] for k in lengths]
     if configuration.resize is None:
-        inputs.insert(0, draw_once(reference, "count")[1])
+        inputs.insert(0, draw_once(reference, reference.plan.draw(DrawKind.COUNT))[1])
     return reference.derived.checkpoint("collect", inputs, compute)
 
 
 def _level(reference: RunReference, length: int) -> tuple[bytes, StageResult]:
     """A length that was drawn, or given back because it had no candidates (`aggregate_level` lets no other pass)."""
-    name = f"level-{length}"
-    if standing(reference, name).state != State.RETURNED:
-        return draw_once(reference, name)
-    result = reference.derived.checkpoint(name, [], lambda: pack_level(_unreached(reference, length)))
+    draw = reference.plan.draw(DrawKind.LEVEL, length)
+    if standing(reference, draw).state != State.RETURNED:
+        return draw_once(reference, draw)
+    result = reference.derived.checkpoint(str(draw), [], lambda: pack_level(_unreached(reference, length)))
     return reference.derived.load(result), result
 
 
 def _give_back(reference: RunReference, length: int) -> None:
-    draws = [standing(reference, draw.name) for draw in reference.plan.draws if draw.length == length]
+    draws = [standing(reference, draw) for draw in reference.plan.draws if draw.length == length]
     names = [draw.name for draw in draws if draw.state == State.RESERVED]
     reference.ledger.give_back(reference.manifest.release, names)
 
@@ -188,13 +189,13 @@ def _candidates_above(reference: RunReference, below: Sequence[DrawnLevel]) -> C
 def _mechanism(reference: RunReference, candidates: CandidateSet, bound: int, below: Sequence[Level]) -> LevelMechanism:
     """The mechanism of a length with this contribution bound, its threshold as asked for."""
     configuration = reference.configuration
-    multiplier = reference.plan.draw(f"level-{candidates.length}").parameter
+    draw = reference.plan.measurement(DrawKind.LEVEL, candidates.length)
     return plan_level(
         configuration,
         candidates=candidates,
         survivors_before=len(below[-1]) if below else 0,
         contribution_bound=bound,
-        deviation=deviation(multiplier, bound, configuration.stability),
+        deviation=deviation(draw.noise_multiplier, bound, configuration.stability),
         delta_threshold=reference.plan.delta_threshold,
     )
 
@@ -223,18 +224,18 @@ def _contribution_bound(
     percentile = configuration.percentile
     if percentile is None:
         return cap, ()
-    name = f"percentile-{candidates.length}"
-    if standing(reference, name).state == State.COMMITTED:
-        return unpack_number(draw_once(reference, name)[0]), (name,)
+    draw = reference.plan.selection(DrawKind.PERCENTILE, candidates.length)
+    if standing(reference, draw).state == State.COMMITTED:
+        return unpack_number(draw_once(reference, draw)[0]), (str(draw),)
     histogram = contribution_histogram(blocks, candidates, cap, engine, room)
 
-    epsilon, unit = reference.plan.draw(name).parameter, configuration.stability
+    epsilon, unit = draw.epsilon, configuration.stability
     prepared = PreparedDraw(
         inputs=counts_digest([histogram]),
         used={"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)},
         make=lambda bits, _: pack_number(select_percentile(histogram, percentile, epsilon, unit, bits)),
     )
-    return unpack_number(draw_once(reference, name, prepared)[0]), (name,)
+    return unpack_number(draw_once(reference, draw, prepared)[0]), (str(draw),)
 
 
 def _released(level: Level, blocks: ReleasedBlocks, noise: LevelNoise, mechanism: LevelMechanism) -> DrawnLevel:
@@ -251,8 +252,12 @@ def _record_count(reference: RunReference) -> tuple[int, float]:
     resize = reference.configuration.resize
     if resize is not None:
         return resize.records, 0.0
-    return unpack_number(draw_once(reference, "count")[0]), float(_count_deviation(reference))
+    return unpack_number(draw_once(reference, reference.plan.draw(DrawKind.COUNT))[0]), float(
+        _count_deviation(reference)
+    )
 
 
 def _count_deviation(reference: RunReference) -> Fraction:
-    return count_deviation(reference.plan.draw("count").parameter, reference.configuration.stability)
+    return count_deviation(
+        reference.plan.measurement(DrawKind.COUNT).noise_multiplier, reference.configuration.stability
+    )

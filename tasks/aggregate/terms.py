@@ -10,11 +10,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from marginweave.schemas.budget import BudgetPlan, PlannedDraw
+from marginweave.schemas.budget import BudgetPlan, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.accounting.plan.draws import EVALUATION, bounds_names, is_pick, is_share
+from marginweave.tasks.accounting.plan.draws import BOUND_KINDS
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.domain import discovery, domain_sizes
@@ -36,14 +36,14 @@ def with_terms(configuration: Configuration, plan: BudgetPlan) -> BudgetPlan:
 
 
 def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
-    unit = configuration.privacy.stability if draw.name.startswith("bounds-") else configuration.stability
+    unit = configuration.privacy.stability if draw.kind in BOUND_KINDS else configuration.stability
     return {"records": unit.records, "neighbors": unit.neighbors, **_own(configuration, plan, draw)}
 
 
 def _own(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
-    if draw.name.startswith("bounds-"):
+    if draw.kind in BOUND_KINDS:
         return _bounds(configuration, draw)
-    if draw.name == EVALUATION:
+    if draw.kind is DrawKind.EVALUATION:
         unit = configuration.stability
         return {"sensitivity": error_sensitivity(unit), "sigma": str(error_deviation(draw.parameter, unit))}
     return (
@@ -54,26 +54,22 @@ def _own(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> T
 
 
 def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
-    for name in configuration.private_bounds:
-        if draw.name in (names := bounds_names(configuration, name)):
-            column = configuration.columns[name]
-            assert isinstance(column, NumberColumn)
-            percentile = (LOW_PERCENTILE, HIGH_PERCENTILE)[names.index(draw.name)]
-            sensitivity = score_sensitivity(percentile, configuration.privacy.stability)
-            return {
-                "percentile": str(percentile),
-                "candidates": len(column.bound_candidates),
-                "sensitivity": sensitivity,
-            }
-    raise KeyError(draw.name)
+    column = list(configuration.columns.values())[draw.place[0] - 1]
+    assert isinstance(column, NumberColumn)
+    percentile = LOW_PERCENTILE if draw.kind is DrawKind.BOUND_LOW else HIGH_PERCENTILE
+    return {
+        "percentile": str(percentile),
+        "candidates": len(column.bound_candidates),
+        "sensitivity": score_sensitivity(percentile, configuration.privacy.stability),
+    }
 
 
 def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
     unit, percentile = configuration.stability, configuration.percentile
-    if draw.name == "count":
+    if draw.kind is DrawKind.COUNT:
         return {"sigma": str(count_deviation(draw.parameter, unit))}
     cap = configuration.contribution_cap(draw.length)
-    if draw.mechanism == "exponential":
+    if isinstance(draw, Selection):
         assert percentile is not None
         return {"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)}
     settings = configuration.tuples.model_dump(
@@ -99,7 +95,7 @@ def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw
 def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
     settings, rounds = configuration.marginals, rounds_of(configuration)
     assert settings is not None
-    if draw.name == "values":
+    if draw.kind is DrawKind.VALUES:
         sigma, threshold = discovery(configuration, plan)
         columns = len(configuration.private_columns)
         return {
@@ -108,10 +104,10 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
             "threshold": threshold,
             "threshold_delta": repr(plan.delta_threshold),
         }
-    if draw.name == "selection":
+    if draw.kind is DrawKind.SCORES:
         noise = scoring(configuration, plan)
         return {"steps": noise.steps, "sigma": str(noise.deviation)}
-    if is_pick(draw.name) or is_share(draw.name):
+    if draw.kind in (DrawKind.SELECT, DrawKind.MEASURE):
         assert rounds is not None
         chosen = rounds.model_dump(mode="json")
         return {
@@ -124,15 +120,15 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
         return terms  # how many cells there are follows from what is discovered
     attributes = configuration.attributes
     sizes = domain_sizes(attributes, [attribute.labels for attribute in attributes])
-    if draw.name == "one-way":
+    if draw.kind is DrawKind.ONE_WAY:
         cliques = all_cliques(sizes, 1)
     elif isinstance(settings.cliques, tuple | AllCliques) and settings.compress == "none":
         cliques = declared_cliques(settings, [attribute.name for attribute in attributes], sizes)
     else:
         return terms  # chosen, or over merged values
     shares: tuple[Fraction, ...]
-    if draw.mechanism == "discrete-laplace":
-        shares = split_epsilons(draw.parameter, cliques, sizes, settings.allocation)
+    if isinstance(draw, LaplaceMeasurement):
+        shares = split_epsilons(draw.epsilon, cliques, sizes, settings.allocation)
     else:
         shares = split_deviations(draw.parameter, cliques, sizes, settings.allocation, configuration.stability)
     return {**terms, "marginals": len(cliques), "noise": fractions_digest(shares)}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.budget import BudgetPlan, DrawKind
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.errors import InputError
@@ -243,7 +243,7 @@ def _bias(
     k = noise.length
     if configuration.marginals is not None or noise.contribution_bound >= configuration.contribution_cap(k):
         return BoundingBias(length=k, records=0, confidence=1.0, words="0: no record can hold more than was counted")
-    epsilon = plan.draw(f"percentile-{k}").parameter
+    epsilon = plan.selection(DrawKind.PERCENTILE, k).epsilon
     records = most_cut_records(configuration, epsilon, aggregates, k, level=level)
     words = (
         f"at most {records}: with confidence {level:g} no more records than that hold more than "

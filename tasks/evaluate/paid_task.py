@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from marginweave.schemas.budget import DrawKind
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger.states import State
-from marginweave.tasks.accounting.plan.draws import EVALUATION
 from marginweave.tasks.aggregate.domain import recode
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
@@ -40,16 +40,17 @@ def buy_evaluation(
     DP: the planned cost of `evaluation`, one ledger event; the sensitivity is theta, or 2 theta under replace-one
     (`mean_count_error`).
     """
-    committed = standing(reference, EVALUATION).state == State.COMMITTED
+    draw = reference.plan.measurement(DrawKind.EVALUATION)
+    committed = standing(reference, draw).state == State.COMMITTED
     prepared = None if committed else _prepared(reference, encoded, synthesized, normalized)
-    payload, drawn = draw_once(reference, EVALUATION, prepared)
-    deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, reference.configuration.stability)
+    payload, drawn = draw_once(reference, draw, prepared)
+    deviation = error_deviation(draw.noise_multiplier, reference.configuration.stability)
 
     def compute() -> bytes:  # with its noise as it was reserved: right of here is no ledger
         arrays, meta = unpack_arrays(payload)
         return pack_arrays(arrays, {**meta, "deviation": float(deviation)})
 
-    released = reference.derived.checkpoint(EVALUATION, [drawn], compute)
+    released = reference.derived.checkpoint(str(draw), [drawn], compute)
     return replace(released, charged=drawn.charged)
 
 
@@ -81,7 +82,9 @@ def _prepared(
     marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
     records = CodeBlocks(made)
     error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
-    deviation = error_deviation(reference.plan.draw(EVALUATION).parameter, configuration.stability)
+    deviation = error_deviation(
+        reference.plan.measurement(DrawKind.EVALUATION).noise_multiplier, configuration.stability
+    )
     exact, digest = np.array([error], np.int64), _digest(made)
     return PreparedDraw(
         inputs=text_digest([digest, counts_digest([exact])]),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Protocol
 
-from marginweave.schemas.budget import Cost, Discovery, Neighbors, Plain
+from marginweave.schemas.budget import Cost, Discovery, Neighbors, Plain, PricedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.states import SPARE_PREFIX
 from marginweave.tasks.accounting.accountants import selection_mu
@@ -19,26 +18,6 @@ from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_los
 _SLACK = 1e-9
 # Far above any plan's: squares and exponentials of more than this leave the floats.
 _LARGEST_AMOUNT = Decimal(10) ** 12
-
-
-class PricedDraw(Protocol):
-    """A draw with its price: one of a plan, or one of a reserved release."""
-
-    @property
-    def name(self) -> str:
-        """Name in the plan."""
-
-    @property
-    def mechanism(self) -> str:
-        """How it draws."""
-
-    @property
-    def parameter(self) -> float | None:
-        """Noise multiplier, or epsilon of a selection or of Laplace noise."""
-
-    @property
-    def cost(self) -> Cost:
-        """What it is charged."""
 
 
 def stated_fault(statement: Plain, names: Sequence[str]) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.budget import BudgetPlan, GaussianMeasurement, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
 from marginweave.schemas.program import Program
@@ -25,15 +25,44 @@ class PlanComparison:
     last_digits: tuple[str, ...]
 
 
-def plan_of_rows(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
-    """`plan` with mechanism, length, parameter and cost of each draw as the rows of 0.1.0 have them, which keep no more."""
-    draws = []
-    for draw in plan.draws:
-        row = record.draw(draw.name)
-        if row is not None and row.parameter is not None:
-            draw = replace(draw, parameter=row.parameter, cost=row.cost)  # noqa: PLW2901 - the reserved one
-        draws.append(draw)
-    return replace(plan, draws=tuple(draws))
+def reserved_plan(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
+    """The plan as it was reserved, which is what is drawn: all numbers are the rows'; `plan` says what each draw is for.
+
+    Rows of 0.1.0 have the prices and parameters of draws alone.
+
+    Raises:
+        InputError: the release has a draw that is not in `plan`, the plan of its configuration.
+    """
+    if record.delta_threshold is None or record.spent_epsilon is None:
+        rows = {row.name: row for row in record.draws if row.parameter is not None}
+        return replace(
+            plan, draws=tuple(_reserved(draw, rows[draw.name]) if draw.name in rows else draw for draw in plan.draws)
+        )
+    for row in record.draws:
+        if row.name not in plan.by_name or row.mechanism != plan.by_name[row.name].mechanism:
+            raise InputError(
+                f"release {record.release} has the draw {row.name}, which this version does not plan for its configuration; "
+                f"use marginweave {record.program}"
+            )
+    return replace(
+        plan,
+        epsilon=float(record.epsilon),
+        delta=float(record.delta),
+        neighbors=record.neighbors,
+        accountant=record.accountant,
+        delta_threshold=record.delta_threshold,
+        spent_epsilon=record.spent_epsilon,
+        draws=tuple(_reserved(plan.by_name[row.name], row) for row in record.draws),
+        unit=record.unit,
+        discovery=record.discovery,
+    )
+
+
+def _reserved(draw: PlannedDraw, row: DrawRecord) -> PlannedDraw:
+    assert row.parameter is not None
+    if isinstance(draw, GaussianMeasurement):
+        return replace(draw, noise_multiplier=row.parameter, cost=row.cost, terms=row.terms)
+    return replace(draw, epsilon=row.parameter, cost=row.cost, terms=row.terms)
 
 
 def compare_plan(record: ReleaseRecord, plan: BudgetPlan) -> PlanComparison:
@@ -49,8 +78,8 @@ def compare_plan(record: ReleaseRecord, plan: BudgetPlan) -> PlanComparison:
         ("discovery", record.discovery and asdict(record.discovery), plan.discovery and asdict(plan.discovery)),
         ("the draws in their order", [row.name for row in rows], [draw.name for draw in plan.draws]),
     ]
-    if record.plan is not None:
-        found.append(("the delta of thresholds", record.plan.delta_threshold, plan.delta_threshold))
+    if record.delta_threshold is not None:
+        found.append(("the delta of thresholds", record.delta_threshold, plan.delta_threshold))
     for draw in plan.draws:
         row = record.draw(draw.name)
         if row is not None:

@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.budget import Selection
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import clean_schema
 from marginweave.schemas.table import check_contract
-from marginweave.tasks.accounting.plan.draws import bounds_names
+from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
 from marginweave.tasks.checkpoint.codecs import TableBlocks, pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest
@@ -65,7 +66,7 @@ def release_bounds(reference: RunReference, preprocessed: StageResult) -> StageR
     histograms = _histograms(configuration, open_clean(reference, preprocessed))
     released = {name: _released(reference, name, histograms[name]) for name in names}
     result = reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(released, sort_keys=True).encode())
-    return replace(result, charged=tuple(draw for name in names for draw in bounds_names(configuration, name)))
+    return replace(result, charged=tuple(str(draw) for name in names for draw in _draws(reference, name)))
 
 
 def _candidates(configuration: Configuration, name: str) -> tuple[float, ...]:
@@ -84,14 +85,19 @@ def _histograms(configuration: Configuration, clean: CleanBlocks) -> dict[str, N
     return histograms
 
 
+def _draws(reference: RunReference, name: str) -> list[Selection]:
+    """The planned draws of a column's bounds."""
+    place = column_position(reference.configuration, name)
+    return [reference.plan.selection(kind, place) for kind in BOUND_KINDS]
+
+
 def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) -> tuple[float, float]:
     """The bounds of one column, by two draws."""
     configuration = reference.configuration
     chosen, unit = [], configuration.privacy.stability  # the unit moves what it moves in the rows, before any resize
-    for draw, percentile in zip(bounds_names(configuration, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
-        epsilon = reference.plan.draw(draw).parameter
+    for draw, percentile in zip(_draws(reference, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
 
-        def make(bits: NoiseBits, _: bytes, percentile: float = percentile, epsilon: float = epsilon) -> bytes:
+        def make(bits: NoiseBits, _: bytes, percentile: float = percentile, epsilon: float = draw.epsilon) -> bytes:
             return pack_number(select_percentile(histogram, percentile, epsilon, unit, bits))
 
         used: dict[str, str | int] = {"percentile": str(percentile), "sensitivity": score_sensitivity(percentile, unit)}

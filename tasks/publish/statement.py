@@ -8,11 +8,10 @@ from typing import Any
 
 from scipy.special import ndtr
 
-from marginweave.schemas.budget import BudgetPlan, PlannedDraw
+from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw, Selection
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.accounting.amplification import functional_parameters
-from marginweave.tasks.accounting.plan.draws import EVALUATION, is_pick, is_share
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.rounds import share_deviation
@@ -160,7 +159,7 @@ def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
     if plan.cost.plain:
         return LAPLACE if plan.delta else PURE
     words = JOINT if plan.discovery is not None else COMPOSED
-    if words is COMPOSED and any(draw.mechanism == "exponential" for draw in plan.draws):
+    if words is COMPOSED and any(isinstance(draw, Selection) for draw in plan.draws):
         words += SELECTED
     if configuration.marginals is not None and rounds_of(configuration) is not None:
         words += IN_ROUNDS
@@ -215,7 +214,7 @@ def _stated_facts(configuration: Configuration) -> list[str]:
 def _planned(draw: PlannedDraw) -> dict[str, Any]:
     """A draw as it was planned: the parameter of its mechanism."""
     row: dict[str, Any] = {"draw": draw.name, "mechanism": draw.mechanism, "length": draw.length}
-    parameter = "epsilon" if draw.mechanism in ("exponential", "discrete-laplace") else "noise_multiplier"
+    parameter = "noise_multiplier" if isinstance(draw, GaussianMeasurement) else "epsilon"
     return {**row, parameter: draw.parameter}
 
 
@@ -229,24 +228,23 @@ def _noise(
     of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
     of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
     """
-    if draw.name == EVALUATION:
+    if draw.kind is DrawKind.EVALUATION:
         deviation = float(error_deviation(draw.parameter, configuration.stability))
         return {"sensitivity": error_sensitivity(configuration.stability), "sigma": deviation}
-    if draw.mechanism == "rounded-gaussian" and configuration.marginals is None:
+    if isinstance(draw, GaussianMeasurement) and configuration.marginals is None:
         levels = aggregates.noise
         return {"sigma": aggregates.record_deviation if not draw.length else levels[draw.length - 1].deviation}
-    if draw.name == "values":
+    if draw.kind is DrawKind.VALUES:
         scale, threshold = discovery(configuration, plan)
         return {"threshold": threshold, "sigma": float(scale)}
-    if is_pick(draw.name) or is_share(draw.name):
-        return _noise_of_rounds(configuration, draw)
-    if draw.name == "selection":
-        grid = scoring(configuration, plan)
-        return {"sigma": grid.score_deviation, "step": 1 / grid.steps}
-    return {}
-
-
-def _noise_of_rounds(configuration: Configuration, draw: PlannedDraw) -> dict[str, float | int]:
-    if is_pick(draw.name):
-        return {"sensitivity": error_sensitivity(configuration.stability)}
-    return {"sigma": float(share_deviation(configuration, draw))}
+    if draw.kind in (DrawKind.SELECT, DrawKind.MEASURE):
+        chooses = draw.kind is DrawKind.SELECT
+        return (
+            {"sensitivity": error_sensitivity(configuration.stability)}
+            if chooses
+            else {"sigma": float(share_deviation(configuration, draw))}
+        )
+    if draw.kind is not DrawKind.SCORES:
+        return {}
+    grid = scoring(configuration, plan)
+    return {"sigma": grid.score_deviation, "step": 1 / grid.steps}

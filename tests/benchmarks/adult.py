@@ -71,14 +71,14 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
     for k in range(1, configuration.reporting_length + 1):
         cap = configuration.contribution_cap(k)
         histogram = contribution_histogram(blocks, candidates, cap, engine, room)
-        epsilon = plan.draw(f"percentile-{k}").parameter
+        epsilon = plan.by_name[f"percentile-{k}"].parameter
         bound = select_percentile(histogram, 99.0, epsilon, configuration.stability, fresh_bits())
         mechanism = plan_level(
             configuration,
             candidates=candidates,
             survivors_before=len(levels[-1]) if levels else 0,
             contribution_bound=bound,
-            deviation=deviation(plan.draw(f"level-{k}").parameter, bound, configuration.stability),
+            deviation=deviation(plan.by_name[f"level-{k}"].parameter, bound, configuration.stability),
             delta_threshold=plan.delta_threshold,
         )
         words = KeyedBits(key=os.urandom(32), purpose=f"level-{k}")
@@ -86,7 +86,7 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
         levels.append(draw_level(bounded, candidates, mechanism, fresh_bits()))
         noises.append(level_noise(mechanism, candidates))
         candidates = CandidateSet.above(levels[-1], table.sizes)
-    sd = count_deviation(plan.draw("count").parameter, configuration.stability)
+    sd = count_deviation(plan.by_name["count"].parameter, configuration.stability)
     count = int(add_noise(np.array([table.records], np.int64), sd, fresh_bits())[0])
     return collect(configuration.names, table.labels, count, float(sd), levels, noises)
 

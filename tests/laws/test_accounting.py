@@ -178,7 +178,7 @@ def test_gdp_lowers_sigma_by_the_published_percentage(
     ours = plan_budget(configuration(epsilon=epsilon, delta=delta, split="sds", **shares))
     printed = plan_budget(configuration(epsilon=epsilon, delta=delta, accountant="sds", **shares))
     for k in range(1, length + 1):
-        reduction = 100 * (1 - ours.draw(f"level-{k}").parameter / printed.draw(f"level-{k}").parameter)
+        reduction = 100 * (1 - ours.by_name[f"level-{k}"].parameter / printed.by_name[f"level-{k}"].parameter)
         assert reduction == pytest.approx(percent, abs=0.2)
 
 

@@ -181,7 +181,7 @@ def test_deviation_buys_in_opendp_what_it_is_planned_for() -> None:
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
     for unit in (Stability(records=3, neighbors="add-remove"), Stability(records=2, neighbors="replace-one")):
         for length, bound in ((1, 4), (2, 6), (3, 4)):
-            draw = plan.draw(f"level-{length}")
+            draw = plan.by_name[f"level-{length}"]
             mechanism = space >> dp.m.then_gaussian(scale=float(deviation(draw.parameter, bound, unit)))
             sensitivity = unit.records * math.sqrt(bound * (2 if unit.neighbors == "replace-one" else 1))
             assert mechanism.map(sensitivity) <= float(draw.cost.rho) * (1 + 1e-12)

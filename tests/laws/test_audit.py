@@ -137,7 +137,7 @@ def test_too_little_laplace_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 def percentile_of(configuration: Configuration) -> Finding:
     """The percentile alone."""
-    draw = suite.plan_budget(configuration).draw("percentile-1")
+    draw = suite.plan_budget(configuration).by_name["percentile-1"]
     scores = tuples.percentile_scores(configuration, draw, 2500)
     return suite.mu_finding("percentile", scores, suite.claimed_mu(draw), tight=False)
 
@@ -151,7 +151,7 @@ def choice_of_a_round() -> Finding:
     """At an epsilon of 2 to 3, where a factor of 1.5 is missed with a probability far below 1e-6 (at 1 it is with 7 %)."""
     configuration = EXAMPLES["marginals, in rounds"]
     generous = configuration.privacy.model_copy(update={"epsilon": 20.0})
-    draw = suite.plan_budget(configuration.model_copy(update={"privacy": generous})).draw("select-1-1")
+    draw = suite.plan_budget(configuration.model_copy(update={"privacy": generous})).by_name["select-1-1"]
     assert 2 < draw.parameter < 3
     scores = marginals.choice_scores(draw, configuration.stability, 2500)
     return suite.mu_finding("choice", scores, suite.claimed_mu(draw), tight=False)

@@ -61,7 +61,7 @@ def test_thresholds_are_those_of_remark_1_1_on_integers(neighbors: Any, length: 
     )
     plan, unit = plan_budget(config), config.stability
     bound = config.contribution_cap(length)
-    sd = deviation(plan.draw(f"level-{length}").parameter, bound, unit)
+    sd = deviation(plan.by_name[f"level-{length}"].parameter, bound, unit)
     below = Level.empty(length - 1) if length > 1 else None
     sizes = tuple(len(a.labels) for a in config.attributes)
     candidates = CandidateSet(length=1, sizes=sizes) if below is None else CandidateSet.above(below, sizes)
@@ -160,7 +160,7 @@ def test_plan_and_statement_say_it() -> None:
     plan = plan_budget(config)
     drawn = {row.name: row for row in forecast(config)[0]}
     bound = config.contribution_cap(2)
-    sd = deviation(plan.draw("level-2").parameter, bound, config.stability)
+    sd = deviation(plan.by_name["level-2"].parameter, bound, config.stability)
     assert drawn["level-2"].threshold == str(private_threshold(sd, bound, 1, plan.delta_threshold / 3))
     assert combinations_forecast(config) == [
         "Fabrication: none; each of 3 length(s) spends 3.33e-08 of delta on its threshold"

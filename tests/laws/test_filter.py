@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amount
+from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, GaussianMeasurement, Plain, amount
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
@@ -185,8 +185,8 @@ def test_who_asks_for_less_is_admitted_too(spent: Cost, asked: Cost, less: Cost,
 def _plan(cost: Cost) -> BudgetPlan:
     multiplier = float("inf") if not cost.mu2 else float(np.nextafter(float(cost.mu2) ** -0.5, np.inf))
     draws = tuple(
-        PlannedDraw(name=name, mechanism="rounded-gaussian", length=0, parameter=multiplier, cost=cost)
-        for name in ("count", "level-1")
+        GaussianMeasurement(kind=kind, place=place, noise_multiplier=multiplier, cost=cost)
+        for kind, place in ((DrawKind.COUNT, ()), (DrawKind.LEVEL, (1,)))
     )
     return BudgetPlan(
         epsilon=1.0,

@@ -271,7 +271,7 @@ def test_a_canary_with_a_public_and_a_new_value_loses_what_is_claimed() -> None:
     )
     plan = plan_budget(config)
     assert plan.discovery is not None
-    level_1 = plan.draw("level-1")
+    level_1 = plan.by_name["level-1"]
     sd = deviation(level_1.parameter, 2, config.stability)
     alone = list(range(CANARIES))
     candidates = CandidateSet(length=1, sizes=(CANARIES, CANARIES))

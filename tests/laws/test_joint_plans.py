@@ -46,7 +46,7 @@ def test_a_joint_plan_gives_the_threshold_all_that_there_is_room_for(
     """The noise is that of gdp by mu^2, the threshold gets more, 1 % more still would break it; the ledger believes it."""
     facts = {"epsilon": epsilon, "delta": delta, "neighbors": neighbors, "private": True, "percentile": percentile}
     ours, sums = plan_budget(configuration(accountant="joint", **facts)), plan_budget(configuration(**facts))
-    first, other = (plan.draw("level-1").parameter for plan in (ours, sums))
+    first, other = (plan.by_name["level-1"].parameter for plan in (ours, sums))
     # gdp composes percentiles by their exact curves, joint by mu^2
     assert first == other if percentile == "none" else other < first < 1.02 * other
     assert 1.4 * sums.delta_threshold < ours.delta_threshold < delta
@@ -73,7 +73,11 @@ def test_all_of_delta_goes_to_the_noise_nearly() -> None:
     facts = {"private": True, "percentile": "none"}
     ours = plan_budget(configuration(accountant="joint", delta_threshold_share=0.01, **facts))
     sums, free = plan_budget(configuration(**facts)), plan_budget(configuration(percentile="none"))
-    assert free.draw("level-1").parameter < ours.draw("level-1").parameter < 1.0006 * free.draw("level-1").parameter
+    assert (
+        free.by_name["level-1"].parameter
+        < ours.by_name["level-1"].parameter
+        < 1.0006 * free.by_name["level-1"].parameter
+    )
     assert ours.delta_threshold > sums.delta_threshold
 
 

@@ -67,7 +67,7 @@ def total_scores(config: Configuration, table: EncodedTable) -> np.ndarray:
     for length in (1, 2):
         candidates = Pinned(length=length, sizes=DOMAINS)
         bound = math.comb(3, length)
-        multiplier = plan_budget(config).draw(f"level-{length}").parameter
+        multiplier = plan_budget(config).by_name[f"level-{length}"].parameter
         sd = deviation(multiplier, bound, config.stability)
         # No threshold: what is not published would be a loss of power, not of privacy.
         mechanism = replace(planned(config, candidates, bound, sd), threshold=-(10**6))
@@ -91,7 +91,7 @@ def test_the_measured_privacy_loss_is_the_claimed_one(neighbors: Any) -> None:
         aggregate={"reporting_length": 2, "percentile": "none"},
     )
     plan = plan_budget(config)
-    claimed = math.sqrt(sum(plan.draw(f"level-{k}").cost.mu2 for k in (1, 2)))
+    claimed = math.sqrt(sum(plan.by_name[f"level-{k}"].cost.mu2 for k in (1, 2)))
     with_one = total_scores(config, canaries(0))
     if neighbors == "replace-one":
         with_other = total_scores(config, canaries(TRIALS))

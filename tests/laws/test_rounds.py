@@ -173,7 +173,7 @@ class Rounds:
         self.stages.reference.derived = public
         self.stages.reference.checkpoint_blocks = self._blocks
         self.stages.reference.load_blocks = lambda result: self._kept[result.address]
-        patch.setattr(rounds_task, "is_committed", lambda _, name: name in self.stages.drawn)
+        patch.setattr(rounds_task, "is_committed", lambda _, draw: str(draw) in self.stages.drawn)
 
     def _checkpoint(self, stage: str, inputs: Any, compute: Any) -> StageResult:
         key = f"{stage}-{len(inputs)}"
@@ -243,7 +243,7 @@ def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatc
     monkeypatch.setattr(rounds_task, "select_candidate", choose)
     rounds.run()
     scores, sensitivity, epsilon = told[0]
-    draw = rounds.stages.reference.plan.draw("select-1-1")
+    draw = rounds.stages.reference.plan.by_name["select-1-1"]
     assert (sensitivity, epsilon) == (2 * STEPS, draw.parameter)
     assert float(draw.cost.rho) >= epsilon**2 / 8
     make = rounds.stages.makes["select-1-1"]

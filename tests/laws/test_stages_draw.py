@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.tasks.accounting.plan.draws import bounds_names
+from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
 from marginweave.tasks.aggregate import marginals_task, task
 from marginweave.tasks.aggregate.marginals import count_marginal
 from marginweave.tasks.aggregate.payloads import unpack_level, unpack_measurements, unpack_scores
@@ -128,7 +128,8 @@ def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, mon
     assert isinstance(column, NumberColumn)
     at = int(np.searchsorted(column.bound_candidates, 50.0)) + 1
     histogram = np.bincount([at] * rows, minlength=len(column.bound_candidates) + 1)
-    for draw, percentile in zip(bounds_names(config, "age"), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
+    for kind, percentile in zip(BOUND_KINDS, (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
+        draw = str(stages.reference.plan.draw(kind, column_position(config, "age")))
         epsilon = stages.multiplier(draw)
         right, *wrong = (
             float(exponential(histogram.tolist(), percentile, e, t)[:at].sum())

@@ -20,7 +20,7 @@ from marginweave.flows.verify.bundle_accounting import (
     mixed_total_delta,
     selection_covered,
 )
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.budget import BudgetPlan, Selection
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_epsilon, selection_mu, zcdp_delta
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
@@ -95,8 +95,9 @@ def test_draws_that_cost_more_do_not_hold(name: str) -> None:
     for i, draw in enumerate(plan.draws):
         dearer = replace(draw.cost, mu2=draw.cost.mu2 * Decimal("1.2"), rho=draw.cost.rho * Decimal("1.2"))
         dearer = replace(dearer, plain=dearer.plain + dearer.plain)
-        parameter = draw.parameter * 1.2 if draw.mechanism == "exponential" else draw.parameter
-        other = replace(draw, cost=dearer, parameter=parameter)
+        other = replace(draw, cost=dearer)
+        if isinstance(other, Selection):
+            other = replace(other, epsilon=other.epsilon * 1.2)
         assert not holds(replace(plan, draws=(*plan.draws[:i], other, *plan.draws[i + 1 :])), plan.spent_epsilon)
 
 

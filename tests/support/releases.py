@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
 from marginweave.schemas.ledger.accounts import Account
@@ -29,6 +30,33 @@ def gaussian(mu2: float, delta: float = 0.0) -> Cost:
     return Cost(mu2=amount(mu2), rho=amount(mu2 / 2), delta=amount(delta))
 
 
+@dataclass(frozen=True, kw_only=True)
+class WrittenDraw:
+    """A draw as anything might write it into a plan: it need not be one that is planned."""
+
+    name: str
+    cost: Cost
+    mechanism: str = "rounded-gaussian"
+    length: int = 0
+    parameter: float = 1.0
+    terms: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def of(cls, draw: PlannedDraw | WrittenDraw, **changes: Any) -> PlannedDraw:
+        """The draw, with `changes`."""
+        fields = {"name": draw.name, "mechanism": draw.mechanism, "length": draw.length, "parameter": draw.parameter}
+        return cast("PlannedDraw", cls(**{**fields, "cost": draw.cost, "terms": draw.terms, **changes}))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What rows of the ledger say of it."""
+        found = {"name": self.name, "mechanism": self.mechanism, "length": self.length, "parameter": self.parameter}
+        return {**found, "terms": dict(self.terms)}
+
+
 def small_plan(
     draws: tuple[str, ...] = DRAWS, *, cost: Cost = COST, epsilon: float = 1.0, **changes: Any
 ) -> BudgetPlan:
@@ -42,7 +70,7 @@ def small_plan(
         delta_threshold=0.0,
         spent_epsilon=epsilon,
         draws=tuple(
-            PlannedDraw(name=name, mechanism="rounded-gaussian", length=i, parameter=multiplier, cost=cost)
+            cast("PlannedDraw", WrittenDraw(name=name, length=i, parameter=multiplier, cost=cost))
             for i, name in enumerate(draws)
         ),
     )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
@@ -45,15 +46,18 @@ class Stages:
         )
         for module in (task, marginals_task, marginal_rows, rounds_task):
             patch.setattr(module, "draw_once", self.once)
-            patch.setattr(module, "standing", lambda _, name: SimpleNamespace(state=self._state(name)), raising=False)
+            patch.setattr(
+                module, "standing", lambda _, draw: SimpleNamespace(state=self._state(str(draw))), raising=False
+            )
             patch.setattr(module, "open_encoded", lambda *_: blocks_of(table), raising=False)
 
     def _state(self, name: str) -> State:
         return State.COMMITTED if name in self.drawn else State.RESERVED
 
-    def once(self, _: Any, name: str, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
+    def once(self, _: Any, draw: PlannedDraw, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
+        name = str(draw)
         if prepared is not None:
-            assert name in {draw.name for draw in self.reference.plan.draws}
+            assert name in self.reference.plan.by_name
             unkeyed, make = prepared.unkeyed, prepared.make
             self.makes[name] = lambda: make(fresh_bits(), b"" if unkeyed is None else unkeyed())
             self.drawn[name] = self.makes[name]()
@@ -61,7 +65,7 @@ class Stages:
 
     def multiplier(self, name: str) -> float:
         """The planned noise multiplier of a draw."""
-        return float(self.reference.plan.draw(name).parameter)
+        return float(self.reference.plan.by_name[name].parameter)
 
 
 def assert_noise(noise: NDArray[np.float64], deviation: float) -> None:

@@ -257,7 +257,7 @@ def test_rounds_are_planned_and_told(parent: ForkServer, new_victim: NewVictim) 
     rows = {row["draw"]: row for row in statement["mechanisms"]}
     assert [name for name, row in rows.items() if row["state"] == "returned"] == returned
     sigma = rows["measure-1"]["sigma"]
-    assert sigma == pytest.approx(math.sqrt(2) * plan.draw("measure-1").parameter, abs=1 / 1024)
+    assert sigma == pytest.approx(math.sqrt(2) * plan.by_name["measure-1"].parameter, abs=1 / 1024)
     assert "follows from earlier draws" in statement["composition"]
     larger = [m for m in statement["marginals"] if m["draw"] == "rounds"]
     assert larger

@@ -29,6 +29,7 @@ from marginweave.tasks.budget import task as budget_stage
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from tests.support.people_table import people
+from tests.support.releases import WrittenDraw
 from tests.support.run_fork_server import run_by_stages
 
 flow = sys.modules["marginweave.flows.release"]
@@ -96,7 +97,7 @@ def _edited(change: Callable[[BudgetPlan], BudgetPlan]) -> Callable[[Configurati
 
 def _of_level_2(**changes: Any) -> Callable[[BudgetPlan], BudgetPlan]:
     def change(plan: BudgetPlan) -> BudgetPlan:
-        draws = (replace(draw, **changes) if draw.name == "level-2" else draw for draw in plan.draws)
+        draws = (WrittenDraw.of(draw, **changes) if draw.name == "level-2" else draw for draw in plan.draws)
         return replace(plan, draws=tuple(draws))
 
     return change

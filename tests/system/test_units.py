@@ -46,14 +46,16 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
     plan = plan_budget(configuration)
     assert configuration.stability.records == 3
     for noise in statement["noise"]:
-        multiplier = plan.draw(f"level-{noise['length']}").parameter
+        multiplier = plan.by_name[f"level-{noise['length']}"].parameter
         exact = deviation(multiplier, noise["contribution_bound"], configuration.stability)
         assert noise["deviation"] == float(exact)
     first = statement["noise"][0]
-    exact = deviation(plan.draw("level-1").parameter, first["contribution_bound"], configuration.stability)
+    exact = deviation(plan.by_name["level-1"].parameter, first["contribution_bound"], configuration.stability)
     assert first["private_threshold"] == private_threshold(exact, 1, 3, plan.delta_threshold)
     rows = list(csv.DictReader((folder / "aggregates.csv").open()))
-    assert float(rows[0]["deviation"]) == float(count_deviation(plan.draw("count").parameter, configuration.stability))
+    assert float(rows[0]["deviation"]) == float(
+        count_deviation(plan.by_name["count"].parameter, configuration.stability)
+    )
     assert "subject of column 'person'" in statement["guarantee"]["unit"]
     assert any("At most 3 row(s) of a subject" in sentence for sentence in statement["preparation"])
     assert any("Rows without a subject were left out" in sentence for sentence in statement["preparation"])

@@ -7,15 +7,21 @@ from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from marginweave.schemas.budget import Cost, Plain, PlannedDraw, amount
+from marginweave.schemas.budget import (
+    Cost,
+    DrawKind,
+    GaussianMeasurement,
+    LaplaceMeasurement,
+    Plain,
+    PlannedDraw,
+    Selection,
+    amount,
+)
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import selection_mu
 
-# The draw that buys a comparison with the sensitive table.
-EVALUATION = "evaluation"
-# Draws of marginals that are chosen in rounds.
-_PICK, _SHARE = "select-", "measure-"
+BOUND_KINDS = (DrawKind.BOUND_LOW, DrawKind.BOUND_HIGH)
 # What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
 _LEAST_EPSILON = 1e-3
 _MOST_EPSILON = 1e6
@@ -25,69 +31,49 @@ _UNCHARGED = 1e-22
 _LEAST_OF_UNCHARGED = 100
 
 
-def gaussian_draw(name: str, length: int, multiplier: float, delta: float) -> PlannedDraw:
+def gaussian_draw(
+    kind: DrawKind, noise_multiplier: float, *, place: tuple[int, ...] = (), delta: float = 0.0, width: int = 1
+) -> GaussianMeasurement:
     """Rounded Gaussian noise: 1/multiplier^2 in mu^2, half of it in rho, and an additive `delta` for a threshold."""
-    squared = 1 / Fraction(multiplier) ** 2
+    squared = 1 / Fraction(noise_multiplier) ** 2
     cost = Cost(mu2=amount(float(squared)), rho=amount(float(squared / 2)), delta=amount(delta))
-    return PlannedDraw(name=name, mechanism="rounded-gaussian", length=length, parameter=multiplier, cost=cost)
+    return GaussianMeasurement(kind=kind, place=place, noise_multiplier=noise_multiplier, width=width, cost=cost)
 
 
-def laplace_draw(name: str, epsilon: float) -> PlannedDraw:
+def laplace_draw(kind: DrawKind, epsilon: float) -> LaplaceMeasurement:
     """Discrete Laplace noise on marginals: (epsilon, 0) in plain, the decimal as it prints, which is also what is drawn."""
-    cost = Cost(plain=Plain(epsilon=Decimal(repr(epsilon))))
-    return PlannedDraw(name=name, mechanism="discrete-laplace", length=0, parameter=epsilon, cost=cost)
+    return LaplaceMeasurement(kind=kind, epsilon=epsilon, cost=Cost(plain=Plain(epsilon=Decimal(repr(epsilon)))))
 
 
-def selection_draw(name: str, length: int, epsilon: float) -> PlannedDraw:
+def selection_draw(kind: DrawKind, epsilon: float, place: tuple[int, ...]) -> Selection:
     """An exponential mechanism: selection_mu(epsilon)^2 in mu^2, epsilon^2/8 in rho."""
     cost = Cost(mu2=amount(selection_mu(epsilon) ** 2), rho=amount(epsilon**2 / 8))
-    return PlannedDraw(name=name, mechanism="exponential", length=length, parameter=epsilon, cost=cost)
-
-
-def bounds_names(configuration: Configuration, column: str) -> tuple[str, str]:
-    """Names of the two draws of a column with private bounds: by its position, which is public and fit for a file name."""
-    position = list(configuration.columns).index(column) + 1
-    return f"bounds-{position}-low", f"bounds-{position}-high"
+    return Selection(kind=kind, place=place, epsilon=epsilon, cost=cost)
 
 
 def bounds_draws(configuration: Configuration, epsilon: float) -> list[PlannedDraw]:
-    """The two selections of each column with private bounds, `epsilon` each."""
+    """The two selections of each column with private bounds, `epsilon` each, by the column's public position."""
     return [
-        selection_draw(name, 0, epsilon)
+        selection_draw(kind, epsilon, (column_position(configuration, column),))
         for column in configuration.private_bounds
-        for name in bounds_names(configuration, column)
+        for kind in BOUND_KINDS
     ]
 
 
-def pick_name(round_: int, pick: int) -> str:
-    """Name of the draw that chooses marginal `pick` of a round, both from 1."""
-    return f"{_PICK}{round_}-{pick}"
+def column_position(configuration: Configuration, column: str) -> int:
+    """The position of a column, from 1: public, and fit for a file name."""
+    return list(configuration.columns).index(column) + 1
 
 
-def share_name(share: int) -> str:
-    """Name of the draw that measures with one of the equal shares of all rounds, from 1."""
-    return f"{_SHARE}{share}"
-
-
-def is_pick(name: str) -> bool:
-    """Whether a draw chooses a marginal in rounds."""
-    return name.startswith(_PICK)
-
-
-def is_share(name: str) -> bool:
-    """Whether a draw measures with a share of all rounds."""
-    return name.startswith(_SHARE)
-
-
-def round_draws(rounds: int, batch: int, epsilon: float, multiplier: float) -> list[PlannedDraw]:
+def round_draws(rounds: int, batch: int, epsilon: float, noise_multiplier: float) -> list[PlannedDraw]:
     """What rounds of selection and measurement have: `batch` selections a round, each with `epsilon`, and one share of noise.
 
     Prices are fixed, whatever the rounds find: a round that takes more shares measures its marginals once with each.
     """
-    draws = []
+    draws: list[PlannedDraw] = []
     for number in range(1, rounds + 1):
-        draws += [selection_draw(pick_name(number, pick), 0, epsilon) for pick in range(1, batch + 1)]
-        draws.append(gaussian_draw(share_name(number), 0, multiplier, 0.0))
+        draws += [selection_draw(DrawKind.SELECT, epsilon, (number, pick)) for pick in range(1, batch + 1)]
+        draws.append(gaussian_draw(DrawKind.MEASURE, noise_multiplier, place=(number,)))
     return draws
 
 

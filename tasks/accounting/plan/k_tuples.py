@@ -6,7 +6,17 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Discovery, Plain, PlannedDraw, amount
+from marginweave.schemas.budget import (
+    BudgetPlan,
+    Cost,
+    Discovery,
+    DrawKind,
+    LaplaceMeasurement,
+    Plain,
+    PlannedDraw,
+    Selection,
+    amount,
+)
 from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
@@ -14,7 +24,6 @@ from marginweave.tasks.accounting.accountants import SLACK, Accountant, accounta
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.draws import (
-    EVALUATION,
     bounds_draws,
     check_delta,
     check_epsilon,
@@ -52,8 +61,8 @@ class _Split:
 def plan_budget(configuration: Configuration) -> BudgetPlan:
     """The noise of every draw, so that together they are (epsilon, delta)-DP.
 
-    In this order: `bounds-J-low` and `bounds-J-high` of a column J (counted from 1) with private bounds, `count`, then
-    `percentile-k` and `level-k`. Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what
+    In this order: the two quantiles of each column with private bounds, the record count, then of each length its percentile
+    and its counts (`DrawKind`). Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what
     the other draws leave of the accountant's budget at delta - delta_threshold. `split: shares` gives bounds, count and
     percentiles shares of that budget; `split: sds` takes SDS's formulas, epsilon_Q = sqrt(2 rho Qp / R), undivided for every
     k, and a count with the variance 2/(Np epsilon)^2 of its Laplace noise, rho from (1 - Np) epsilon. Whatever the
@@ -81,7 +90,7 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
             configuration,
             MarginalBudget(pricing=pricing, epsilon=target.epsilon, delta=left, delta_threshold=delta_threshold),
         )
-    if any(draw.mechanism != "discrete-laplace" for draw in draws):
+    if not all(isinstance(draw, LaplaceMeasurement) for draw in draws):
         check_uncharged(privacy.epsilon, privacy.delta)
     discovery = _discovery(configuration)
     if discovery is not None:
@@ -115,16 +124,17 @@ def _tuples(
     split = (_by_shares if configuration.split == "shares" else _as_printed)(configuration, pricing, epsilon, delta)
     draws = bounds_draws(configuration, split.bound_epsilon)
     if split.count_multiplier is not None:
-        draws.append(gaussian_draw("count", 0, split.count_multiplier, 0.0))
+        draws.append(gaussian_draw(DrawKind.COUNT, split.count_multiplier))
     proportions = configuration.tuples.proportions(configuration.reporting_length)
     each = delta_threshold / max(1, configuration.discoveries)
     for length, multiplier in enumerate(level_multipliers(proportions, split.levels), 1):
         if split.selection_epsilon is not None:
-            draws.append(selection_draw(f"percentile-{length}", length, split.selection_epsilon))
-        discovers = length <= max(1, configuration.discoveries)
-        draws.append(gaussian_draw(f"level-{length}", length, multiplier, each if discovers else 0.0))
+            draws.append(selection_draw(DrawKind.PERCENTILE, split.selection_epsilon, (length,)))
+        delta = each if length <= max(1, configuration.discoveries) else 0.0
+        width = configuration.contribution_cap(length)
+        draws.append(gaussian_draw(DrawKind.LEVEL, multiplier, place=(length,), delta=delta, width=width))
     if split.evaluation_multiplier is not None:
-        draws.append(gaussian_draw(EVALUATION, 0, split.evaluation_multiplier, 0.0))
+        draws.append(gaussian_draw(DrawKind.EVALUATION, split.evaluation_multiplier))
     return draws
 
 
@@ -189,7 +199,7 @@ def _discovery(configuration: Configuration) -> Discovery | None:
     tuples = configuration.marginals is None
     cap = configuration.contribution_cap(1) if tuples else len(configuration.private_columns)
     return Discovery(
-        draw="level-1" if tuples else "values",
+        draw=DrawKind.LEVEL.value.format(1) if tuples else DrawKind.VALUES.value,
         least_share=min(1.0, configuration.private_values / cap),
         adaptive=tuples and configuration.percentile is not None,
         neighbors=configuration.stability.neighbors,
@@ -257,7 +267,7 @@ def _whole(configuration: Configuration, pricing: Accountant, epsilon: float, de
 def _spent(draws: list[PlannedDraw], target: _Target) -> float:
     """Epsilon of the draws together at the target's delta, by the tightest of the compositions that hold within a release."""
     spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(target.delta)))
-    if any(draw.mechanism == "exponential" for draw in draws):
+    if any(isinstance(draw, Selection) for draw in draws):
         return min(spent, release_epsilon(draws, target.delta, min(spent, target.epsilon)))
     return spent
 

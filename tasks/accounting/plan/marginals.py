@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 
-from marginweave.schemas.budget import PlannedDraw
+from marginweave.schemas.budget import DrawKind, LaplaceMeasurement, PlannedDraw
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.accountants import SLACK, Accountant
 from marginweave.tasks.accounting.plan.draws import (
-    EVALUATION,
     bounds_draws,
     check_epsilon,
     gaussian_draw,
@@ -25,7 +25,13 @@ from marginweave.tasks.accounting.selection_composition import mixed_budget
 from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, gaussian_variance, laplace_variance
 
 # The draws of whole marginals, on which Laplace noise is possible.
-_COUNTS = ("one-way", "marginals")
+_COUNTS = (DrawKind.ONE_WAY, DrawKind.MARGINALS)
+# Draws that have a share together, under the kind of the first.
+_TOGETHER = {
+    DrawKind.BOUND_HIGH: DrawKind.BOUND_LOW,
+    DrawKind.SELECT: DrawKind.SCORES,
+    DrawKind.MEASURE: DrawKind.MARGINALS,
+}
 _SHORT = Context(prec=9, rounding=ROUND_FLOOR)
 
 
@@ -73,8 +79,12 @@ def marginal_draws(configuration: Configuration, budget: MarginalBudget) -> list
     if cells is None:
         return gaussian
     laplace = _laplace(configuration, shares, budget)
-    last = max(i for i, draw in enumerate(gaussian) if draw.name in _COUNTS)
-    return laplace if _laplace_is_better(configuration, cells, laplace[last], gaussian[last]) else gaussian
+    last = max(i for i, draw in enumerate(gaussian) if draw.kind in _COUNTS)
+    return (
+        laplace
+        if _laplace_is_better(configuration, cells, laplace[last].parameter, gaussian[last].parameter)
+        else gaussian
+    )
 
 
 def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
@@ -84,7 +94,7 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
     """
     settings = configuration.marginals
     assert settings is not None
-    if not marginal_shares(configuration).keys() <= {*_COUNTS, EVALUATION}:
+    if not marginal_shares(configuration).keys() <= {*_COUNTS, DrawKind.EVALUATION}:
         return None
     sizes = {a.name: len(a.labels) + a.optional for a in configuration.attributes}
     if isinstance(settings.cliques, tuple):
@@ -94,7 +104,7 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
 
 
 def _laplace_is_better(
-    configuration: Configuration, cells: Sequence[int], laplace: PlannedDraw, gaussian: PlannedDraw
+    configuration: Configuration, cells: Sequence[int], laplace_epsilon: float, noise_multiplier: float
 ) -> bool:
     """DPSyn's rule: Laplace where 2 (m S_1 / epsilon)^2 < m S_2^2 / mu^2, the variances of m marginals that share equally.
 
@@ -104,29 +114,33 @@ def _laplace_is_better(
     if not 0 < sum(cells) <= MAX_LAPLACE_CELLS:
         return False
     number, unit = len(cells), configuration.stability
-    return laplace_variance(number, laplace.parameter, unit) < gaussian_variance(number, gaussian.parameter, unit)
+    return laplace_variance(number, laplace_epsilon, unit) < gaussian_variance(number, noise_multiplier, unit)
 
 
-def marginal_shares(configuration: Configuration) -> dict[str, float]:
-    """The share of each draw, in order; `bounds` are all private bounds together. Raises InputError as `marginal_draws`."""
+def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
+    """The share of each kind of draw, in order. Raises InputError as `marginal_draws`.
+
+    All private bounds together are under `BOUND_LOW`, the choices of rounds under `SCORES`, their measurements under
+    `MARGINALS`.
+    """
     settings = configuration.marginals
     assert settings is not None
     attributes = len(configuration.attributes)
     larger = settings.has_larger(attributes)
-    shares: dict[str, float] = {"values": settings.values_share} if configuration.private_columns else {}
+    shares = {DrawKind.VALUES: settings.values_share} if configuration.private_columns else {}
     if larger:
-        shares["one-way"] = settings.one_way_share
+        shares[DrawKind.ONE_WAY] = settings.one_way_share
         if settings.selects(attributes):
-            shares["selection"] = settings.selection_share
+            shares[DrawKind.SCORES] = settings.selection_share
     bounds = configuration.bounds_share if configuration.private_bounds else 0.0
     paid = configuration.evaluate.paid_share
     left = 1 - sum(shares.values()) - bounds - paid
     if left <= 0:
         named = {f"aggregate.{name.replace('-', '_')}_share": share for name, share in shares.items()}
         raise nothing_left({**named, "aggregate.bounds_share": bounds}, "marginals", configuration)
-    first = {"bounds": bounds} if bounds else {}
-    last = {EVALUATION: paid} if paid else {}
-    return {**first, **shares, "marginals" if larger else "one-way": left, **last}
+    first = {DrawKind.BOUND_LOW: bounds} if bounds else {}
+    last = {DrawKind.EVALUATION: paid} if paid else {}
+    return {**first, **shares, DrawKind.MARGINALS if larger else DrawKind.ONE_WAY: left, **last}
 
 
 def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:
@@ -136,7 +150,17 @@ def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:
     return settings.adaptive if settings.selects(len(configuration.attributes)) else None
 
 
-def epsilon_shares(shares: Mapping[str, float]) -> dict[str, float]:
+def shares_of_draws(configuration: Configuration, draws: Sequence[PlannedDraw]) -> list[float]:
+    """The share of each planned draw: of mu^2, or of epsilon where there is Laplace noise. DP: arithmetic on public numbers."""
+    shares = marginal_shares(configuration)
+    if any(isinstance(draw, LaplaceMeasurement) for draw in draws):
+        shares = epsilon_shares(shares)
+    kinds = [_TOGETHER.get(draw.kind, draw.kind) for draw in draws]
+    number = Counter(kinds)
+    return [shares[kind] / number[kind] for kind in kinds]
+
+
+def epsilon_shares(shares: Mapping[DrawKind, float]) -> dict[DrawKind, float]:
     """Shares of epsilon that keep the proportions of the noise that `marginal_shares`, of mu^2, have: their square roots.
 
     Gaussian noise grows with 1/sqrt(share), Laplace noise with 1/share. What has no Laplace noise is one part, the square
@@ -150,19 +174,21 @@ def epsilon_shares(shares: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _gaussian(configuration: Configuration, shares: Mapping[str, float], budget: MarginalBudget) -> list[PlannedDraw]:
+def _gaussian(
+    configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget
+) -> list[PlannedDraw]:
     whole = _whole(configuration, shares, budget) * SLACK
     return _draws(configuration, {name: share * whole for name, share in shares.items()}, {}, budget)
 
 
-def _whole(configuration: Configuration, shares: Mapping[str, float], budget: MarginalBudget) -> float:
+def _whole(configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget) -> float:
     """What (epsilon, delta) buys. With `gdp`, rounds of selections compose by their exact curves (`mixed`)."""
     whole = budget.pricing.budget(budget.epsilon, budget.delta)
     adaptive = rounds_of(configuration)
     if adaptive is None or budget.pricing.name != "gdp":
         return whole
-    number, share = adaptive.rounds * adaptive.batch, shares["selection"]
-    bounds, bounds_share = 2 * len(configuration.private_bounds), shares.get("bounds", 0.0)
+    number, share = adaptive.rounds * adaptive.batch, shares[DrawKind.SCORES]
+    bounds, bounds_share = 2 * len(configuration.private_bounds), shares.get(DrawKind.BOUND_LOW, 0.0)
 
     def parts(whole: float) -> tuple[float, list[float]]:
         chosen = [budget.pricing.selection_epsilon(share * whole / number)] * number
@@ -172,42 +198,54 @@ def _whole(configuration: Configuration, shares: Mapping[str, float], budget: Ma
     return mixed_budget(whole, parts, budget.epsilon, budget.delta)
 
 
-def _laplace(configuration: Configuration, shares: Mapping[str, float], budget: MarginalBudget) -> list[PlannedDraw]:
+def _laplace(
+    configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget
+) -> list[PlannedDraw]:
     shares, left, epsilons = epsilon_shares(shares), Fraction(repr(budget.epsilon)), {}
     others = {name: share for name, share in shares.items() if name not in _COUNTS}
-    converted: dict[str, float] = {}
+    converted: dict[DrawKind, float] = {}
     if others:
         epsilon = _nine_digits(sum(others.values()) * budget.epsilon)
         check_epsilon("epsilon of the draws without Laplace noise", epsilon)
         whole = budget.pricing.budget(epsilon, budget.delta) * SLACK
         converted = {name: share / sum(others.values()) * whole for name, share in others.items()}
         left -= Fraction(repr(epsilon))
-    if "marginals" in shares:
-        epsilons["one-way"] = _nine_digits(shares["one-way"] * budget.epsilon)
-        left -= Fraction(repr(epsilons["one-way"]))
-    epsilons["marginals" if "marginals" in shares else "one-way"] = _float_below(left)
+    last = DrawKind.ONE_WAY
+    if DrawKind.MARGINALS in shares:
+        epsilons[last] = _nine_digits(shares[last] * budget.epsilon)
+        left -= Fraction(repr(epsilons[last]))
+        last = DrawKind.MARGINALS
+    epsilons[last] = _float_below(left)
     return _draws(configuration, {**dict.fromkeys(shares, 0.0), **converted}, epsilons, budget)
 
 
 def _draws(
-    configuration: Configuration, costs: Mapping[str, float], epsilons: Mapping[str, float], budget: MarginalBudget
+    configuration: Configuration,
+    costs: Mapping[DrawKind, float],
+    epsilons: Mapping[DrawKind, float],
+    budget: MarginalBudget,
 ) -> list[PlannedDraw]:
-    """One draw a name, in order: Laplace noise where there is an epsilon, else what its cost buys."""
-    draws, pricing, adaptive = [], budget.pricing, rounds_of(configuration)
-    for name, cost in costs.items():
-        if name == "bounds":
+    """The draws of each kind, in order: Laplace noise where there is an epsilon, else what its cost buys."""
+    draws: list[PlannedDraw] = []
+    pricing, rounds = budget.pricing, rounds_of(configuration)
+    for kind, cost in costs.items():
+        if kind is DrawKind.BOUND_LOW:
             each = pricing.selection_epsilon(cost / (2 * len(configuration.private_bounds)))
             draws += bounds_draws(configuration, each)
-        elif name in epsilons:
-            draws.append(laplace_draw(name, epsilons[name]))
-        elif adaptive is not None and name in ("selection", "marginals"):
-            if name == "marginals":  # rounds: selections and measurements by turns
-                each = pricing.selection_epsilon(costs["selection"] / (adaptive.rounds * adaptive.batch))
-                multiplier = pricing.gaussian_multiplier(cost / adaptive.rounds)
-                draws += round_draws(adaptive.rounds, adaptive.batch, each, multiplier)
+        elif kind in epsilons:
+            draws.append(laplace_draw(kind, epsilons[kind]))
+        elif rounds is not None and kind is DrawKind.SCORES:
+            continue  # choices and measurements take turns
+        elif rounds is not None and kind is DrawKind.MARGINALS:
+            each = pricing.selection_epsilon(costs[DrawKind.SCORES] / (rounds.rounds * rounds.batch))
+            multiplier = pricing.gaussian_multiplier(cost / rounds.rounds)
+            draws += round_draws(rounds.rounds, rounds.batch, each, multiplier)
         else:
-            delta = budget.delta_threshold if name == "values" else 0.0
-            draws.append(gaussian_draw(name, 0, pricing.gaussian_multiplier(cost), delta))
+            delta, width = 0.0, 1
+            if kind is DrawKind.VALUES:
+                delta, width = budget.delta_threshold, len(configuration.private_columns)
+            multiplier = pricing.gaussian_multiplier(cost)
+            draws.append(gaussian_draw(kind, multiplier, delta=delta, width=width))
     return draws
 
 

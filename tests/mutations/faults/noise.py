@@ -145,8 +145,8 @@ FAULTS = (
     Fault(
         name="a percentile is chosen as if the table had not been resized",
         file="tasks/aggregate/task.py",
-        text="epsilon, unit = reference.plan.draw(name).parameter, configuration.stability",
-        instead="epsilon, unit = reference.plan.draw(name).parameter, configuration.privacy.stability",
+        text="epsilon, unit = draw.epsilon, configuration.stability",
+        instead="epsilon, unit = draw.epsilon, configuration.privacy.stability",
         killed_by=(
             "tests/unit/accounting/test_preparation_plans.py::test_the_percentile_is_chosen_for_the_whole_unit",
         ),

@@ -27,7 +27,7 @@ FAULTS = (
     Fault(
         name="a marginal is chosen past the ledger",
         file="tasks/aggregate/rounds_task.py",
-        text="picks.append(unpack_pick(draw_once(reference, name, prepared)[0])[0])",
+        text="picks.append(unpack_pick(draw_once(reference, draw, prepared)[0])[0])",
         instead=(
             'fresh = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
             '        picks.append(unpack_pick(prepared.make(fresh, b""))[0])'
@@ -37,15 +37,15 @@ FAULTS = (
     Fault(
         name="of the choices of a round one is charged",
         file="tasks/accounting/plan/draws.py",
-        text="[selection_draw(pick_name(number, pick), 0, epsilon) for pick in range(1, batch + 1)]",
-        instead="[selection_draw(pick_name(number, 1), 0, epsilon)]",
+        text="[selection_draw(DrawKind.SELECT, epsilon, (number, pick)) for pick in range(1, batch + 1)]",
+        instead="[selection_draw(DrawKind.SELECT, epsilon, (number, 1))]",
         killed_by=("tests/unit/accounting/test_marginal_plans.py::test_rounds_have_equal_shares_and_spend_the_whole",),
     ),
     Fault(
         name="an annealed round has half the noise for the price of one share",
         file="tasks/aggregate/rounds_task.py",
-        text="multiplier, stability = reference.plan.draw(name).parameter, reference.configuration.stability",
-        instead="multiplier, stability = reference.plan.draw(name).parameter / 2, reference.configuration.stability",
+        text="multiplier, stability = draw.noise_multiplier, reference.configuration.stability",
+        instead="multiplier, stability = draw.noise_multiplier / 2, reference.configuration.stability",
         killed_by=(_PRICE,),
     ),
     Fault(

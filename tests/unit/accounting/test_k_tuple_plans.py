@@ -58,11 +58,11 @@ def test_accountant_sds_prints_the_published_noise(
     )
     assert sds_rho(asked * (1 - share), delta) == pytest.approx(rho, rel=1e-8)
     for k in range(1, length + 1):
-        assert plan.draw(f"percentile-{k}").parameter == pytest.approx(eps_q, rel=1e-8)
-        assert plan.draw(f"level-{k}").parameter == pytest.approx(sigma[k - 1], rel=1e-8)
+        assert plan.by_name[f"percentile-{k}"].parameter == pytest.approx(eps_q, rel=1e-8)
+        assert plan.by_name[f"level-{k}"].parameter == pytest.approx(sigma[k - 1], rel=1e-8)
     spent = length * eps_q**2 / 2 + sum(1 / (2 * s**2) for s in sigma)
     assert spent == pytest.approx(rho, rel=1e-8)
-    assert plan.draw("count").parameter == pytest.approx(math.sqrt(2) / (share * asked))
+    assert plan.by_name["count"].parameter == pytest.approx(math.sqrt(2) / (share * asked))
     assert plan.delta_threshold == delta / 2
 
 
@@ -86,7 +86,7 @@ def test_shares_are_shares_of_the_accountants_budget(accountant_name: str, priva
         budget = float(plan.cost.mu2)
     selections = sum(pricing.selection_cost(d.parameter) for d in plan.draws if d.mechanism == "exponential")
     levels = sum(1 / d.parameter**2 for d in plan.draws if d.name.startswith("level"))
-    assert 1 / plan.draw("count").parameter ** 2 / budget == pytest.approx(0.02, rel=1e-8)
+    assert 1 / plan.by_name["count"].parameter ** 2 / budget == pytest.approx(0.02, rel=1e-8)
     assert selections / budget == pytest.approx(0.10, rel=1e-8)
     assert levels / budget == pytest.approx(0.88, rel=1e-8)
 
@@ -179,7 +179,7 @@ def test_sigma_sum_must_run_to_the_last_length() -> None:
 def test_percentile_epsilon_is_undivided() -> None:
     """epsilon_Q is the same for every k; dividing by k would leave part of the percentile's rho unused."""
     plan = plan_budget(configuration(accountant="sds", percentile_share=0.01, count_share=0.005))
-    each = [plan.draw(f"percentile-{k}").parameter for k in (1, 2, 3)]
+    each = [plan.by_name[f"percentile-{k}"].parameter for k in (1, 2, 3)]
     assert each[0] == each[1] == each[2]
     rho_share = 0.01 * sds_rho(0.995, 1e-6)
     assert sum(e**2 / 2 for e in each) == pytest.approx(rho_share)

@@ -153,7 +153,7 @@ def test_plan_knows_the_laplace_noise_of_what_is_public() -> None:
     config = laplace(aggregate__cliques=PAIRS, aggregate__allocation="equal")
     plan = plan_budget(config)
     noise = marginal_noise(config, plan)
-    part = Fraction(repr(plan.draw("marginals").parameter)) / 6
+    part = Fraction(repr(plan.by_name["marginals"].parameter)) / 6
     expected = laplace_deviation(laplace_scale(part, config.stability))
     assert noise["marginals"] == pytest.approx([expected] * 6, rel=1e-6)
     assert len(noise["one-way"]) == 4

@@ -64,7 +64,7 @@ def test_it_has_its_share_is_planned_last_and_the_whole_is_spent(
 def test_plan_and_privacy_json_have_its_noise(changes: dict[str, Any]) -> None:
     config = buying(**changes)
     plan = plan_budget(config)
-    sd = float(error_deviation(plan.draw("evaluation").parameter, config.stability))
+    sd = float(error_deviation(plan.by_name["evaluation"].parameter, config.stability))
     row = forecast(config)[0][-1]
     assert (row.name, row.noise, row.threshold) == ("evaluation", f"sd {sd:.1f}", "")
     assert row.error == f"± {sd * 0.7978845608:.1f}"

@@ -180,4 +180,4 @@ def test_the_record_count_is_noised_for_the_whole_unit() -> None:
     unit = {"column": "id", "max_records": 4}
     config = configuration(privacy__unit=unit, privacy__neighbors="replace-one", aggregate__method="k-tuples")
     sd = aggregate._count_deviation(reference_to(config))
-    assert 0 <= sd - 4 * plan_budget(config).draw("count").parameter < 1 / 1024
+    assert 0 <= sd - 4 * plan_budget(config).by_name["count"].parameter < 1 / 1024

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import PlannedDraw, Stability
+from marginweave.schemas.budget import DrawKind, PlannedDraw, Stability
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
@@ -121,7 +121,7 @@ def test_what_fits_leaves_out_the_largest_and_no_more(sizes: list[int], most: in
         assert cells(pair, sizes) >= max((cells(k, sizes) for k in kept), default=0)
 
 
-@pytest.mark.parametrize("draw", [laplace_draw("marginals", 5.0), gaussian_draw("marginals", 0, 0.2, 0.0)])
+@pytest.mark.parametrize("draw", [laplace_draw(DrawKind.MARGINALS, 5.0), gaussian_draw(DrawKind.MARGINALS, 0.2)])
 @pytest.mark.parametrize("merge", ["none", 1 << 26])
 def test_whatever_is_selected_can_be_drawn(draw: PlannedDraw, merge: str | int) -> None:
     """Scores that say all, of pairs up to 9 million cells: what is chosen and merged keeps the limit of its noise."""

@@ -130,7 +130,7 @@ def test_the_bias_is_known_where_the_percentile_was_bought() -> None:
     plan, told = plan_budget(config), aggregates(4, config)
     first, second = bounding_biases(config, plan, told)
     assert (first.records, first.confidence) == (0, 1.0)
-    epsilon = plan.draw("percentile-2").parameter
+    epsilon = plan.by_name["percentile-2"].parameter
     expected = 0.01 * (1000.5 + 1.959964 * 20) + 2 * 0.99 / epsilon * math.log(6 / 0.025)
     assert (second.records, second.confidence) == (math.floor(expected), 0.95)
     assert str(second.records) in second.words

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amount
+from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, GaussianMeasurement, Plain, amount
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Box
 from marginweave.schemas.ledger.events import Event, EventKind
@@ -52,7 +52,7 @@ def ask(people: Ledger, reserve) -> Ask:
             delta_threshold=0.0,
             spent_epsilon=float(epsilon) * draws,
             draws=tuple(
-                PlannedDraw(name=f"level-{k}", mechanism="rounded-gaussian", length=k, parameter=1.0, cost=cost)
+                GaussianMeasurement(kind=DrawKind.LEVEL, place=(k,), noise_multiplier=1.0, cost=cost)
                 for k in range(1, draws + 1)
             ),
         )

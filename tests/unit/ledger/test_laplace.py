@@ -75,9 +75,9 @@ def test_what_is_given_back_is_back_in_the_allowance(people: Ledger, reserve, lo
     """Scores are charged in mu^2 beside it; where no pair is worth its noise its epsilon goes back."""
     plan = laplace_plan(1.0, aggregate__cliques="selected")
     record = reserve("mixed", dataset="people", plan=plan, source="people")
-    assert record.charged.mu2 == plan.draw("selection").cost.mu2 > 0
+    assert record.charged.mu2 == plan.by_name["selection"].cost.mu2 > 0
     people.give_back("mixed", ["marginals"])
-    assert people.account_total("people").spent.cost.plain == plan.draw("one-way").cost.plain
+    assert people.account_total("people").spent.cost.plain == plan.by_name["one-way"].cost.plain
     audit_ledger(location, load_key(location, {}, ""))
 
 

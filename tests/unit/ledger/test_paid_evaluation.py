@@ -28,7 +28,7 @@ def test_its_charge_is_its_price_to_the_last_digit(ledger: Ledger) -> None:
     ledger.give_back("first", [draw.name for draw in PLAN.draws if draw.name != "evaluation"])
     record = ledger.release("first")
     assert record is not None
-    assert record.charged == PLAN.draw("evaluation").cost
+    assert record.charged == PLAN.by_name["evaluation"].cost
     standing = record.standing("evaluation")
     assert standing is not None
     assert (standing.state, standing.mechanism) == (State.COMMITTED, "rounded-gaussian")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, amount
+from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, GaussianMeasurement, Plain, amount
 from marginweave.schemas.errors import AuditError, InputError
 from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
@@ -24,14 +24,14 @@ from marginweave.tasks.ledger.checks import check_plan
 from marginweave.tasks.ledger.key import load_key
 from marginweave.tasks.ledger.replay import Replay
 from tests.support.budget_plans import configuration
-from tests.support.releases import FULL, gaussian, small_plan
+from tests.support.releases import FULL, WrittenDraw, gaussian, small_plan
 
 Change = Callable[[BudgetPlan], BudgetPlan]
 
 
 def _draw(**changes: object) -> Change:
     """The first draw, changed."""
-    return lambda plan: replace(plan, draws=(replace(plan.draws[0], **changes), *plan.draws[1:]))  # type: ignore[arg-type]
+    return lambda plan: replace(plan, draws=(WrittenDraw.of(plan.draws[0], **changes), *plan.draws[1:]))
 
 
 def _selection(mu2: float, rho: float) -> Change:
@@ -115,7 +115,7 @@ def test_all_of_the_statement_may_be_used(reserve, ledger, location) -> None:
 def test_a_plain_charge_may_use_all_of_its_delta() -> None:
     """Nothing is converted, so no delta must be left for it."""
     cost = Cost(plain=Plain(epsilon=Decimal("0.5"), delta=Decimal("1e-7")))
-    draw = PlannedDraw(name="count", mechanism="rounded-gaussian", length=0, parameter=1.0, cost=cost)
+    draw = GaussianMeasurement(kind=DrawKind.COUNT, noise_multiplier=1.0, cost=cost)
     check_plan(replace(small_plan(), draws=(draw,), epsilon=0.5, delta=1e-7))
     with pytest.raises(InputError, match="more than the stated"):
         check_plan(replace(small_plan(), draws=(draw,), epsilon=0.4999, delta=1e-7))
