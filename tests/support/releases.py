@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, cast
 
-from marginweave.schemas.budget import BudgetPlan, Cost, PlannedDraw, amount
+from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, PlannedDraw, amount
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.program import Program
@@ -36,6 +36,8 @@ class WrittenDraw:
 
     name: str
     cost: Cost
+    kind: DrawKind = DrawKind.COUNT
+    place: tuple[int, ...] = ()
     mechanism: str = "rounded-gaussian"
     length: int = 0
     parameter: float = 1.0
@@ -48,7 +50,8 @@ class WrittenDraw:
     def of(cls, draw: PlannedDraw | WrittenDraw, **changes: Any) -> PlannedDraw:
         """The draw, with `changes`."""
         fields = {"name": draw.name, "mechanism": draw.mechanism, "length": draw.length, "parameter": draw.parameter}
-        return cast("PlannedDraw", cls(**{**fields, "cost": draw.cost, "terms": draw.terms, **changes}))
+        more = {"kind": draw.kind, "place": draw.place, "cost": draw.cost, "terms": draw.terms}
+        return cast("PlannedDraw", cls(**{**fields, **more, **changes}))
 
     @property
     def facts(self) -> dict[str, Any]:
