@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 Neighbors = Literal["add-remove", "replace-one"]
 AccountantName = Literal["gdp", "zcdp", "sds", "joint"]
@@ -145,35 +145,6 @@ class DrawKind(StrEnum):
     SELECT = "select-{}-{}"
     MEASURE = "measure-{}"
     EVALUATION = "evaluation"
-
-
-class PricedDraw(Protocol):
-    """A draw with its price: one of a plan, or a row of the ledger."""
-
-    @property
-    def name(self) -> str:
-        """Name in the plan."""
-        ...
-
-    @property
-    def mechanism(self) -> str:
-        """How it draws."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """Attributes of its combinations, of k-tuples; else 0."""
-        ...
-
-    @property
-    def parameter(self) -> float | None:
-        """Noise multiplier, or epsilon of a selection or of Laplace noise."""
-        ...
-
-    @property
-    def cost(self) -> Cost:
-        """What it is charged."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

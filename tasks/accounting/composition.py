@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Context, Decimal
+from typing import Protocol
 
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import InputError
@@ -11,6 +12,35 @@ from marginweave.tasks.accounting.accountants import gdp_epsilon, zcdp_delta, zc
 
 # Wide enough for every sum of ledger amounts to be exact.
 _EXACT = Context(prec=400)
+
+
+class PricedDraw(Protocol):
+    """A draw with its price: one of a plan, or a row of the ledger."""
+
+    @property
+    def name(self) -> str:
+        """Name in the plan."""
+        ...
+
+    @property
+    def mechanism(self) -> str:
+        """How it draws."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Attributes of its combinations, of k-tuples; else 0."""
+        ...
+
+    @property
+    def parameter(self) -> float | None:
+        """Noise multiplier, or epsilon of a selection or of Laplace noise."""
+        ...
+
+    @property
+    def cost(self) -> Cost:
+        """What it is charged."""
+        ...
 
 
 def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:

@@ -31,8 +31,8 @@ from functools import lru_cache
 import numpy as np
 
 from marginweave.schemas.arrays import Floats
-from marginweave.schemas.budget import PricedDraw
 from marginweave.tasks.accounting.accountants import gdp_mu
+from marginweave.tasks.accounting.composition import PricedDraw
 from marginweave.tasks.accounting.sparse_histogram import sparse_delta
 
 # Losses of the largest selection on each side of 0; what is left above the exact curve is below 1e-4 of sigma. Of many

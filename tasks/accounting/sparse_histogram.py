@@ -52,9 +52,10 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from marginweave.schemas.arrays import Floats
-from marginweave.schemas.budget import Discovery, Neighbors, PricedDraw
+from marginweave.schemas.budget import Discovery, Neighbors
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon
+from marginweave.tasks.accounting.composition import PricedDraw
 
 # The loss so far in steps of its standard deviation, and where its tails are cut: Phi(-14) is 8e-45.
 _STEPS = 320

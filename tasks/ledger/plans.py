@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 
-from marginweave.schemas.budget import Cost, Discovery, Neighbors, Plain, PricedDraw
+from marginweave.schemas.budget import Cost, Discovery, Neighbors, Plain
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.states import SPARE_PREFIX
 from marginweave.tasks.accounting.accountants import selection_mu
-from marginweave.tasks.accounting.composition import composed_epsilon
+from marginweave.tasks.accounting.composition import PricedDraw, composed_epsilon
 from marginweave.tasks.accounting.selection_composition import release_delta
 from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_loss
 
