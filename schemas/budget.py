@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
@@ -148,7 +149,7 @@ class DrawKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Draw:
+class _Draw(ABC):
     """One draw, known before any data is read. Its name is `str(draw)`, which nothing parses: `kind` and `place` say it.
 
     `place` are the numbers in the name. `terms` are the other public facts that it draws by (`tasks/aggregate/terms.py`):
@@ -174,14 +175,16 @@ class _Draw:
         return self.place[0] if self.kind in (DrawKind.LEVEL, DrawKind.PERCENTILE) else 0
 
     @property
+    @abstractmethod
     def mechanism(self) -> Mechanism:
         """How it draws."""
-        raise NotImplementedError
+        ...
 
     @property
+    @abstractmethod
     def parameter(self) -> float:
         """The number that rows of the ledger keep of it: the noise multiplier, or epsilon."""
-        raise NotImplementedError
+        ...
 
     @property
     def facts(self) -> dict[str, Any]:
