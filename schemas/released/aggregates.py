@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from marginweave.schemas.arrays import Integers
+from marginweave.schemas.arrays import Flags, Integers
 
 IntArray = Integers
 MOST_COUNTED = 1 << 26  # candidates, or members of their superset, that are counted from length 3 on
@@ -59,11 +59,34 @@ class Level:
         for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             yield tuple(self.columns[start].tolist()), slice(start, stop)
 
+    def select(self, rows: Flags | Integers) -> Level:
+        """These rows: by flags, or by positions in the order that is wanted."""
+        return replace(self, columns=self.columns[rows], values=self.values[rows], counts=self.counts[rows])
+
+    def positive(self, counts: Integers) -> Level:
+        """The same combinations with these counts, without those that are left with none."""
+        return replace(self, counts=counts).select(counts > 0)
+
+    @classmethod
+    def join(cls, length: int, parts: Iterable[tuple[tuple[int, ...], Integers, Integers]]) -> Level:
+        """The level of some sets of columns, each with its values, shape (n, length), and their counts, in this order."""
+        none = np.zeros((0, length), np.int64)
+        columns, values, counts = [none], [none], [np.zeros(0, np.int64)]
+        for names, rows, numbers in parts:
+            columns.append(np.broadcast_to(np.array(names, np.int64), rows.shape))
+            values.append(rows)
+            counts.append(numbers)
+        return cls(
+            length=length,
+            columns=np.concatenate(columns),
+            values=np.concatenate(values),
+            counts=np.concatenate(counts),
+        )
+
     @classmethod
     def empty(cls, length: int) -> Level:
         """A level without any combination."""
-        none = np.zeros((0, length), np.int64)
-        return cls(length=length, columns=none, values=none, counts=np.zeros(0, np.int64))
+        return cls.join(length, ())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,10 +26,10 @@ from itertools import pairwise
 import numpy as np
 
 from marginweave.schemas.arrays import Counts, Flags
-from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
 from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts, SparseCounts, add_runs
 from marginweave.tasks.aggregate.kernels import Choice, Held, Tile, add_counts, add_held, choose, take_back
-from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, flat_keys, lay_out, spans
+from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, lay_out, spans
 from marginweave.tasks.engine.local import Engine
 from marginweave.tasks.mechanisms.randomness import NumberedWords
 
@@ -183,7 +183,7 @@ def _add_keys(
     """Give the cells that the records of a tile keep to the counts of their sets."""
     for (index, slots), flags in zip(layout.sparse_steps, kept, strict=True):
         sizes = tuple(candidates.sizes[j] + 1 for j in layout.sparse[index])
-        sparse.add(index, flat_keys(tile, slots, sizes)[flags])
+        sparse.add(index, flat_keys([tile[slot] for slot in slots], sizes)[flags])
 
 
 def _sum(parts: Iterator[tuple[Counts, list[CountRun]]]) -> tuple[Counts, list[CountRun]]:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Integers
-from marginweave.tasks.aggregate.kernels import merge_counts
 from marginweave.tasks.checkpoint.spill import discard_blocks, set_aside
 from marginweave.tasks.checkpoint.store import BlockFile
 
@@ -217,5 +216,4 @@ class _SetCounts:
         return self._runs.pop() if self._runs else (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def _merge_last(self) -> None:
-        last = self._runs.pop()
-        self._runs.append(merge_counts(*self._runs.pop(), *last))
+        self._runs[-2:] = [_sum(self._runs[-2:])]

@@ -227,8 +227,7 @@ def to_released(first: Level, table: EncodedTable, released: Mapping[int, tuple[
         rows = first.columns[:, 0] == j
         position = {label: i for i, label in enumerate(labels)}
         values[rows, 0] = [position[table.labels[j][v]] for v in first.values[rows, 0].tolist()]
-    order = np.lexsort((values[:, 0], first.columns[:, 0]))
-    return Level(length=1, columns=first.columns[order], values=values[order], counts=first.counts[order])
+    return replace(first, values=values).select(np.lexsort((values[:, 0], first.columns[:, 0])))
 
 
 def recode(table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> EncodedTable:

@@ -99,23 +99,6 @@ def choose(valid: Flags, choice: Choice) -> Flags:
 
 
 @njit(cache=True, nogil=True)
-def merge_counts(
-    keys: Integers, counts: Integers, more_keys: Integers, more_counts: Integers
-) -> tuple[Integers, Integers]:
-    """The sum of two sparse counts, each with increasing keys."""
-    size = len(keys) + len(more_keys)
-    merged, summed = np.empty(size, np.int64), np.empty(size, np.int64)
-    i = j = n = 0
-    while i < len(keys) or j < len(more_keys):
-        first = j == len(more_keys) or (i < len(keys) and keys[i] <= more_keys[j])
-        second = i == len(keys) or (j < len(more_keys) and more_keys[j] <= keys[i])
-        merged[n] = keys[i] if first else more_keys[j]
-        summed[n] = (counts[i] if first else 0) + (more_counts[j] if second else 0)
-        i, j, n = i + first, j + second, n + 1
-    return merged[:n].copy(), summed[:n].copy()
-
-
-@njit(cache=True, nogil=True)
 def _set_prefix(tile: Tile, steps: Steps, step: int, prefix: NDArray[np.int32]) -> None:
     """The cell of every record over all columns of the step but the last, unless it stands there from the step before."""
     width = steps.slots.shape[1] - 1

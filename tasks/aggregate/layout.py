@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Flags, Integers
+from marginweave.schemas.arrays import Flags
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.kernels import Steps, Tile
 from marginweave.tasks.encode.codes import EncodedTable, code_type, value_slots
@@ -135,15 +135,6 @@ def spans(blocks: Blocks, parts: int) -> list[Span]:
     """The records cut into `parts` spans that are as long as each other, some of them empty where records are few."""
     records = blocks.offsets[-1]
     return list(pairwise(records * part // parts for part in range(parts + 1)))
-
-
-def flat_keys(tile: Tile, slots: tuple[int, ...], sizes: tuple[int, ...]) -> Integers:
-    """The flat cell of every record over the columns of a step, the missing value included in `sizes`."""
-    keys: Integers = tile[slots[0]].astype(np.int64)
-    for slot, size in zip(slots[1:], sizes[1:], strict=True):
-        keys *= size
-        keys += tile[slot]
-    return keys
 
 
 def _masks(candidates: CandidateSet, dense: list[ColumnSet]) -> NDArray[np.bool_]:

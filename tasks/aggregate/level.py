@@ -138,16 +138,11 @@ def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Leve
     """
     draw = draw_visited if visits_all(candidates, mechanism) else draw_unvisited
     drawn = draw(bounded, candidates, mechanism, bits)
-    columns, values = [np.zeros((0, mechanism.length), np.int64)], [np.zeros((0, mechanism.length), np.int64)]
-    for column_set, (cells, _) in drawn.items():
-        values.append(np.stack(np.unravel_index(cells, candidates.shape(column_set)), axis=1).astype(np.int64))
-        columns.append(np.broadcast_to(np.asarray(column_set, np.int64), values[-1].shape))
-    return Level(
-        length=mechanism.length,
-        columns=np.concatenate(columns),
-        values=np.concatenate(values),
-        counts=np.concatenate([_NONE, *(counts for _, counts in drawn.values())]),
+    parts = (
+        (columns, np.stack(np.unravel_index(cells, candidates.shape(columns)), axis=1).astype(np.int64), counts)
+        for columns, (cells, counts) in drawn.items()
     )
+    return Level.join(mechanism.length, parts)
 
 
 def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: NoiseBits) -> Drawn:

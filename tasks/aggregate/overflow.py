@@ -105,7 +105,4 @@ def keep_most(level: Level, noise: LevelNoise, most: int) -> tuple[Level, LevelN
     highest_dropped = int(np.partition(level.counts, len(level) - most - 1)[len(level) - most - 1])
     asked = noise.threshold if noise.raised_from is None else noise.raised_from
     kept = level.counts > highest_dropped
-    return (
-        Level(length=level.length, columns=level.columns[kept], values=level.values[kept], counts=level.counts[kept]),
-        replace(noise, threshold=highest_dropped + 1, raised_from=asked),
-    )
+    return level.select(kept), replace(noise, threshold=highest_dropped + 1, raised_from=asked)

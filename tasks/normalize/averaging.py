@@ -10,11 +10,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Flags, Integers
+from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.estimate.rounding import project_simplex, to_simplex
 
-Array = NDArray[np.float64]
 Places = NDArray[np.int32]
 
 
@@ -25,14 +24,14 @@ class Tables(NamedTuple):
     those of fewer axes than others. `precision` is 1/deviation^2.
     """
 
-    values: Array
+    values: Floats
     allowed: Flags
     starts: Integers
     shapes: Integers
-    precision: Array
+    precision: Floats
 
     @classmethod
-    def of(cls, values: Sequence[Array], allowed: Sequence[Flags], precision: Sequence[float]) -> Self:
+    def of(cls, values: Sequence[Floats], allowed: Sequence[Flags], precision: Sequence[float]) -> Self:
         """Copies of these tables; their forbidden cells are emptied."""
         axes = max(table.ndim for table in values)
         flags = np.concatenate([table.ravel() for table in allowed])
@@ -44,7 +43,7 @@ class Tables(NamedTuple):
             precision=np.array(precision, np.float64),
         )
 
-    def table(self, number: int, shape: tuple[int, ...]) -> Array:
+    def table(self, number: int, shape: tuple[int, ...]) -> Floats:
         """One of them, of the shape that it came in: a view."""
         return self.values[self.starts[number] : self.starts[number + 1]].reshape(shape)
 
@@ -76,7 +75,7 @@ class Shared(NamedTuple):
             row[len(row) - len(clique) :] = [steps.get(a, 0) for a in clique]
         return cls(len(subset), math.prod(sizes), np.array(members, np.int64), strides)
 
-    def likely(self, tables: Tables, total: float) -> Array:
+    def likely(self, tables: Tables, total: float) -> Floats:
         """The weighted mean of the sums over this set, the nearest to it that adds up to `total`: shape (cells,)."""
         sums, numbers = _sums(tables, self, _places(tables, self))
         weights = tables.precision[self.members, None] / np.maximum(numbers, 1)
@@ -85,7 +84,7 @@ class Shared(NamedTuple):
         mean[possible] = project_simplex(mean[possible], total)
         return np.asarray(mean)
 
-    def average(self, tables: Tables, target: Array | None = None) -> None:
+    def average(self, tables: Tables, target: Floats | None = None) -> None:
         """Make the sums over this set equal: to `target`, or to their weighted mean."""
         _average(tables, self, np.zeros(0) if target is None else target)
 
@@ -121,7 +120,7 @@ def _places(tables: Tables, shared: Shared) -> Places:  # pragma: no cover - com
 
 
 @njit(cache=True, nogil=True)
-def _sums(tables: Tables, shared: Shared, places: Places) -> tuple[Array, Integers]:  # pragma: no cover - compiled
+def _sums(tables: Tables, shared: Shared, places: Places) -> tuple[Floats, Integers]:  # pragma: no cover - compiled
     """Of each member the sums over the shared set, and how many possible cells add up to each: shape (members, cells)."""
     sums = np.zeros((len(shared.members), shared.cells))
     numbers = np.zeros((len(shared.members), shared.cells), np.int64)
@@ -136,7 +135,7 @@ def _sums(tables: Tables, shared: Shared, places: Places) -> tuple[Array, Intege
 
 
 @njit(cache=True, nogil=True)
-def _average(tables: Tables, shared: Shared, target: Array) -> None:  # pragma: no cover - compiled
+def _average(tables: Tables, shared: Shared, target: Floats) -> None:  # pragma: no cover - compiled
     """Add to every possible cell of each member what its sum over the shared set lacks, in equal parts."""
     places = _places(tables, shared)
     sums, numbers = _sums(tables, shared, places)

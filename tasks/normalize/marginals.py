@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Marginals, Mask, Measurement
@@ -22,9 +23,7 @@ from marginweave.tasks.aggregate.domain import (
 )
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.normalize.consistency import Holders, make_consistent
-from marginweave.tasks.normalize.normalize import combination_keys, find_rows
-
-Array = NDArray[np.float64]
+from marginweave.tasks.normalize.normalize import find_rows
 
 
 def normalize_marginals(marginals: Marginals, configuration: Configuration) -> Marginals:
@@ -123,7 +122,7 @@ class Spread:
     """For every attribute the merged code of each code, and the code's share of it."""
 
     codes: tuple[NDArray[np.int64], ...]
-    shares: tuple[Array, ...]
+    shares: tuple[Floats, ...]
 
     @classmethod
     def of(cls, compression: Compression) -> Spread:
@@ -137,7 +136,7 @@ class Spread:
             shares.append(np.where(known, weights / np.where(known, together[new], 1.0), 1 / members[new]))
         return cls(codes=compression.codes, shares=tuple(shares))
 
-    def counts(self, clique: Clique, values: Array) -> Array:
+    def counts(self, clique: Clique, values: Floats) -> Floats:
         """Counts over merged codes as counts over the codes of the domain."""
         spread = values[np.ix_(*(self.codes[a] for a in clique))]
         for axis, a in enumerate(clique):
@@ -149,21 +148,17 @@ def level_of(
     length: int, cliques: Sequence[Clique], consistent: Sequence[Measurement], spread: Spread, sizes: Sequence[int]
 ) -> Level:
     """Counts above 0 of sets of attributes, each the sum of the smallest marginal that holds it. DP: post-processing."""
-    columns, values, counts = [], [], []
     holders = Holders([m.attributes for m in consistent])
-    for clique in cliques:
-        holder = min((consistent[i] for i in holders.of(clique)), key=lambda m: m.counts.size)
-        others = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
-        table = np.rint(spread.counts(clique, np.asarray(holder.counts.sum(axis=others), np.float64))).astype(np.int64)
-        table = table[tuple(slice(sizes[a]) for a in clique)]
-        values.append(np.argwhere(table > 0).astype(np.int64))
-        counts.append(table[table > 0])
-        columns.append(np.broadcast_to(np.array(clique, np.int64), values[-1].shape))
-    if not cliques:
-        return Level.empty(length)
-    return Level(
-        length=length, columns=np.concatenate(columns), values=np.concatenate(values), counts=np.concatenate(counts)
-    )
+
+    def tables() -> Iterator[tuple[Clique, Integers, Integers]]:
+        for clique in cliques:
+            holder = min((consistent[i] for i in holders.of(clique)), key=lambda m: m.counts.size)
+            others = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
+            summed = np.asarray(holder.counts.sum(axis=others), np.float64)
+            table = np.rint(spread.counts(clique, summed)).astype(np.int64)[tuple(slice(sizes[a]) for a in clique)]
+            yield clique, np.argwhere(table > 0).astype(np.int64), table[table > 0]
+
+    return Level.join(length, tables())
 
 
 def capped(level: Level, shorter: Sequence[Level], told: Collection[Clique], sizes: tuple[int, ...]) -> Level:
@@ -178,8 +173,7 @@ def capped(level: Level, shorter: Sequence[Level], told: Collection[Clique], siz
             found = find_rows(part, level.columns[rows][:, places], level.values[rows][:, places], sizes)
             limit = np.append(part.counts, 0)[found]  # -1, not among them, is a count of 0
             counts[rows] = np.minimum(counts[rows], limit)
-    kept = counts > 0
-    return Level(length=level.length, columns=level.columns[kept], values=level.values[kept], counts=counts[kept])
+    return level.positive(counts)
 
 
 def _places(level: Level, length: int, told: Collection[Clique]) -> Iterator[tuple[slice, list[int]]]:
@@ -224,11 +218,15 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
     columns, sizes = range(len(counts.domain.names)), counts.domain.sizes
     holders = Holders([m.attributes for m in marginals.consistent])
     told: set[Clique] = {pair for pair in itertools.combinations(columns, 2) if holders.of(pair)}
-    others = [pair for pair in itertools.combinations(columns, 2) if pair not in told]
-    known = [level for level in counts.levels if level.length == 2]
-    if others:
-        known = [_together([*known, *_independent(counts, others)], sizes)]
-    levels = [counts.levels[0], *known]
+    pairs = {
+        pair: (level.values[rows], level.counts[rows])
+        for level in counts.levels[1:2]
+        for pair, rows in level.by_columns()
+    }
+    pairs |= _independent(counts, [pair for pair in itertools.combinations(columns, 2) if pair not in told])
+    levels = [counts.levels[0]]
+    if len(columns) > 1:
+        levels.append(Level.join(2, ((pair, *pairs[pair]) for pair in sorted(pairs))))
     spread = Spread.of(compression_of(marginals, configuration)[1])
     for length in range(3, len(counts.levels) + 1):
         sets = list(itertools.combinations(columns, length))
@@ -239,8 +237,9 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
     return replace(counts, levels=tuple(levels), noise=counts.noise[: len(levels)])
 
 
-def _independent(counts: Aggregates, pairs: Sequence[Clique]) -> Iterator[Level]:
-    """What single counts alone say of pairs of columns."""
+def _independent(counts: Aggregates, pairs: Sequence[Clique]) -> dict[Clique, tuple[Integers, Integers]]:
+    """What single counts alone say of pairs of columns: values and counts of each."""
+    found: dict[Clique, tuple[Integers, Integers]] = {}
     singles = {columns[0]: rows for columns, rows in counts.levels[0].by_columns()}
     values, number = counts.levels[0].values[:, 0], counts.levels[0].counts
     for first, second in pairs:
@@ -249,18 +248,6 @@ def _independent(counts: Aggregates, pairs: Sequence[Clique]) -> Iterator[Level]
         a, b = (singles[column] for column in (first, second))
         product = np.multiply.outer(number[a].astype(np.float64), number[b]) / max(counts.record_count, 1)
         expected = np.maximum(np.rint(product).astype(np.int64), 1).ravel()  # no value has more records than there are
-        held = np.stack([np.repeat(values[a], len(values[b])), np.tile(values[b], len(values[a]))], axis=1)
-        yield Level(
-            length=2, columns=np.broadcast_to(np.array([first, second]), held.shape), values=held, counts=expected
-        )
-
-
-def _together(levels: Sequence[Level], sizes: tuple[int, ...]) -> Level:
-    """Levels of pairs as one, in canonical order."""
-    if not levels:
-        return Level.empty(2)
-    columns, values, counts = (
-        np.concatenate([getattr(level, part) for level in levels]) for part in ("columns", "values", "counts")
-    )
-    order = np.argsort(combination_keys(columns, values, sizes), kind="stable")
-    return Level(length=2, columns=columns[order], values=values[order], counts=counts[order])
+        both = np.stack([np.repeat(values[a], len(values[b])), np.tile(values[b], len(values[a]))], axis=1)
+        found[first, second] = both, expected
+    return found

@@ -62,7 +62,7 @@ def normalize(aggregates: Aggregates) -> Aggregates:
     lowest = [levels[0].counts]
     for level, rows in zip(levels[1:], parts, strict=True):
         lowest.append(np.minimum(level.counts, lowest[-1][rows].min(axis=1, initial=np.iinfo(np.int64).max)))
-    kept = tuple(_positive(level, counts) for level, counts in zip(levels, lowest, strict=True))
+    kept = tuple(level.positive(counts) for level, counts in zip(levels, lowest, strict=True))
     return replace(aggregates, levels=kept)
 
 
@@ -124,8 +124,3 @@ def _close(lower: Level, level: Level, reach: Integers, sizes: tuple[int, ...]) 
     counts[row[: len(lower)]] = lower.counts
     closed = Level(length=lower.length, columns=columns[first], values=values[first], counts=counts)
     return closed, widest, row[len(lower) :].reshape(level.length, len(level)).T
-
-
-def _positive(level: Level, counts: Integers) -> Level:
-    keep = counts > 0
-    return Level(length=level.length, columns=level.columns[keep], values=level.values[keep], counts=counts[keep])

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Flags
+from marginweave.schemas.arrays import Flags, Floats
 from marginweave.schemas.configuration.numbers import MAX_TABLE
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
@@ -22,8 +21,7 @@ from marginweave.tasks.estimate.mixture.calibrate import nearest_column
 from marginweave.tasks.estimate.mixture.targets import expected_below, surprise
 from marginweave.tasks.normalize.consistency import TOLERANCE
 
-Array = NDArray[np.float64]
-Tables = dict[Clique, Array]
+Tables = dict[Clique, Floats]
 
 EVIDENCE = 2.0
 """A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise."""
@@ -33,7 +31,7 @@ _FITTING = 30
 _SETTLED = 0.02
 
 
-class Telling:
+class InformativeTables:
     """Picks tables, from short sets of columns to long ones, while there is time to fit them.
 
     `seconds` are what is left of it.
@@ -77,28 +75,30 @@ class Telling:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Counted:
-    """What is known of one set of columns: noisy counts where `released`, below `cut` where a candidate was not.
+    """What is known of one set of columns: noisy counts where released, below the cut where a candidate was not.
 
     Cells that are `possible` and no candidates (a missing value, a value that was suppressed before) were never counted.
     """
 
-    counts: Array
-    released: Flags
-    candidates: Flags
+    measured: CensoredMeasurement
     possible: Flags
-    deviation: float
-    cut: float
 
-    def filled(self, means: Array) -> Array:
+    @property
+    def candidates(self) -> Flags:
+        """The cells that were counted."""
+        return self.measured.released | self.measured.hidden
+
+    def filled(self, means: Floats) -> Floats:
         """Released counts; what suppressed ones are expected to be, and the means themselves where nothing was counted."""
-        hidden = np.where(self.candidates, expected_below(means, self.deviation, self.cut), means)
-        return np.where(self.possible, np.where(self.released, self.counts, hidden), 0.0)
+        m = self.measured
+        suppressed = np.where(m.hidden, expected_below(means, m.deviation, m.cut), means)
+        return np.where(self.possible, np.where(m.released, m.counts, suppressed), 0.0)
 
-    def differs(self, means: Array) -> bool:
+    def differs(self, means: Floats) -> bool:
         """Whether the counts say more than `means` do."""
-        cells = self.candidates
+        m, cells = self.measured, self.candidates
         residuals = (self.filled(means) - means)[cells]
-        return surprise(residuals, means[cells], self.deviation, self.cut) > EVIDENCE
+        return surprise(residuals, means[cells], m.deviation, m.cut) > EVIDENCE
 
 
 def tuple_marginals(
@@ -129,7 +129,8 @@ def tuple_marginals(
     candidates = CandidateSet(length=1, sizes=aggregates.domain.sizes)
     for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
         parts, known = known, {}
-        for clique, counted in _tables(level, noise, candidates, sizes, together):
+        for counted in _tables(level, noise, candidates, sizes, together):
+            clique = counted.measured.attributes
             facets = _facets(clique, parts)
             if len(facets) < len(clique):
                 continue
@@ -138,13 +139,13 @@ def tuple_marginals(
             if level.length == 1 or counted.differs(implied):
                 known[clique] = _estimate(counted, implied, facets, total)
                 kept = _without_suppressed(known[clique], clique, masks)
-                found.append(Measurement(attributes=clique, counts=kept, deviation=counted.deviation))
+                found.append(Measurement(attributes=clique, counts=kept, deviation=noise.deviation))
         candidates = CandidateSet.above(level, aggregates.domain.sizes)
     return tuple(found)
 
 
 def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[CensoredMeasurement, ...]:
-    """What the released combinations tell of sets of columns, without any estimate: of single columns, and as `Telling` picks.
+    """What the released combinations tell of sets of columns, without any estimate: of single columns, and `InformativeTables`.
 
     Args:
         aggregates: normalized k-tuples, without sets of values.
@@ -154,84 +155,67 @@ def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
         From short sets to long ones; sets of more than 2^18 cells are left out. DP: post-processing.
     """
     found: list[CensoredMeasurement] = []
-    telling: Telling | None = None
+    informative: InformativeTables | None = None
     candidates = CandidateSet(length=1, sizes=aggregates.domain.sizes)
     for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
-        tables = (
-            _measured(clique, counted)
-            for clique, counted in _tables(level, noise, candidates, sizes, ())
-            if counted.candidates.any()
-        )
-        found += tables if telling is None else telling.pick(tables)
-        telling = telling or Telling(found, aggregates.record_count, MOST_SECONDS)
+        drawn = _tables(level, noise, candidates, sizes, ())
+        tables = (table.measured for table in drawn if table.candidates.any())
+        found += tables if informative is None else informative.pick(tables)
+        informative = informative or InformativeTables(found, aggregates.record_count, MOST_SECONDS)
         candidates = CandidateSet.above(level, aggregates.domain.sizes)
     return tuple(found)
 
 
-def _measured(clique: Clique, counted: _Counted) -> CensoredMeasurement:
-    return CensoredMeasurement(
-        attributes=clique,
-        counts=counted.counts,
-        deviation=counted.deviation,
-        released=counted.released,
-        hidden=counted.candidates & ~counted.released,
-        cut=counted.cut,
-    )
-
-
 def _tables(
     level: Level, noise: LevelNoise, candidates: CandidateSet, sizes: Sequence[int], masks: Sequence[Mask]
-) -> Iterator[tuple[Clique, _Counted]]:
+) -> Iterator[_Counted]:
     """All sets of columns of a length with at most MAX_TABLE cells."""
     rows, counted = dict(level.by_columns()), set(candidates.column_sets())
     for clique in itertools.combinations(range(len(sizes)), level.length):
         shape = tuple(sizes[a] for a in clique)
         if math.prod(shape) > MAX_TABLE:
             continue
-        counts, released, possible = np.zeros(shape), np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
+        counts, released, possible = np.zeros(shape), np.zeros(shape, np.bool_), allowed_cells(clique, shape, masks)
         if clique in rows:
             cells = tuple(level.values[rows[clique]].T)
             counts[cells], released[cells] = level.counts[rows[clique]], True
         inside = np.zeros(shape, np.bool_)
         if clique in counted:
             inside = candidates.mask(clique)[tuple(slice(size) for size in shape)]
-        possible &= allowed_cells(clique, shape, masks)
-        yield (
-            clique,
-            _Counted(
-                counts=counts,
-                released=released & possible,
-                candidates=inside & possible,
-                possible=possible,
-                deviation=noise.deviation,
-                cut=noise.threshold - 0.5,  # counts are whole
-            ),
+        measured = CensoredMeasurement(
+            attributes=clique,
+            counts=counts,
+            deviation=noise.deviation,
+            released=released & possible,
+            hidden=inside & possible & ~released,
+            cut=noise.threshold - 0.5,  # counts are whole
         )
+        yield _Counted(measured=measured, possible=possible)
 
 
-def _facets(clique: Clique, parts: Tables) -> list[tuple[int, Array]]:
+def _facets(clique: Clique, parts: Tables) -> list[tuple[int, Floats]]:
     """For every axis the table of the others, where there is one."""
     others = [(axis, clique[:axis] + clique[axis + 1 :]) for axis in range(len(clique))]
     return [(axis, parts[part]) for axis, part in others if part in parts]
 
 
-def _implied(facets: Sequence[tuple[int, Array]], possible: Flags) -> Array:
+def _implied(facets: Sequence[tuple[int, Floats]], possible: Flags) -> Floats:
     """The table of maximum entropy with the sums of its facets, as far as possible cells allow."""
     table = possible.astype(np.float64)
     for _ in range(_FITTING if len(facets) > 1 else 1):
         before = table
         for axis, facet in facets:
             sums = table.sum(axis=axis)
-            table = table * np.expand_dims(np.divide(facet, sums, out=np.zeros_like(sums), where=sums > 0), axis)
+            table = table * np.expand_dims(_ratio(facet, sums), axis)
         if np.abs(table - before).max(initial=0.0) <= 1e-6:
             break
     return table
 
 
-def _estimate(counted: _Counted, implied: Array, facets: Sequence[tuple[int, Array]], total: float) -> Array:
+def _estimate(counted: _Counted, implied: Floats, facets: Sequence[tuple[int, Floats]], total: float) -> Floats:
     """The table that fits both the counts and the facets."""
-    variance = np.where(counted.candidates, counted.deviation**2, implied**2 + 1.0) * counted.possible
-    shares = [np.divide(variance, s, out=np.zeros_like(variance), where=s > 0) for s in _sums(variance, facets)]
+    variance = np.where(counted.candidates, counted.measured.deviation**2, implied**2 + 1.0) * counted.possible
+    shares = [_ratio(variance, s) for s in _sums(variance, facets)]
     table = implied
     for _ in range(_STEPS):
         before, table = table, counted.filled(table)
@@ -242,18 +226,23 @@ def _estimate(counted: _Counted, implied: Array, facets: Sequence[tuple[int, Arr
             table = np.maximum(table, 0.0)
             if lowest >= -TOLERANCE * total:
                 break
-        if np.abs(table - before).max(initial=0.0) <= _SETTLED * counted.deviation:
+        if np.abs(table - before).max(initial=0.0) <= _SETTLED * counted.measured.deviation:
             break
     together = float(table.sum())
     return table * (total / together) if together > 0 else table
 
 
-def _sums(table: Array, facets: Sequence[tuple[int, Array]]) -> list[Array]:
+def _ratio(one: Floats, other: Floats) -> Floats:
+    """One / other, and 0 where `other` is not above 0."""
+    return np.divide(one, other, out=np.zeros_like(other), where=other > 0)
+
+
+def _sums(table: Floats, facets: Sequence[tuple[int, Floats]]) -> list[Floats]:
     """Sums over the axis of each facet, spread back over it."""
     return [np.broadcast_to(table.sum(axis=axis, keepdims=True), table.shape) for axis, _ in facets]
 
 
-def _without_suppressed(table: Array, clique: Clique, masks: Sequence[Mask]) -> Array:
+def _without_suppressed(table: Floats, clique: Clique, masks: Sequence[Mask]) -> Floats:
     """Records of codes that a mask of one attribute forbids go to its other codes, in proportion."""
     for mask in masks:
         if len(mask.attributes) == 1 and mask.attributes[0] in clique:
@@ -261,5 +250,5 @@ def _without_suppressed(table: Array, clique: Clique, masks: Sequence[Mask]) -> 
             shape = tuple(-1 if i == axis else 1 for i in range(len(clique)))
             kept = table * mask.allowed.reshape(shape)
             sums = kept.sum(axis=axis, keepdims=True)
-            table = kept * np.divide(table.sum(axis=axis, keepdims=True), sums, out=np.zeros_like(sums), where=sums > 0)
+            table = kept * _ratio(table.sum(axis=axis, keepdims=True), sums)
     return table

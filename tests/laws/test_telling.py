@@ -14,7 +14,7 @@ from marginweave.tasks.accounting.plan.cost import fitting_seconds
 from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way, nearest_column
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.normalize.tuples import Telling
+from marginweave.tasks.normalize.tuples import InformativeTables
 
 SIZES = (2, 3, 5, 7)
 TOTAL = 4200.0
@@ -59,35 +59,37 @@ def dependent(deviation: float = 30.0) -> CensoredMeasurement:
 @pytest.mark.parametrize("threshold", [1, 40])
 def test_pure_noise_is_not_let_in(threshold: int) -> None:
     """Of 600 independent tables a normal surprise would let in 14; at most 40 are (a Poisson of 14: 1e-8; fixed seeds)."""
-    let_in = sum(len(Telling(singles(), TOTAL, 1e6).pick(tables(2, 30.0, seed, threshold))) for seed in range(100))
+    let_in = sum(
+        len(InformativeTables(singles(), TOTAL, 1e6).pick(tables(2, 30.0, seed, threshold))) for seed in range(100)
+    )
     assert let_in <= 40
 
 
 def test_a_dependence_is_let_in_first_and_as_many_as_there_is_time_for() -> None:
     """The most surprising one stays where there is time for one alone; the order is the one they came in."""
     given_tables = [*tables(2, 30.0, 0)[:5], dependent()]
-    plenty = Telling(singles(), TOTAL, 1e6).pick(given_tables)
+    plenty = InformativeTables(singles(), TOTAL, 1e6).pick(given_tables)
     assert dependent().attributes in [m.attributes for m in plenty]
     assert [m.attributes for m in plenty] == sorted(m.attributes for m in plenty)
     own = sum(fitting_seconds(size) for size in SIZES)
-    telling = Telling(singles(), TOTAL, own + fitting_seconds(35))
-    assert [m.attributes for m in telling.pick(given_tables)] == [(2, 3)]
-    assert telling.seconds == pytest.approx(0.0)
-    assert Telling(singles(), TOTAL, own).pick(given_tables) == []
+    informative = InformativeTables(singles(), TOTAL, own + fitting_seconds(35))
+    assert [m.attributes for m in informative.pick(given_tables)] == [(2, 3)]
+    assert informative.seconds == pytest.approx(0.0)
+    assert InformativeTables(singles(), TOTAL, own).pick(given_tables) == []
 
 
 def test_shorter_tables_come_first() -> None:
     """What pairs leave is for triples."""
     own = sum(fitting_seconds(size) for size in SIZES)
-    telling = Telling(singles(), TOTAL, own + fitting_seconds(35))
+    informative = InformativeTables(singles(), TOTAL, own + fitting_seconds(35))
     wide = known((1, 2, 3), np.arange(105.0).reshape(3, 5, 7) * 100, 5.0)
-    assert len(telling.pick([dependent()])) == 1
-    assert telling.pick([wide]) == []
-    assert len(Telling(singles(), TOTAL, 1e6).pick([wide])) == 1
+    assert len(informative.pick([dependent()])) == 1
+    assert informative.pick([wide]) == []
+    assert len(InformativeTables(singles(), TOTAL, 1e6).pick([wide])) == 1
 
 
 def test_columns_of_which_nothing_was_counted_tell_nothing() -> None:
-    assert Telling(singles()[:3], TOTAL, 1e6).pick([dependent()]) == []
+    assert InformativeTables(singles()[:3], TOTAL, 1e6).pick([dependent()]) == []
 
 
 @settings(max_examples=100, deadline=None)

@@ -110,7 +110,7 @@ def mixture_hindrance(aggregate: AggregateSettings | MarginalSettings, attribute
 def _seconds(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str, int]) -> Iterator[float]:
     """What each table takes, from short ones to long ones.
 
-    All of the longest k-tuples are looked at, and fitted as many as there is time for (`Telling`). Marginals that are still to
+    All of the longest k-tuples are looked at, and fitted as many as there is time for. Marginals that are still to
     be selected may be all.
     """
     if isinstance(aggregate, MarginalSettings):
