@@ -13,10 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.marginals import estimate_total
-from marginweave.tasks.normalize.averaging import Array, Shared, Tables
+from marginweave.tasks.normalize.averaging import Shared, Tables
 
 
 def bits(attributes: Iterable[int]) -> int:
@@ -90,7 +91,7 @@ def make_consistent(
     masked = not tables.allowed.all()
     if masked:
         _spread_zeros(tables, shared)
-    held: dict[int, Array] = {}
+    held: dict[int, Floats] = {}
     for turn in range(rounds):
         for place, subset in enumerate(shared):
             if turn == 0 and subset.attributes <= 1:
