@@ -21,7 +21,7 @@ from marginweave.flows.run.request import default_run, read_request
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
-from marginweave.schemas.configuration.written import mapping_of
+from marginweave.schemas.configuration.yaml_source import mapping_of
 from marginweave.schemas.errors import InputError, OperatorError
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file

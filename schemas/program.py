@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from marginweave.schemas.configuration.numbers import FROZEN
+from marginweave.schemas.configuration.values import FROZEN
 
 
 class Program(BaseModel):

@@ -11,7 +11,7 @@ from marginweave.flows.run.request import Request, source_of
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import EXAMPLE_PREFIX
-from marginweave.schemas.configuration.written import is_written, written_content
+from marginweave.schemas.configuration.yaml_source import is_written, written_content
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State

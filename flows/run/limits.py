@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, LaplaceMeasurement
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_KEY
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
+from marginweave.schemas.configuration.values import MAX_CELLS, MAX_KEY
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget

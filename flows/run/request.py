@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marginweave.flows.run.limits import check_size
-from marginweave.schemas.configuration.engine import EngineSettings
+from marginweave.schemas.configuration.execution import EngineSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import EXAMPLE_PREFIX
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError

@@ -1,9 +1,12 @@
-"""What is counted: the attributes into which the columns of a table are encoded."""
+"""What is counted: the attributes into which columns and groups are encoded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.structure import GroupedColumns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,3 +40,29 @@ def most_combinations(widths: Iterable[int], length: int) -> int:
         for k in range(length, 0, -1):
             counts[k] += width * counts[k - 1]
     return counts[length]
+
+
+def column_attribute(name: str, column: MeasuredColumn, optional: bool) -> Attribute:
+    """The attribute of a measured column, whose value a record can lack if `optional`."""
+    return Attribute(
+        name=name,
+        columns=(name,),
+        labels=column.labels,
+        private=column.private,
+        optional=optional,
+        width=column.width,
+        is_set=column.is_set,
+    )
+
+
+def value_attributes(attribute: Attribute) -> tuple[Attribute, ...]:
+    """The values of a set, an attribute each: its one value says that a record has it, a missing value that it lacks it."""
+    return tuple(
+        Attribute(name=f"{attribute.name}={label}", columns=attribute.columns, labels=(label,), of_set=True)
+        for label in attribute.labels
+    )
+
+
+def group_attribute(group: GroupedColumns) -> Attribute:
+    """The one attribute of a group of columns."""
+    return Attribute(name=group.name, columns=group.columns, labels=group.labels, optional=group.outside == "null")

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import BaseModel, Field
 
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.columns import Category, Column, Texts
-from marginweave.schemas.configuration.numbers import FROZEN, OpenFraction, PositiveWhole
+from marginweave.schemas.configuration.values import FROZEN, OpenFraction, PositiveWhole
 
 LONGEST_PAID = 3
-
-
-def _length(value: int) -> int:
-    if value > LONGEST_PAID:
-        raise ValueError(f"must be at most {LONGEST_PAID}")
-    return value
 
 
 class PaidSettings(BaseModel):
@@ -28,7 +22,7 @@ class PaidSettings(BaseModel):
 
     model_config = FROZEN
     share: OpenFraction
-    length: Annotated[PositiveWhole, AfterValidator(_length)] = 2
+    length: Annotated[PositiveWhole, Field(le=LONGEST_PAID)] = 2
 
 
 class EvaluationSettings(BaseModel):

@@ -1,14 +1,23 @@
-"""How a release is computed, and never what is released: machines, memory, partitions of subjects."""
+"""How and where a release is computed, and never what is released: machines, memory, partitions of subjects."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from marginweave.schemas.configuration.engine import Engine, EngineSettings
-from marginweave.schemas.configuration.numbers import FROZEN, to_whole
+from marginweave.schemas.configuration.values import FROZEN, PositiveWhole
 
 _SIZE = re.compile(r"[\d.]+\s*[A-Za-z]*")
 _LEAST_MEMORY = 256_000_000
@@ -32,14 +41,91 @@ def _enough(value: ByteSize) -> ByteSize:
     return value
 
 
-def _some(value: int) -> int:
-    if not 1 <= value <= _MOST_PARTITIONS:
-        raise ValueError(f"must lie in [1, {_MOST_PARTITIONS}]")
-    return value
-
-
 Memory = Annotated[ByteSize, BeforeValidator(_nothing_else), AfterValidator(_enough)]
-Partitions = Annotated[int, BeforeValidator(to_whole), AfterValidator(_some)]
+Partitions = Annotated[PositiveWhole, Field(le=_MOST_PARTITIONS)]
+
+
+LOCAL = "local"
+
+
+_PORT = r":[0-9]{1,5}"
+
+
+_LAST_PORT = 65535
+
+
+_TLS = re.compile(rf"tls://[A-Za-z0-9._-]+{_PORT}|tls://\[[0-9a-fA-F:]+\]{_PORT}")
+
+
+_LOOPBACK = re.compile(rf"tcp://(127\.0\.0\.1|\[::1\]){_PORT}")
+
+
+class EngineSettings(BaseModel):
+    """Threads of this machine (`local`), or a Dask cluster.
+
+    `dask` is `local`, for processes of this machine that are there while a stage needs them, or the address of a scheduler:
+    `tls://host:port` with the files `ca`, `cert` and `key` (relative to the configuration), or `tcp://127.0.0.1:port`.
+    """
+
+    model_config = FROZEN
+    dask: str | None = None
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+    @field_validator("dask")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value not in {None, LOCAL} and not _TLS.fullmatch(value) and not _LOOPBACK.fullmatch(value):
+            raise ValueError(
+                f"({value}) must be local, tls://host:port or tcp://127.0.0.1:port: "
+                "what workers are sent is private, so that beyond this machine it is encrypted"
+            )
+        if value not in {None, LOCAL} and not 1 <= int(value.rpartition(":")[2]) <= _LAST_PORT:
+            raise ValueError(f"({value}) must have a port in [1, {_LAST_PORT}]")
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.encrypted and None in self.files:
+            raise ValueError(
+                "needs ca, cert and key: the certificates by which client, scheduler and workers know each other"
+            )
+        if not self.encrypted and any(self.files):
+            raise ValueError("has ca, cert or key, which only a scheduler at tls://host:port needs")
+        return self
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a cluster is named that has to be there already."""
+        return self.dask not in {None, LOCAL}
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether a scheduler is named that is reached over TLS."""
+        return self.dask is not None and self.dask.startswith("tls://")
+
+    @property
+    def files(self) -> tuple[str | None, str | None, str | None]:
+        """The files of certificates, as they are declared."""
+        return self.ca, self.cert, self.key
+
+    @model_serializer(mode="wrap")
+    def _short(self, full: SerializerFunctionWrapHandler) -> str | dict[str, Any]:
+        return LOCAL if self.dask is None else full(self)
+
+
+def _engine(value: Any) -> Any:
+    if value == LOCAL:
+        return {}
+    if isinstance(value, dict) and value.get("dask") is not None:
+        return value
+    if isinstance(value, EngineSettings):
+        return value
+    raise ValueError("must be local, or a mapping with dask: local or the address of a scheduler")
+
+
+Engine = Annotated[EngineSettings, BeforeValidator(_engine)]
 
 
 class Execution(BaseModel):

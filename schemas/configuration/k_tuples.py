@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, field_validator
 
-from marginweave.schemas.configuration.numbers import FROZEN, Number, OpenFraction, PositiveWhole, to_number
+from marginweave.schemas.configuration.values import FROZEN, Number, OpenFraction, PositiveWhole, to_number
 
 Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
 PRESETS: tuple[str, ...] = get_args(Preset)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from marginweave.schemas.configuration.columns import Texts
-from marginweave.schemas.configuration.numbers import (
+from marginweave.schemas.configuration.values import (
     FROZEN,
     MAX_CELLS,
     OpenFraction,
     PositiveWhole,
+    Whole,
     to_number,
     to_whole,
 )
@@ -63,21 +64,6 @@ class AllCliques(BaseModel):
         return (math.prod(sizes[j] for j in places) for places in self.places(sizes))
 
 
-def _within(low: int, high: int) -> Callable[[int], int]:
-    def check(value: int) -> int:
-        if not low <= value <= high:
-            raise ValueError(f"must be at least {low} and at most {high}")
-        return value
-
-    return check
-
-
-def _fits_a_pair(cells: int) -> int:
-    if cells < 4:
-        raise ValueError("must be at least 4, the cells of two attributes of two values each")
-    return cells
-
-
 class AdaptiveCliques(BaseModel):
     """Marginals of 2 to `adaptive` attributes, chosen in rounds by what a model of the earlier ones gets wrong (AIM).
 
@@ -88,10 +74,10 @@ class AdaptiveCliques(BaseModel):
     """
 
     model_config = FROZEN
-    adaptive: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(2, 4))] = 3
-    max_cells: Annotated[PositiveWhole, AfterValidator(_fits_a_pair)] = 10_000
-    rounds: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(1, 100))] = 16
-    batch: Annotated[int, BeforeValidator(to_whole), AfterValidator(_within(1, 20))] = 4
+    adaptive: Annotated[Whole, Field(ge=2, le=4)] = 3
+    max_cells: Annotated[Whole, Field(ge=4)] = 10_000  # the cells of two attributes of two values each
+    rounds: Annotated[Whole, Field(ge=1, le=100)] = 16
+    batch: Annotated[Whole, Field(ge=1, le=20)] = 4
     annealing: bool = True
     weights: Literal["workload", "equal"] = "workload"
 

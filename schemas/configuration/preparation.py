@@ -6,10 +6,10 @@ import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.numbers import FROZEN, Number, Positive, PositiveWhole, to_number
+from marginweave.schemas.configuration.values import FROZEN, Number, Positive, PositiveWhole, to_number
 
 MAX_PROPORTION = 10
 MAX_RESIZED = 10**8
@@ -101,24 +101,10 @@ class ResizeSettings(BaseModel):
     """
 
     model_config = FROZEN
-    records: PositiveWhole
-    proportion: Positive = 1.0
+    records: Annotated[PositiveWhole, Field(le=MAX_RESIZED)]
+    proportion: Annotated[Number, Field(ge=1e-6, le=MAX_PROPORTION)] = 1.0
     amplify: bool = False
     formula: Literal["printed", "tight"] | None = None
-
-    @field_validator("records")
-    @classmethod
-    def _check_records(cls, value: int) -> int:
-        if value > MAX_RESIZED:
-            raise ValueError(f"must be at most {MAX_RESIZED}")
-        return value
-
-    @field_validator("proportion")
-    @classmethod
-    def _check_proportion(cls, value: float) -> float:
-        if not 1e-6 <= value <= MAX_PROPORTION:
-            raise ValueError(f"must be at least 1e-6 and at most {MAX_PROPORTION}")
-        return value
 
     @model_validator(mode="after")
     def _check_formula(self) -> ResizeSettings:

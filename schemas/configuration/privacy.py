@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Discriminator, Tag, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from marginweave.schemas.budget import MOST_DELTA, AccountantName, Neighbors, Stability
-from marginweave.schemas.configuration.numbers import FROZEN, Delta, Positive, PositiveWhole, Whole
+from marginweave.schemas.configuration.values import FROZEN, Delta, Positive, PositiveWhole, Whole
 
 MAX_REDRAWS = 3
 # Sums of one subject's rows stay far inside 64 bits.
@@ -66,12 +66,6 @@ Unit = Annotated[
 ]
 
 
-def _redraws(value: int) -> int:
-    if not 0 <= value <= MAX_REDRAWS:
-        raise ValueError(f"must be at least 0 and at most {MAX_REDRAWS}")
-    return value
-
-
 class PrivacySettings(BaseModel):
     """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public; 0 for Laplace noise alone.
 
@@ -88,7 +82,7 @@ class PrivacySettings(BaseModel):
     neighbors: Neighbors = "add-remove"
     accountant: AccountantName = "gdp"
     weak_delta: str | None = None
-    redraws: Annotated[Whole, AfterValidator(_redraws)] = 0
+    redraws: Annotated[Whole, Field(ge=0, le=MAX_REDRAWS)] = 0
 
     @model_validator(mode="after")
     def _check_delta(self) -> PrivacySettings:

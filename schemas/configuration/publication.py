@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from marginweave.schemas.configuration.numbers import FROZEN
+from marginweave.schemas.configuration.values import FROZEN
 
 
 class ExpectationSettings(BaseModel):

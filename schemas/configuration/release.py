@@ -12,12 +12,10 @@ from pydantic import model_validator
 from marginweave.schemas.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.evaluation import check_evaluation
 from marginweave.schemas.configuration.execution import Execution
-from marginweave.schemas.configuration.marginals_rules import check_marginals
-from marginweave.schemas.configuration.preparation_rules import check_preparation
-from marginweave.schemas.configuration.privacy_rules import check_privacy
+from marginweave.schemas.configuration.rules import check_marginals, check_preparation, check_privacy
 from marginweave.schemas.configuration.sections import Sections
-from marginweave.schemas.configuration.structure_rules import check_structure
-from marginweave.schemas.configuration.written import canonical_written, digest_of
+from marginweave.schemas.configuration.structure import check_structure
+from marginweave.schemas.configuration.yaml_source import canonical_written, digest_of
 
 
 class Configuration(Sections):

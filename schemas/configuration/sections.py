@@ -9,8 +9,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.attributes import Attribute, most_combinations
-from marginweave.schemas.configuration.column_attributes import column_attribute, group_attribute, value_attributes
+from marginweave.schemas.configuration.attributes import (
+    Attribute,
+    column_attribute,
+    group_attribute,
+    most_combinations,
+    value_attributes,
+)
 from marginweave.schemas.configuration.columns import (
     Column,
     ConstantColumn,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, SerializerFunctionWrapHandler, field_validator, model_serializer
 
-from marginweave.schemas.configuration.numbers import FROZEN
+from marginweave.schemas.configuration.values import FROZEN
 
 EXAMPLE_PREFIX = "example:"
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ByteSize, Field, field_validator, model_validator
 
-from marginweave.schemas.configuration.numbers import (
-    FROZEN,
-    Number,
-    Positive,
-    PositiveWhole,
-    Whole,
-    to_number,
-    to_whole,
-)
+from marginweave.schemas.configuration.values import FROZEN, Number, Positive, PositiveWhole, Whole, to_number, to_whole
 
 MAX_RECORDS = 10**8
 MAX_ROUNDS = 10_000
@@ -36,14 +28,8 @@ def _records(value: Any, rule: str = "must be count, exhaust or a whole number")
     return records
 
 
-def _seed(value: Any) -> int:
-    seed = to_whole(value)
-    if not 0 <= seed < 2**63:
-        raise ValueError("must lie in [0, 2^63)")
-    return seed
-
-
-Seed = Annotated[int, BeforeValidator(_seed)]
+Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
+Rounds = Annotated[PositiveWhole, Field(le=MAX_ROUNDS)]
 
 
 class SynthesisSettings(BaseModel):
@@ -62,23 +48,9 @@ class SynthesisSettings(BaseModel):
     use_synthetic_counts: bool = True
     sample_missing: bool = True
     relax: bool = True
-    weight_percentile: Number = 95
-    scale: Positive = 1.0
+    weight_percentile: Annotated[Positive, Field(le=100)] = 95
+    scale: Annotated[Positive, Field(le=100)] = 1.0
     seed: Seed = 0
-
-    @field_validator("weight_percentile")
-    @classmethod
-    def _percentile(cls, value: float) -> float:
-        if not 0 < value <= 100:
-            raise ValueError("must lie in (0, 100]")
-        return value
-
-    @field_validator("scale")
-    @classmethod
-    def _scale(cls, value: float) -> float:
-        if value > 100:
-            raise ValueError("must lie in (0, 100]")
-        return value
 
     @property
     def complete(self) -> bool:
@@ -120,9 +92,9 @@ class GumSynthesis(BaseModel):
     records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
     max_records: PositiveWhole | None = None
     start: Literal["tree", "one-way"] = "tree"
-    rounds: Whole = 30
+    rounds: Annotated[Whole, Field(ge=0, le=MAX_ROUNDS)] = 30
     schedule: Literal["step", "exponential", "linear", "root"] = "step"
-    tolerance: Number = 1.0
+    tolerance: Annotated[Number, Field(ge=0)] = 1.0
     duplicate: Annotated[tuple[float, ...], BeforeValidator(_shares)] = (0.5, 1.0)
     seed: Seed = 0
 
@@ -130,20 +102,6 @@ class GumSynthesis(BaseModel):
     @classmethod
     def _constants(cls, data: Any) -> Any:
         return {**_PAPER, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
-
-    @field_validator("rounds")
-    @classmethod
-    def _rounds(cls, value: int) -> int:
-        if not 0 <= value <= MAX_ROUNDS:
-            raise ValueError(f"must lie in [0, {MAX_ROUNDS}]")
-        return value
-
-    @field_validator("tolerance")
-    @classmethod
-    def _tolerance(cls, value: float) -> float:
-        if value < 0:
-            raise ValueError("must not be negative")
-        return value
 
     @property
     def complete(self) -> bool:
@@ -162,17 +120,10 @@ class MixtureSynthesis(BaseModel):
     method: Literal["mixture"] = "mixture"
     records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
     max_records: PositiveWhole | None = None
-    components: PositiveWhole = 300
-    fits: PositiveWhole = 8
-    iterations: PositiveWhole = 1000
+    components: Rounds = 300
+    fits: Rounds = 8
+    iterations: Rounds = 1000
     seed: Seed = 0
-
-    @field_validator("components", "fits", "iterations")
-    @classmethod
-    def _bounded(cls, value: int) -> int:
-        if value > MAX_ROUNDS:
-            raise ValueError(f"must lie in [1, {MAX_ROUNDS}]")
-        return value
 
     @property
     def complete(self) -> bool:
@@ -191,16 +142,9 @@ class PgmSynthesis(BaseModel):
     method: Literal["pgm"] = "pgm"
     records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
     max_records: PositiveWhole | None = None
-    iterations: PositiveWhole = 1000
+    iterations: Rounds = 1000
     model_size: ByteSize = ByteSize(80_000_000)
     seed: Seed = 0
-
-    @field_validator("iterations")
-    @classmethod
-    def _bounded(cls, value: int) -> int:
-        if value > MAX_ROUNDS:
-            raise ValueError(f"must lie in [1, {MAX_ROUNDS}]")
-        return value
 
     @field_validator("model_size")
     @classmethod

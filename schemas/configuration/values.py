@@ -1,10 +1,14 @@
-"""Declared values and the rule by which a text of the table equals one of them."""
+"""Numbers of a configuration, declared values, and the rule by which a text of the table equals one of them."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field
 
 NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 _NUMBER = re.compile(NUMBER_PATTERN)
@@ -61,3 +65,46 @@ def first_duplicate(declared: Iterable[str]) -> tuple[str, str] | None:
         if value is not None:
             numbers[value] = text
     return None
+
+
+def to_number(value: Any) -> float:
+    """A finite number; a text that spells one will do, true and false will not."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("must be a number")
+    try:
+        converted = float(value)
+    except (ValueError, OverflowError):
+        raise ValueError("must be a number") from None
+    if not math.isfinite(converted):
+        raise ValueError("must be finite")
+    return converted
+
+
+def to_whole(value: Any) -> int:
+    """A finite number without decimals."""
+    converted = to_number(value)
+    if not converted.is_integer():
+        raise ValueError("must be a whole number")
+    return int(converted)
+
+
+Number = Annotated[float, BeforeValidator(to_number)]
+Whole = Annotated[int, BeforeValidator(to_whole)]
+Positive = Annotated[Number, Field(gt=0)]
+PositiveWhole = Annotated[Whole, Field(ge=1)]
+Delta = Annotated[Number, Field(ge=0, lt=1)]
+OpenFraction = Annotated[Number, Field(gt=0, lt=1)]
+
+# Cells of one table of counts, and of all marginals of a draw together, that are held in memory.
+MAX_CELLS = 1 << 26
+
+
+# Cells of one set of columns of k-tuples as a table; larger ones are left to the shorter sets inside them.
+MAX_TABLE = 1 << 18
+
+
+# Combinations of one set of columns, which are numbered in 63 bits.
+MAX_KEY = (1 << 63) - 1
+
+
+FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Integers
-from marginweave.schemas.configuration.numbers import MAX_CELLS, MAX_KEY
+from marginweave.schemas.configuration.values import MAX_CELLS, MAX_KEY
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import MOST_COUNTED, Level
 

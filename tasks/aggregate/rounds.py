@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.budget import PlannedDraw, Stability
 from marginweave.schemas.configuration.marginals import AdaptiveCliques
-from marginweave.schemas.configuration.numbers import MAX_CELLS
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.marginals import all_cliques, marginal_deviation

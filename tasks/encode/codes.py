@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,10 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import GroupedColumns
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.columns.sets import ColumnWords
-from marginweave.tasks.encode.groups import group_codes
 from marginweave.tasks.mechanisms.randomness import CellWords
 
 Codes = NDArray[np.unsignedinteger]
@@ -100,3 +104,77 @@ def column_codes(
     kind, values = values_of(configuration.columns[name], ()), clean.column(name).combine_chunks()
     own = None if words is None else ColumnWords(words, configuration.names.index(name))
     return kind.encode(values, own), kind.labels(values)
+
+
+Labels = Mapping[str, Sequence[str]]
+
+
+def encoded_labels(found: Labels, configuration: Configuration) -> dict[str, tuple[str, ...]]:
+    """The values of each private domain, sorted: those that occur, and those that its imputation declares. Private."""
+    labels = {}
+    for name, values in found.items():
+        column = configuration.columns[name]
+        impute = column.impute if isinstance(column, MeasuredColumn) else None
+        declared = impute.weights if isinstance(impute, WeightedImputation) else ()
+        labels[name] = tuple(sorted({*values, *declared}))
+    return labels
+
+
+def with_labels(clean: pa.Table, labels: Labels) -> pa.Table:
+    """The same cells, over dictionaries of `labels`, which have all values of the table's own."""
+    for name, values in labels.items():
+        place = clean.column_names.index(name)
+        cells = _whole(clean.column(name), pa.array(values, pa.string()))
+        clean = clean.set_column(place, name, cells)
+    return clean
+
+
+def _whole(values: pa.ChunkedArray, labels: pa.Array) -> pa.Array:
+    whole = values.combine_chunks()
+    if not pa.types.is_list(whole.type):
+        return _over(whole, labels)
+    lengths = whole.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, _over(whole.flatten(), labels), mask=whole.is_null())
+
+
+def _over(values: pa.DictionaryArray, labels: pa.Array) -> pa.DictionaryArray:
+    places = pc.index_in(values.dictionary, value_set=labels)
+    return pa.DictionaryArray.from_arrays(places.take(values.indices), labels)
+
+
+_LIMIT = 2**62
+
+
+def group_codes(
+    group: GroupedColumns, members: Sequence[NDArray[np.integer]], combinations: Sequence[Sequence[int]]
+) -> NDArray[np.int64]:
+    """For each record the number of its combination among the declared ones, or their number where it is none of them.
+
+    Args:
+        group: The group.
+        members: Codes of its columns, each of shape (records,).
+        combinations: Codes of the declared combinations, shape (combinations, columns).
+
+    Raises:
+        InputError: an undeclared combination where `outside: error`.
+    """
+    declared = np.asarray(combinations, np.int64)
+    keys, wanted = np.zeros(len(members[0]), np.int64), np.zeros(len(declared), np.int64)
+    bound = 1
+    for codes, known in zip(members, declared.T, strict=True):
+        # Codes that no combination has become one more, so that a radix is at most the number of combinations plus one.
+        values, ranks = np.unique(known, return_inverse=True)
+        places = np.minimum(np.searchsorted(values, codes), len(values) - 1)
+        radix = len(values) + 1
+        if bound * radix >= _LIMIT:
+            raise InputError(f"group {group.name!r} has too many values to be one attribute")
+        keys = keys * radix + np.where(values[places] == codes, places, len(values))
+        wanted = wanted * radix + ranks
+        bound *= radix
+    order = np.argsort(wanted)
+    rows = np.minimum(np.searchsorted(wanted[order], keys), len(declared) - 1)
+    found = np.where(wanted[order][rows] == keys, order[rows], len(declared))
+    if group.outside == "error" and (found == len(declared)).any():
+        raise InputError(f"encode: group {group.name!r} breaks the rule 'every combination is declared'")
+    return found

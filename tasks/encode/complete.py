@@ -16,8 +16,7 @@ from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
 from marginweave.tasks.mechanisms.randomness import UniformWords
-from marginweave.tasks.preprocess.impute import imputation_weights, imputed_codes
-from marginweave.tasks.preprocess.resize import sampled_rows
+from marginweave.tasks.preprocess.impute import imputation_weights, imputed_codes, sampled_rows
 
 Numbers = NDArray[np.int64]
 Streams = Callable[[str, Numbers], UniformWords]

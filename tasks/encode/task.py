@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_codes
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
-from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.encode.codes import EncodedTable, encode_table, encoded_labels, with_labels
 from marginweave.tasks.encode.complete import NumberedTable, Numbers, complete_blocks
-from marginweave.tasks.encode.labels import encoded_labels, with_labels
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.tasks.preprocess.blocks import CleanBlocks
 from marginweave.tasks.preprocess.task import open_clean

@@ -21,7 +21,7 @@ import dask.config
 from distributed import Client, KilledWorker, LocalCluster, Security
 from distributed.comm.core import CommClosedError
 
-from marginweave.schemas.configuration.engine import LOCAL, EngineSettings
+from marginweave.schemas.configuration.execution import LOCAL, EngineSettings
 from marginweave.schemas.errors import MachineError, MarginweaveError, StageError, place_of
 from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.engine.local import available_cores, in_order

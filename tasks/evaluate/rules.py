@@ -17,8 +17,7 @@ from marginweave.schemas.configuration.structure import DeterminedColumn, Groupe
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.decode.decode import determined_values
-from marginweave.tasks.encode.codes import column_codes, value_slots
-from marginweave.tasks.encode.groups import group_codes
+from marginweave.tasks.encode.codes import column_codes, group_codes, value_slots
 from marginweave.tasks.normalize.normalize import row_keys
 from marginweave.tasks.preprocess.clean import clean_table
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats
-from marginweave.schemas.configuration.numbers import MAX_TABLE
+from marginweave.schemas.configuration.values import MAX_TABLE
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.accounting.plan.cost import MOST_SECONDS, fitting_seconds

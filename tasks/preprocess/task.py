@@ -29,7 +29,7 @@ from marginweave.tasks.preprocess.bounds import (
     candidate_histogram,
     released_bounds,
 )
-from marginweave.tasks.preprocess.contract import clean_frame
+from marginweave.tasks.preprocess.clean import clean_frame
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.references import BOUNDS, RunReference, StageResult
 from marginweave.tasks.stage import stage_task

@@ -13,7 +13,6 @@ import pyarrow as pa
 from marginweave.schemas.configuration.source import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.checkpoint.codecs import plain_table
-from marginweave.tasks.validate.example import read_example
 from marginweave.tasks.validate.parquet_source import declared_types, parquet_schema, read_parquet
 from marginweave.tasks.validate.text_source import check_columns, delimiter_of, read_header, read_text
 
@@ -129,3 +128,21 @@ def _parts(path: Path) -> list[Path]:
         if not path.is_file():
             raise InputError(f"source ({path}) must be a file or a folder of Parquet files")
         return [path]
+
+
+EXAMPLES = ("affairs",)
+
+
+def read_example(name: str) -> pa.Table:
+    """The table of `example:NAME`; `affairs` is the survey of Fair (1978), 6366 x 9, from statsmodels.
+
+    Raises:
+        InputError: no such example, or statsmodels is not installed.
+    """
+    if name not in EXAMPLES:
+        raise InputError(f"source (example:{name}) must be one of {', '.join('example:' + e for e in EXAMPLES)}")
+    try:
+        from statsmodels.datasets import fair
+    except ImportError:
+        raise InputError("source (example:affairs) needs statsmodels: pip install 'marginweave[examples]'") from None
+    return pa.Table.from_pandas(fair.load_pandas().data, preserve_index=False)

@@ -126,7 +126,7 @@ def test_a_world_without_any_allowed_record_is_a_fault(monkeypatch):
     with pytest.raises(InputError, match="structure"):
         configuration(columns=columns, structure=forbidden)
     # as where the search for a record had to give up
-    monkeypatch.setattr("marginweave.schemas.configuration.preparation_rules.check_records", lambda *_: None)
+    monkeypatch.setattr("marginweave.schemas.configuration.rules.check_records", lambda *_: None)
     config = configuration(columns=columns, structure=forbidden)
     levels = [level_from({((j, v),): 5 for j in (0, 1) for v in (0, 1)}, 1)]
     aggregates = collect(("x", "y"), (("0", "1"), ("0", "1")), 10, 0.0, levels, ())

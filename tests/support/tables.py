@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
-from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.encode.codes import EncodedTable, encode_table, encoded_labels, with_labels
 from marginweave.tasks.encode.complete import NumberedTable, complete_blocks
-from marginweave.tasks.encode.labels import encoded_labels, with_labels
 from marginweave.tasks.evaluate.internal import joined_tables
 from marginweave.tasks.mechanisms.randomness import KeyedBits, UniformWords
 from marginweave.tasks.preprocess.blocks import labels_of, private_domains

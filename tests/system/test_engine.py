@@ -21,7 +21,7 @@ import psutil
 import pytest
 from distributed import Client
 
-from marginweave.schemas.configuration.engine import EngineSettings
+from marginweave.schemas.configuration.execution import EngineSettings
 from marginweave.schemas.errors import MachineError, StageError
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.layout import Blocks

@@ -9,9 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, field_validator, model_validator
 
-from marginweave.schemas.configuration.numbers import FROZEN
 from marginweave.schemas.configuration.preparation import Imputation
-from marginweave.schemas.configuration.values import ValueMatcher, declared_number
+from marginweave.schemas.configuration.values import FROZEN, ValueMatcher, declared_number
 
 OTHER = "other"
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, BeforeValidator, model_validator
 
 from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.numbers import FROZEN, Number, Positive, to_number
+from marginweave.schemas.configuration.values import FROZEN, Number, Positive, to_number
 
 MAX_BINS = 100_000
 

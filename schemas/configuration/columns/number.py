@@ -20,8 +20,7 @@ from marginweave.schemas.configuration.columns.binned import (
     longest_gap,
     open_runs,
 )
-from marginweave.schemas.configuration.numbers import Whole, to_number, to_whole
-from marginweave.schemas.configuration.values import declared_number, number
+from marginweave.schemas.configuration.values import Whole, declared_number, number, to_number, to_whole
 
 MAX_CANDIDATES = 10_000
 

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, model_validator
 
 from marginweave.schemas.configuration.columns.base import RULE_DECLARED, Rule
 from marginweave.schemas.configuration.columns.category import ValuedColumn
-from marginweave.schemas.configuration.numbers import PositiveWhole
+from marginweave.schemas.configuration.values import PositiveWhole
 
 MAX_VALUES = 64
 RULE_CAP = "no cell has more values than max_values"

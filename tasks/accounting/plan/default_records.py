@@ -15,8 +15,8 @@ from typing import Any, Literal
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-from marginweave.schemas.configuration.numbers import MAX_TABLE
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.schemas.configuration.values import MAX_TABLE
 from marginweave.tasks.accounting.plan.cost import MOST_SECONDS, fitting_seconds, looking_seconds
 
 Method = Literal["aggregate-seeded", "gum", "mixture"]

@@ -15,8 +15,8 @@ from typing import Any
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
-from marginweave.schemas.configuration.numbers import MAX_CELLS
 from marginweave.schemas.configuration.sections import Sections
+from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.tasks.accounting.plan.cost import MOST_SECONDS, fitting_seconds, looking_seconds
 from marginweave.tasks.accounting.plan.default_records import mixture_hindrance, public_codes, table_cells
 

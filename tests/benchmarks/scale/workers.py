@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 from distributed import LocalCluster
 
-from marginweave.schemas.configuration.engine import EngineSettings
-from marginweave.schemas.configuration.execution import Execution
+from marginweave.schemas.configuration.execution import EngineSettings, Execution
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room

@@ -24,7 +24,7 @@ from marginweave.tasks.columns import KINDS
 from marginweave.tasks.columns.base import ColumnValues, Uniform, binned
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.mechanisms.randomness import CellWords
-from marginweave.tasks.preprocess.contract import clean_frame
+from marginweave.tasks.preprocess.clean import clean_frame
 from tests.support.configurations import raw
 from tests.support.tables import encoded, prepare_rows
 

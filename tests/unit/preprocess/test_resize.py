@@ -13,7 +13,7 @@ from marginweave.schemas.budget import Neighbors, Stability
 from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.randomness import KeyedBits
-from marginweave.tasks.preprocess.resize import sampled_rows
+from marginweave.tasks.preprocess.impute import sampled_rows
 from tests.support.configurations import configuration
 from tests.support.tables import completed, encoded, fixed_streams
 
@@ -122,7 +122,7 @@ BOTH: dict[str, Any] = {"columns": {"sex": SEX, "grade": GRADE}}
     [
         ({"columns__sex__impute": UNIFORM, "resize": {"records": 9}}, "resize needs impute for column 'region'"),
         ({**BOTH, "resize": {"records": 0}}, r"resize\.records \(0\) must be at least 1"),
-        ({**BOTH, "resize": {"records": 9, "proportion": 0}}, r"resize\.proportion \(0\) must be positive"),
+        ({**BOTH, "resize": {"records": 9, "proportion": 0}}, r"resize\.proportion \(0\) must be at least 1e-06"),
         ({**BOTH, "resize": {"records": 9, "proportion": 11}}, "at most 10"),
         ({**BOTH, "resize": {"records": 9, "formula": "tight"}}, "needs amplify: true"),
         (

@@ -15,8 +15,7 @@ from marginweave.schemas.errors import StageError
 from marginweave.schemas.table import check_contract
 from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.preprocess.contract import clean_frame
+from marginweave.tasks.preprocess.clean import clean_frame, clean_table
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import aggregates_of

@@ -24,7 +24,7 @@ REFUSED = [
     ({"privacy__epsilon": True}, "privacy.epsilon (True) must be a number"),
     ({"privacy__epsilon": None}, "privacy.epsilon is required"),
     ({"privacy__delta": 0}, "privacy.delta (0) must be positive where k-tuples are counted"),
-    ({"privacy__delta": 1}, "privacy.delta (1) must be at least 0 and below 1"),
+    ({"privacy__delta": 1}, "privacy.delta (1) must be below 1"),
     ({"privacy__delta": None}, "privacy.delta is required"),
     ({"privacy__unit": None}, "privacy.unit is required"),
     (
@@ -42,7 +42,7 @@ REFUSED = [
     ({"aggregate__reporting_length": 5}, "aggregate.reporting_length (5) must be at most the number of columns (4)"),
     ({"aggregate__reporting_length": 0}, "aggregate.reporting_length (0) must be at least 1"),
     ({"aggregate__sigma": [1, 1]}, "aggregate.sigma has 2 proportions; it must have one a length (3)"),
-    ({"aggregate__count_share": 0}, "aggregate.count_share (0) must lie strictly between 0 and 1"),
+    ({"aggregate__count_share": 0}, "aggregate.count_share (0) must be positive"),
     ({"aggregate__percentile": 100}, "aggregate.percentile (100) must lie in [1, 100), or be none"),
     ({"aggregate__thresholds": "some"}, "aggregate.thresholds (some) must be one of uncontrolled"),
     ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),
@@ -86,7 +86,7 @@ REFUSED = [
     ({"columns__sex__type": None}, "columns.sex.type is required"),
     ({"columns__sex__missing": ["f"]}, "columns.sex declares 'f' as a value and as missing"),
     ({"synthesize__records": 1e30}, "synthesize.records (1e+30) must lie in [0, 100000000]"),
-    ({**SEEDED, "synthesize__scale": 1e30}, "synthesize.scale (1e+30) must lie in (0, 100]"),
+    ({**SEEDED, "synthesize__scale": 1e30}, "synthesize.scale (1e+30) must be at most 100"),
     (
         {"privacy__epsilon": None, "privacy__epsilom": 1},
         "unknown key privacy.epsilom; did you mean epsilon? (and 1 more)",

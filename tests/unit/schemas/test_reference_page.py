@@ -22,8 +22,8 @@ from marginweave.schemas.configuration.columns import (
 )
 from marginweave.schemas.configuration.columns.base import Confirmation
 from marginweave.schemas.configuration.columns.binned import Histogram, Steps
-from marginweave.schemas.configuration.engine import EngineSettings
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, PaidSettings
+from marginweave.schemas.configuration.execution import EngineSettings
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.preparation import (

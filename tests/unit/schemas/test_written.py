@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.written import canonical_written, mapping_of
-from marginweave.schemas.configuration.yaml_source import parse_yaml
+from marginweave.schemas.configuration.yaml_source import canonical_written, mapping_of, parse_yaml
 from marginweave.tasks.accounting.plan import defaults
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration, resolve
 from tests.support.configurations import raw
