@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -13,6 +12,7 @@ from rich.table import Table
 from marginweave.flows.cli.console import Home, Reason, RunName, Source, command, out
 from marginweave.flows.orchestration.environment import home_directory, prepare_environment
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.evaluation import Evaluation
 
 
 @command
@@ -75,21 +75,21 @@ def evaluate(
         return
     evaluation = releasable_evaluation(place, run_name)
     if as_json:
-        typer.echo(json.dumps(evaluation, indent=2))
+        typer.echo(evaluation.to_json().decode(), nl=False)
         return
     _print_evaluation(evaluation)
     for sentence in paid_words(evaluation):
         out.print(sentence)
 
 
-def _print_evaluation(evaluation: dict[str, Any]) -> None:
+def _print_evaluation(evaluation: Evaluation) -> None:
     """The comparison of records with counts as a table, a line a length, and sentences."""
     table = Table("length", "combinations", "counts kept", "suppressed", "fabricated", "mean error", "TVD", box=None)
-    for row in evaluation["lengths"]:
-        kept = None if row["preservation"] is None else 100 * row["preservation"]
+    for row in evaluation.lengths:
+        kept = None if row.preservation is None else 100 * row.preservation
         table.add_row(
-            str(row["length"]), str(row["combinations"]), _shown(kept, " %"), _shown(row["suppressed"], " %"),
-            _shown(row["fabricated"], " %"), _shown(row["mean_error"], ""), _shown(row["tvd"], "", 3),
+            str(row.length), str(row.combinations), _shown(kept, " %"), _shown(row.suppressed, " %"),
+            _shown(row.fabricated, " %"), _shown(row.mean_error, ""), _shown(row.tvd, "", 3),
         )  # fmt: skip
     out.print(table)
     for line in _evaluation_words(evaluation):
@@ -116,22 +116,21 @@ def report(
     out.print(str(rewrite_report(place, run_name, to)))
 
 
-def _evaluation_words(evaluation: dict[str, Any]) -> Iterator[str]:
+def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
     """What the table leaves out: parts of the distance that a model tells apart, worst marginal, association, broken rules."""
-    parts = evaluation.get("model", [])
-    if any(part["model_error"] is not None for part in parts):  # else nothing was released
-        both = ("model_error", "sampling_error")
-        sides = [", ".join(_shown(part[side], "", 3) or "unknown" for part in parts) for side in both]
+    parts = [(part.model_error, part.sampling_error) for part in evaluation.model or ()]
+    if any(model_error is not None for model_error, _ in parts):  # else nothing was released
+        sides = [", ".join(_shown(error, "", 3) or "unknown" for error in side) for side in zip(*parts, strict=True)]
         yield f"TVD by length from counts to the model {sides[0]}, from the model to its records {sides[1]}"
-    for marginal in evaluation["marginals"][:1]:
-        noise = "" if marginal["noise"] is None else f" (noise alone implies {marginal['noise']:.3f})"
-        yield f"Furthest off: {', '.join(marginal['attributes'])}, TVD {marginal['tvd']:.3f}{noise}"
-    difference = evaluation["association"]["cramers_v"]["mean_difference"]
+    for marginal in evaluation.marginals[:1]:
+        noise = "" if marginal.noise is None else f" (noise alone implies {marginal.noise:.3f})"
+        yield f"Furthest off: {', '.join(marginal.attributes)}, TVD {marginal.tvd:.3f}{noise}"
+    difference = evaluation.association.cramers_v.mean_difference
     if difference is not None:
         yield f"Association of pairs (Cramér's V): mean difference {difference:.3f}"
-    broken = sum(rule["records"] > 0 for rule in evaluation["rules"])
-    if evaluation["rules"]:
-        yield f"Declared rules that some record breaks: {broken} of {len(evaluation['rules'])}"
+    broken = sum(rule.records > 0 for rule in evaluation.rules)
+    if evaluation.rules:
+        yield f"Declared rules that some record breaks: {broken} of {len(evaluation.rules)}"
 
 
 def _shown(value: float | None, unit: str, digits: int = 1) -> str:

@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from marginweave.flows.run.lookup import apply_decision, existing_run, finished_run, successor
 from marginweave.flows.run.request import ledger_file_of, ledger_of, original_request
 from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.released.evaluation import Evaluation
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file, sync_folder
 from marginweave.tasks.ledger import Ledger
@@ -155,15 +155,14 @@ def _check_empty(place: Path, advice: str) -> None:
         raise InputError(f"{place} is not an empty folder; {advice}")
 
 
-def releasable_evaluation(home: Path, run: str) -> dict[str, Any]:
+def releasable_evaluation(home: Path, run: str) -> Evaluation:
     """The published comparison of a run's records with its counts.
 
     Raises:
         InputError: no finished run.
     """
     folder, _ = finished_run(home, run)
-    evaluation: dict[str, Any] = json.loads((folder.release / "evaluation.json").read_text(encoding="utf-8"))
-    return evaluation
+    return Evaluation.from_json((folder.release / "evaluation.json").read_bytes())
 
 
 def attack_release(home: Path, run: str, source: str | None, holdout: Path) -> Path:

@@ -8,11 +8,11 @@ copy for people, never read by anything.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect.events import emit_event
@@ -21,6 +21,7 @@ from prefect.runtime import flow_run
 from marginweave.schemas.errors import BudgetError, MarginweaveError
 from marginweave.schemas.ledger.accounts import AccountTotal
 from marginweave.schemas.ledger.states import CHARGED
+from marginweave.schemas.released.evaluation import Evaluation, MarginalDistance
 from marginweave.tasks.ledger.admission import is_closed
 from marginweave.tasks.references import RunReference
 
@@ -144,13 +145,13 @@ def _show_release(reference: RunReference) -> None:
     place = reference.folder.release
     with suppress(Exception):
         statement = json.loads((place / "privacy.json").read_text(encoding="utf-8"))
-        evaluation = json.loads((place / "evaluation.json").read_text(encoding="utf-8"))
+        evaluation = Evaluation.from_json((place / "evaluation.json").read_bytes())
         release, run, guarantee, account = (statement[key] for key in ("release", "run", "guarantee", "account"))
         create_table_artifact(
             key=f"evaluation-of-{release}",
             table=[
-                {key: value for key, value in row.items() if not key.endswith("_missing")}  # never against counts
-                for row in evaluation["lengths"]
+                row.model_dump(exclude={"tvd_missing", "l1_missing"})  # never against counts
+                for row in evaluation.lengths
             ],
             description=f"Synthetic records of run {run} against its released counts",
         )
@@ -160,7 +161,7 @@ def _show_release(reference: RunReference) -> None:
                 f"**{statement['dataset']}**, run {run}: epsilon {guarantee['epsilon']:g}, delta {guarantee['delta']:g} "
                 f"for one {guarantee['unit']}.\n\nThe account has spent epsilon {account['epsilon']:.4g} of "
                 f"{account['cap_epsilon']:g} at delta {account['delta']:g}, in {account['releases']} release(s).\n\n"
-                f"{_marginals_table(evaluation['marginals'])}"
+                f"{_marginals_table(evaluation.marginals)}"
             ),
             description=f"What run {run} guarantees, and which marginals its records keep worst",
         )
@@ -172,13 +173,13 @@ def _show_release(reference: RunReference) -> None:
         )
 
 
-def _marginals_table(marginals: Sequence[Mapping[str, Any]]) -> str:
+def _marginals_table(marginals: Sequence[MarginalDistance]) -> str:
     """The worst marginals as a table in Markdown."""
     lines = ["| marginal | TVD | implied by noise |", "| --- | --- | --- |"]
     for row in marginals:
-        names = ", ".join(row["attributes"]).replace("|", "\\|")
-        noise = "" if row["noise"] is None else f"{row['noise']:.3f}"
-        lines.append(f"| {names} | {row['tvd']:.3f} | {noise} |")
+        names = ", ".join(row.attributes).replace("|", "\\|")
+        noise = "" if row.noise is None else f"{row.noise:.3f}"
+        lines.append(f"| {names} | {row.tvd:.3f} | {noise} |")
     return "\n".join(lines) + "\n"
 
 

@@ -4,39 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.released.aggregates import IntArray
+from marginweave.schemas.released.evaluation import Association, Matrix, Measure
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray
 from marginweave.tasks.evaluate.numbering import Attributes
-
-Matrix = tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """One measure of association: a symmetric matrix a side, over `names`, None where a pair is not known.
-
-    `mean_difference` is the mean of |reference - synthetic| over the pairs that are known on both sides.
-    """
-
-    names: tuple[str, ...]
-    reference: Matrix
-    synthetic: Matrix
-    mean_difference: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Association:
-    """Measures over pairs of attributes that have one value a record; Spearman's over those whose values have an order."""
-
-    cramers_v: Measure
-    mutual_information: Measure
-    spearman: Measure
-
 
 Values = tuple[float | None, float | None]
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from marginweave.schemas.released.evaluation import Downstream, ModelScores, Propensity, Scores
 from marginweave.tasks.encode.codes import value_slots
 from marginweave.tasks.evaluate.cells import FloatArray
 from marginweave.tasks.evaluate.numbering import Codes
@@ -84,30 +85,6 @@ def _stacked(one: NDArray[np.integer], other: NDArray[np.integer], size: int) ->
 
 _FOLDS = 5
 _DEPTH = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Propensity:
-    """How far the propensity scores p_i of N records, sensitive and synthetic, are from c = n_synthetic / N.
-
-    pMSE is 1/N sum (p_i - c)^2, 0 where nothing tells the tables apart and c (1 - c) where everything does (M. Woo et al.,
-    Global Measures of Data Utility for Microdata Masked for Disclosure Limitation, 2009).
-    """
-
-    records: int
-    """N: at most 50000 of each table."""
-    logistic_pmse: float
-    """p_i from an unpenalized logistic regression on the main effects of all attributes."""
-    logistic_ratio: float | None
-    """pMSE / E, with E = (k - 1) (1 - c)^2 c / N its expectation where the synthesis is right: 1 is best. k is the number of
-    coefficients (J. Snoke et al., General and Specific Utility Measures for Synthetic Data, 2018, Theorem 1)."""
-    logistic_standardized: float | None
-    """(pMSE - E) / (sqrt(2 (k - 1)) (1 - c)^2 c / N), of mean 0 and deviation 1 where the synthesis is right (likewise)."""
-    tree_pmse: float
-    """p_i from a classification tree of depth 5 on the records that it was grown from, as SDNist prints it (its tree takes the
-    columns as numbers, as ours the codes)."""
-    tree_auc: float
-    """Area under the ROC curve of such a tree on records that it was not grown from, in five folds: 0.5 is best."""
 
 
 def propensity(sensitive: Codes, records: Codes, sizes: Sequence[int]) -> Propensity | None:
@@ -182,38 +159,6 @@ def _held_out_auc(numbers: NDArray[np.float32], made: NDArray[np.int64]) -> floa
 
 
 _TEST_SHARE = 0.3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scores:
-    """How well a classifier predicts the target of the sensitive test records."""
-
-    accuracy: float
-    balanced_accuracy: float
-    """Mean over the target's values of the share of their records that is predicted right."""
-    auc: float | None
-    """Mean over the target's values of the area under the ROC curve, each against the rest; None where the test has one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelScores:
-    """One kind of classifier, trained on synthetic records and on sensitive ones, tested on the same sensitive records."""
-
-    model: str
-    """`boosting` (of trees on codes, by histograms) or `logistic` (regression on indicators, penalty 1/2 |w|^2)."""
-    trained_on_synthetic: Scores
-    trained_on_sensitive: Scores
-
-
-@dataclass(frozen=True, kw_only=True)
-class Downstream:
-    """Train on synthetic, test on real (C. Esteban, S. Hyland, G. Rätsch, 2017), beside training on real."""
-
-    target: str
-    test_records: int
-    majority_accuracy: float
-    """The share of the commonest value among the test records: what a guess reaches."""
-    models: tuple[ModelScores, ...]
 
 
 def downstream(sensitive: Codes, records: Codes, sizes: Sequence[int], target: int, name: str) -> Downstream | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from marginweave.schemas.released.evaluation import BucketMeans, CountBucket, LengthMetrics
 from marginweave.tasks.evaluate.cells import Cells, FloatArray
 
 FREQUENT = 10
@@ -20,72 +20,6 @@ FREQUENT = 10
 
 # SDS: the first bin holds counts up to 10, and each further one reaches twice as far.
 _BINS = np.array([10.0 * 2**i for i in range(40)])
-
-
-@dataclass(frozen=True, kw_only=True)
-class LengthMetrics:
-    """Agreement at one length k, over all sets of k attributes; None where there is nothing to average.
-
-    The names that begin with `sds_` are SDS's numbers as it prints them; the others count every combination.
-    """
-
-    length: int
-    combinations: int
-    """|{S > 0}|."""
-    preservation: float | None
-    """Mean of min(Y / S, 1) over {S > 0}: 1 is best."""
-    suppressed: float | None
-    """100 |{S > 0, Y = 0}| / |{S > 0}|, as in SDS."""
-    fabricated: float | None
-    """100 |{Y > 0, S = 0}| / |{Y > 0}|, at most 100."""
-    mean_error: float | None
-    """Mean of |S - Y| over {S > 0 or Y > 0}, in records."""
-    proportional_error: float | None
-    """Mean of |S - Y| / S over {S > 0}: a suppressed combination counts 1."""
-    weighted_error: float | None
-    """Sum of |S - Y| over {S > 0}, divided by the sum of S."""
-    frequent_error: float | None
-    """Mean of |S - Y| / S over {S >= 10}."""
-    frequent_suppressed: float | None
-    """100 |{S >= 10, Y = 0}| / |{S >= 10}|."""
-    shown_preservation: float | None
-    """Mean over {Y > 0} of min(Y / S, 1), or 0 where S = 0: what somebody sees who looks at the synthetic records only."""
-    shown_proportional_error: float | None
-    """Mean over {Y > 0} of |S - Y| / S, or 1 where S = 0."""
-    sds_preservation: float | None
-    """Mean over {S > 0 or Y > 0} of min(Y / S, 1), or 0 where S = 0 (preservation by length, resolution 1)."""
-    sds_proportional_error: float | None
-    """Mean over {S > 0 or Y > 0} of |S - Y| / S, or 1 where S = 0 (likewise)."""
-    sds_fabricated: float | None
-    """100 |{Y > 0, S = 0}| / |{S > 0}|, which can exceed 100."""
-    sds_mean_error: float | None
-    """Mean of |S - Y| over {S > 0 and Y > 0}: what is lost and what is invented is left out."""
-    tvd: float | None
-    """Mean over attribute sets of 1/2 sum |S / N - Y / n| over {S > 0}, all that is left of N and of n being one more cell.
-
-    Sets of which no combination has S > 0 are no part of it."""
-    tvd_missing: float | None
-    """Mean over attribute sets without sets of values of 1/2 sum |p - q|, missing as a value; None against released counts."""
-    l1_missing: float | None
-    """Mean of sum |p - q| over the same: twice `tvd_missing`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountBucket:
-    """Combinations of every length, {S > 0 or Y > 0}, whose synthetic count lies in one of SDS's bins (…, `at_most`].
-
-    The bins end at 10, 20, 40, …; the first holds the suppressed ones as well. Means are None in an empty bin.
-    """
-
-    at_most: int
-    combinations: int
-    mean_count: float | None
-    """Mean synthetic count."""
-    mean_length: float | None
-    preservation: float | None
-    """Mean of min(Y / S, 1), or 0 where S = 0."""
-    proportional_error: float | None
-    """Mean of |S - Y| / S, or 1 where S = 0."""
 
 
 class CombinationSums(NamedTuple):
@@ -188,17 +122,6 @@ def count_buckets(sums: Iterable[FloatArray]) -> tuple[CountBucket, ...]:
         )
         for i, (size, count, length, kept, gap) in enumerate(total.T[: last + 1].tolist())
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BucketMeans:
-    """The two numbers that SDS makes of its bins: plain means over all of them, an empty bin counting 0.
-
-    `sds_combination_loss` is the mean of 1 - preservation, `sds_proportional_error` that of the proportional error.
-    """
-
-    sds_combination_loss: float
-    sds_proportional_error: float
 
 
 def bucket_means(buckets: tuple[CountBucket, ...]) -> BucketMeans:

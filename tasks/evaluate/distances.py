@@ -10,6 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from marginweave.schemas.released.aggregates import Aggregates, IntArray
+from marginweave.schemas.released.evaluation import ErrorParts, MarginalDistance, MeanDistance
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released, counted_sets
 from marginweave.tasks.evaluate.combinations import ratio
@@ -24,26 +25,6 @@ SCORED = 2000
 WORST = 10
 
 _LISTED = 1_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class MarginalDistance:
-    """Distance of one marginal, and the part of it that the noise of the release explains (None: there is no noise)."""
-
-    attributes: tuple[str, ...]
-    tvd: float
-    noise: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeanDistance:
-    """Mean distance over marginals of one length, missing as a value; `sets` of `of` attribute sets were looked at."""
-
-    length: int
-    sets: int
-    of: int
-    tvd: float
-    l1: float
 
 
 def sampled_sets(attributes: Sequence[int], length: int, limit: int) -> list[Attributes]:
@@ -130,20 +111,6 @@ def worst(distances: Sequence[MarginalDistance]) -> tuple[MarginalDistance, ...]
 def _shares(counts: FloatArray) -> FloatArray:
     shares: FloatArray = counts / max(counts.sum(), 1)
     return shares
-
-
-@dataclass(frozen=True, kw_only=True)
-class ErrorParts:
-    """Means over the sets of `length` attributes that `tvd` of `LengthMetrics` is of, and on its cells; None without any.
-
-    Each is a total variation distance D, so D(counts, records) <= D(counts, model) + D(model, records).
-    """
-
-    length: int
-    model_error: float | None
-    """D(counts, model): what the fit did not follow, most of all the noise of the counts."""
-    sampling_error: float | None
-    """D(model, records): rounding to whole records, and what rules and caps changed in these."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, plain_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type, encode_table
 from marginweave.tasks.evaluate.metrics import evaluate_internal
-from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
-from marginweave.tasks.evaluate.task import evaluation_json
+from marginweave.tasks.evaluate.rules import add_rules, broken_rules
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.references import RunReference
@@ -69,7 +69,7 @@ def compare_internally(reference: RunReference) -> None:
         rules=broken_made,
         sensitive_rules=broken,
     )
-    replace_file(reference.folder.internal_evaluation, evaluation_json(evaluation), PRIVATE_MODE)
+    replace_file(reference.folder.internal_evaluation, evaluation.to_json(), PRIVATE_MODE)
 
 
 def published_bounds(reference: RunReference) -> dict[str, tuple[float, float]]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from itertools import chain, combinations
 from math import comb
 from typing import NamedTuple
 
 from marginweave.schemas.released.aggregates import Aggregates, Domain
-from marginweave.tasks.evaluate.association import Association, association
-from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released, counted_sets
-from marginweave.tasks.evaluate.classifiers import Downstream, Propensity, downstream, has_scikit_learn, propensity
-from marginweave.tasks.evaluate.combinations import (
-    BucketMeans,
-    CombinationSums,
-    CountBucket,
+from marginweave.schemas.released.evaluation import (
+    BrokenRule,
+    InternalEvaluation,
     LengthMetrics,
+    MarginalDistance,
+    MeanDistance,
+    RecordAgreement,
+)
+from marginweave.tasks.evaluate.association import association
+from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released, counted_sets
+from marginweave.tasks.evaluate.classifiers import downstream, has_scikit_learn, propensity
+from marginweave.tasks.evaluate.combinations import (
+    CombinationSums,
     bucket_means,
     bucket_sums,
     combination_sums,
@@ -26,8 +30,6 @@ from marginweave.tasks.evaluate.combinations import (
 from marginweave.tasks.evaluate.distances import (
     SAMPLED,
     SCORED,
-    MarginalDistance,
-    MeanDistance,
     k_marginal_score,
     known_distance,
     mean_distance,
@@ -37,51 +39,10 @@ from marginweave.tasks.evaluate.distances import (
     worst,
 )
 from marginweave.tasks.evaluate.numbering import Attributes, Codes
-from marginweave.tasks.evaluate.rules import BrokenRule
 from marginweave.tasks.evaluate.tallies import Records
 
 _LONGER = (4, 5)
 _WITHOUT_SCIKIT_LEARN = "propensity and downstream need scikit-learn: pip install 'marginweave[evaluation]'"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """What evaluation.json has: these fields under these names, nested ones likewise, null for None."""
-
-    records: int
-    """Synthetic records, n."""
-    reference_records: int
-    """What they are compared with: the protected record count, or the number of sensitive rows; N."""
-    expansion: float | None
-    """100 (n / N - 1), in percent, as SDS prints it; None for N = 0."""
-    lengths: tuple[LengthMetrics, ...]
-    """Combinations of length 1, 2, …"""
-    by_count: tuple[CountBucket, ...]
-    """Combinations of all these lengths by their synthetic count."""
-    by_count_means: BucketMeans
-    marginals: tuple[MarginalDistance, ...]
-    """The ten marginals of the largest distance: as `tvd` of `lengths` against released counts, else as `tvd_missing`."""
-    association: Association
-    """Against released counts, over combinations without missing values; else missing is a value."""
-    rules: tuple[BrokenRule, ...]
-    """Synthetic records that break what is declared."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InternalEvaluation(Evaluation):
-    """What internal/evaluation.json has beyond: exact functions of sensitive rows, never for release."""
-
-    distances: tuple[MeanDistance, ...]
-    """Mean distance over all marginals of one to three attributes, and over 100 sampled ones of four and of five."""
-    k_marginal_score: float | None
-    """The NIST k-marginal score, k = 3."""
-    sensitive_rules: tuple[BrokenRule, ...]
-    """Sensitive rows that break what is declared: before they were clamped, cut or completed."""
-    propensity: Propensity | None
-    downstream: Downstream | None
-    """None unless `evaluate.target` is declared."""
-    absent: tuple[str, ...]
-    """What could not be computed, and what it takes."""
 
 
 class _Measured(NamedTuple):
@@ -96,7 +57,7 @@ class _Measured(NamedTuple):
 
 def evaluate_release(
     records: Records, aggregates: Aggregates, *, ordered: Collection[int] = (), rules: tuple[BrokenRule, ...] = ()
-) -> Evaluation:
+) -> RecordAgreement:
     """Compare synthetic records with the released counts they were made from; of marginals, those that were measured.
 
     N is the protected record count, or the sum of a column set's released counts where noise makes that larger. What the
@@ -124,7 +85,7 @@ def evaluate_release(
         if m.known is not None
     ]
     buckets = count_buckets(m.buckets for found in measured for m in found)
-    return Evaluation(
+    return RecordAgreement(
         records=len(comparison.synthetic),
         reference_records=total,
         expansion=_expansion(len(comparison.synthetic), total),

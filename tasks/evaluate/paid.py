@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +13,7 @@ from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.evaluation import Estimate, PaidEvaluation
 from marginweave.tasks.aggregate.marginals import cells, count_marginals, in_passes
 from marginweave.tasks.evaluate.cells import Comparison
 from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
@@ -28,35 +28,6 @@ _ABOUT = (
     "noise of the stated deviation, bought from the budget; negative values told as 0. The intervals are for that noise, and "
     "take the number of records as released. It is about these synthetic records alone, and nothing was chosen by it"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A noisy value and the ends of its confidence interval, none below 0."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaidEvaluation:
-    """What was bought: `count_error` in records a marginal, `mean_l1` the same by the released n, `tvd` half of that.
-
-    `marginals` is their number, `deviation` that of the noise of `count_error`. The last two are None where the released
-    number of records is 0.
-    """
-
-    metric: str
-    share: float
-    length: int
-    marginals: int
-    deviation: float
-    level: float
-    count_error: Estimate
-    mean_l1: Estimate | None
-    tvd: Estimate | None
-    about: str
 
 
 def compared_marginals(attributes: Sequence[Attribute], length: int) -> tuple[Attributes, ...]:

@@ -16,6 +16,7 @@ from marginweave.schemas.budget import DrawKind
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger.states import State
+from marginweave.schemas.released.evaluation import PaidEvaluation
 from marginweave.tasks.aggregate.domain import recode
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
@@ -24,7 +25,7 @@ from marginweave.tasks.draw import draw_once, standing
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
-from marginweave.tasks.evaluate.paid import PaidEvaluation, compared_marginals, mean_count_error, paid_evaluation
+from marginweave.tasks.evaluate.paid import compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.mechanisms.gaussian import add_noise, error_deviation, error_sensitivity, gaussian_terms
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult

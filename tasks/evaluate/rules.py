@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure, forbidden_codes
+from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.decode.decode import determined_values
@@ -22,19 +22,6 @@ from marginweave.tasks.normalize.normalize import row_keys
 from marginweave.tasks.preprocess.clean import clean_table
 
 Broken = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BrokenRule:
-    """How many records break one declared rule, and which share of all; 0 of ours do, by construction.
-
-    `rule` is `structural zeros`, `group`, `max_values`, `determined` or `never missing`; `subject` the group or column.
-    """
-
-    rule: str
-    subject: str
-    records: int
-    share: float
 
 
 def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenRule, ...]:
@@ -65,7 +52,7 @@ def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[Bro
     total = sum(records for _, records in blocks)
     broken = [sum(rule.records for rule in rules) for rules in zip(*(rules for rules, _ in blocks), strict=True)]
     return tuple(
-        replace(rule, records=records, share=records / max(total, 1))
+        rule.model_copy(update={"records": records, "share": records / max(total, 1)})
         for rule, records in zip(blocks[0][0], broken, strict=True)
     )
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import Any
 
+from marginweave.schemas.released.evaluation import BrokenRule, DistanceBounds, Evaluation, MarginalBound
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
 from marginweave.tasks.evaluate.distances import Expected, error_parts
 from marginweave.tasks.evaluate.intervals import LEVEL
-from marginweave.tasks.evaluate.metrics import Evaluation, evaluate_release
+from marginweave.tasks.evaluate.metrics import evaluate_release
 from marginweave.tasks.evaluate.paid_task import bought
-from marginweave.tasks.evaluate.rules import BrokenRule, add_rules, broken_rules
+from marginweave.tasks.evaluate.rules import add_rules, broken_rules
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import Spread, compression_of
 from marginweave.tasks.normalize.task import released_counts
@@ -50,7 +49,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         configuration, counts = reference.resolved, released_counts(reference, normalized)
         blocks = CodeBlocks(reference.load_blocks(synthesized))
         records = Records.of_blocks(blocks, counts.domain, configuration.memory)
-        evaluation = evaluate_release(
+        agreement = evaluate_release(
             records, counts, ordered=configuration.ordered, rules=_broken_rules(reference, parts["decode"])
         )
         more: dict[str, Any] = {}
@@ -58,19 +57,14 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
             expected = Expected(
                 model=load_model(reference, fitted).conditioned(), spread=_spread(reference, normalized)
             )
-            more["model"] = [asdict(part) for part in error_parts(records, counts, expected)]
+            more["model"] = error_parts(records, counts, expected)
         if (paid := parts.get("paid")) is not None:
-            found = bought(reference, paid, synthesized, counts.record_count)
-            more["paid"] = None if found is None else asdict(found)
-        return evaluation_json(evaluation, bounds=_bounds(reference, records, parts["collect"]), **more)
+            more["paid"] = bought(reference, paid, synthesized, counts.record_count)
+        bounds = _bounds(reference, records, parts["collect"])
+        return Evaluation(**dict(agreement) | more, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]
     return reference.checkpoint("evaluate", inputs, compute)
-
-
-def evaluation_json(evaluation: Evaluation, **more: Any) -> bytes:
-    """An evaluation and further parts as indented JSON; equal evaluations have equal bytes."""
-    return (json.dumps({**asdict(evaluation), **more}, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _spread(reference: DerivedReference, normalized: StageResult) -> Spread | None:
@@ -92,8 +86,8 @@ def _broken_rules(reference: DerivedReference, decoded: StageResult) -> tuple[Br
     return add_rules(list(LocalEngine().map(of_block, range(len(blocks)))))
 
 
-def _bounds(reference: DerivedReference, records: Records, collected: StageResult) -> dict[str, Any]:
-    """Bounds of the L1 distance, in records, by the attributes of each marginal; null where one is not known."""
+def _bounds(reference: DerivedReference, records: Records, collected: StageResult) -> DistanceBounds:
+    """Bounds of the L1 distance, in records, by the attributes of each marginal; None where one is not known."""
     configuration, payload = reference.resolved, reference.load(collected)
     if configuration.marginals is None:
         drawn = unpack_aggregates(payload)
@@ -101,11 +95,11 @@ def _bounds(reference: DerivedReference, records: Records, collected: StageResul
     else:
         marginals = unpack_marginals(payload)
         domain, found = marginals.domain, marginal_bounds(marginals, records, configuration)
-    return {
-        "level": LEVEL,
-        "about": _RELEASED if configuration.marginals is None else _MEASURED,
-        "marginals": [
-            {"attributes": [domain.names[j] for j in b.columns], "distance": b.distance, "bound": b.bound}
+    return DistanceBounds(
+        level=LEVEL,
+        about=_RELEASED if configuration.marginals is None else _MEASURED,
+        marginals=tuple(
+            MarginalBound(attributes=tuple(domain.names[j] for j in b.columns), distance=b.distance, bound=b.bound)
             for b in found
-        ],
-    }
+        ),
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.released.evaluation import CountBucket, MarginalDistance
 from marginweave.tasks.publish.distributions import Distribution
 from marginweave.tasks.publish.svg import (
     BLUE,
@@ -56,26 +57,26 @@ def distribution_figure(distribution: Distribution, name: str) -> str:
         return inline_svg(figure, name, title, said or "no value")
 
 
-def worst_marginals_figure(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> str:
     """Distance of each of the worst marginals as a bar, and the part that noise alone implies as a line across it."""
     with drawing(name):
-        lines = max((len(r["attributes"]) for r in rows), default=1)
+        lines = max((len(r.attributes) for r in rows), default=1)
         figure = new_figure(0.75 + (0.4 + 0.68 * max(lines, 2)) * _LINE * len(rows), legend=True)
         axes = figure.subplots()
         places = np.arange(len(rows))
-        axes.barh(places, [r["tvd"] for r in rows], height=0.6, color=SKY, label="distance (TVD)")
-        implied = [(i, r["noise"]) for i, r in enumerate(rows) if r["noise"] is not None]
+        axes.barh(places, [r.tvd for r in rows], height=0.6, color=SKY, label="distance (TVD)")
+        implied = [(i, r.noise) for i, r in enumerate(rows) if r.noise is not None]
         if implied:
             axes.plot(
                 [x for _, x in implied], [i for i, _ in implied], "|", color="#1b1b1b", markersize=12,
                 markeredgewidth=2, label="implied by the noise alone",
             )  # fmt: skip
-        axes.set_yticks(places, ["\n".join(shown_label(a) for a in r["attributes"]) for r in rows], fontsize=8)
+        axes.set_yticks(places, ["\n".join(shown_label(a) for a in r.attributes) for r in rows], fontsize=8)
         axes.set_xlim(left=0)
         axes.invert_yaxis()
         axes.tick_params(axis="y", length=0)
         figure.legend(loc="outside lower center", ncols=2)
-        said = "; ".join(f"{', '.join(r['attributes'])}: {r['tvd']:.3f}" for r in rows)
+        said = "; ".join(f"{', '.join(r.attributes)}: {r.tvd:.3f}" for r in rows)
         return inline_svg(figure, name, "The marginals that the synthetic records keep worst", said)
 
 
@@ -133,16 +134,26 @@ def _squares(chosen: NDArray[np.bool_]) -> Path:
     return Path(vertices, np.tile(np.array(codes, Path.code_type), len(rows)))
 
 
-def error_figure(buckets: Sequence[Mapping[str, Any]], name: str) -> str:
+def error_figure(buckets: Sequence[CountBucket], name: str) -> str:
     """Mean proportional error of combinations by the size of their synthetic count, in bins of a logarithmic axis."""
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-    known = [b for b in buckets if b["proportional_error"] is not None]
+    known = [
+        (b.at_most, max(b.mean_count or 0, 1), 100 * b.proportional_error)
+        for b in buckets
+        if b.proportional_error is not None
+    ]
     with drawing(name):
         figure = new_figure(3.0)
         axes = figure.subplots()
-        places = [max(b["mean_count"], 1) for b in known]
-        axes.plot(places, [100 * b["proportional_error"] for b in known], "o-", color=BLUE, markersize=4, linewidth=1)
+        axes.plot(
+            [place for _, place, _ in known],
+            [error for *_, error in known],
+            "o-",
+            color=BLUE,
+            markersize=4,
+            linewidth=1,
+        )
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -150,7 +161,7 @@ def error_figure(buckets: Sequence[Mapping[str, Any]], name: str) -> str:
         axes.set_xlabel("synthetic count")
         axes.set_ylabel("mean error, in % of the count")
         axes.grid(linewidth=0.3, color="#d9d9d9")
-        said = "; ".join(f"up to {b['at_most']}: {100 * b['proportional_error']:.0f} %" for b in known)
+        said = "; ".join(f"up to {at_most}: {error:.0f} %" for at_most, _, error in known)
         return inline_svg(figure, name, "Error of combinations by the size of their synthetic count", said)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from marginweave.schemas.errors import StageError
+from marginweave.schemas.released.evaluation import InternalEvaluation
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
 from marginweave.tasks.publish.pages import internal_report
 from marginweave.tasks.references import RunReference
@@ -21,5 +20,5 @@ def report_internally(reference: RunReference) -> None:
     evaluation = read_file(reference.folder.internal_evaluation)
     if evaluation is None:
         raise StageError(f"{reference.folder.internal_evaluation} is missing")
-    page = internal_report(reference.folder.release, json.loads(evaluation))
+    page = internal_report(reference.folder.release, InternalEvaluation.from_json(evaluation))
     replace_file(reference.folder.internal_report, page, PRIVATE_MODE)

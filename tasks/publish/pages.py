@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.tasks.publish.explore import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.publish.records import RecordCodes, ShownRecords, record_codes, show_records
@@ -19,7 +17,7 @@ from marginweave.tasks.publish.report import render_report
 from marginweave.tasks.publish.tables import ROW_GROUP
 
 
-def release_pages(published: PublishedRelease, shown: ShownRecords, evaluation: Mapping[str, Any]) -> dict[str, bytes]:
+def release_pages(published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation) -> dict[str, bytes]:
     """report.html and explore.html of a release, what they show of its records, and its evaluation. DP: post-processing."""
     pages = {
         "report.html": render_report(published, shown, evaluation),
@@ -37,7 +35,7 @@ def read_pages(place: Path) -> dict[str, bytes]:
     return release_pages(*_read(place))
 
 
-def internal_report(place: Path, internal: Mapping[str, Any]) -> bytes:
+def internal_report(place: Path, internal: InternalEvaluation) -> bytes:
     """The report of the release in folder `place` with the comparison `internal` in it. DP: none: for `internal/` only.
 
     Raises:
@@ -47,7 +45,7 @@ def internal_report(place: Path, internal: Mapping[str, Any]) -> bytes:
     return render_report(published, shown, evaluation, internal).encode()
 
 
-def _read(place: Path) -> tuple[PublishedRelease, ShownRecords, dict[str, Any]]:
+def _read(place: Path) -> tuple[PublishedRelease, ShownRecords, Evaluation]:
     """The release, what is shown of its records, read block by block, and its evaluation."""
     published = PublishedRelease.read(place)
     domain, configuration = published.aggregates.domain, published.configuration
@@ -60,7 +58,7 @@ def _read(place: Path) -> tuple[PublishedRelease, ShownRecords, dict[str, Any]]:
             nothing = codes_of(pa.RecordBatch.from_pylist([], file.schema_arrow))
             blocks = chain([nothing], map(codes_of, file.iter_batches(ROW_GROUP)))
             shown = show_records(blocks, file.metadata.num_rows, domain, configuration)
-        evaluation: dict[str, Any] = json.loads((place / "evaluation.json").read_text(encoding="utf-8"))
-    except (OSError, pa.ArrowInvalid, json.JSONDecodeError):
+        evaluation = Evaluation.from_json((place / "evaluation.json").read_bytes())
+    except (OSError, pa.ArrowInvalid, ValueError):
         raise InputError(f"{place} does not hold a complete release (synthetic.parquet and evaluation.json)") from None
     return published, shown, evaluation

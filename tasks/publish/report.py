@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish.cautions import reader_warnings
 from marginweave.tasks.publish.distributions import distributions
@@ -27,15 +28,15 @@ from marginweave.tasks.publish.wording import paid_words
 def render_report(
     published: PublishedRelease,
     shown: ShownRecords,
-    evaluation: Mapping[str, Any],
-    internal: Mapping[str, Any] | None = None,
+    evaluation: Evaluation,
+    internal: InternalEvaluation | None = None,
 ) -> str:
     """The page as HTML text, the same for the same release.
 
     Args:
         published: The release.
         shown: What is shown of its synthetic records.
-        evaluation: The content of its evaluation.json; a section whose key is not there is left out.
+        evaluation: The content of its evaluation.json; a section without numbers is left out.
         internal: The comparison with the sensitive table, for the page's internal twin alone, which says so everywhere.
 
     Returns:
@@ -68,22 +69,23 @@ def render_report(
         private_columns=configuration.private_columns,
         columns=[(c, Markup(distribution_figure(c, f"column-{j}"))) for j, c in enumerate(columns)],  # noqa: S704
         figures=_quality_figures(evaluation, "quality", "Released counts"),
-        internal_figures=_quality_figures(internal or {}, "internal", "Sensitive table"),
+        internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table"),
     )
 
 
-def _quality_figures(evaluation: Mapping[str, Any], name: str, reference: str) -> dict[str, Any]:
+def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> dict[str, Any]:
     """The figures of what an evaluation has, by section."""
     figures: dict[str, Any] = {}
-    if any(bucket["proportional_error"] is not None for bucket in evaluation.get("by_count", ())):
-        figures["errors"] = Markup(error_figure(evaluation["by_count"], f"{name}-errors"))  # noqa: S704 - escaped by the XML writer
-    if evaluation.get("marginals"):
-        figures["worst"] = Markup(worst_marginals_figure(evaluation["marginals"], f"{name}-worst"))  # noqa: S704
-    if evaluation.get("association"):
-        measure = evaluation["association"]["cramers_v"]
+    if any(bucket.proportional_error is not None for bucket in evaluation.by_count):
+        figures["errors"] = Markup(error_figure(evaluation.by_count, f"{name}-errors"))  # noqa: S704 - escaped by the XML writer
+    if evaluation.marginals:
+        figures["worst"] = Markup(worst_marginals_figure(evaluation.marginals, f"{name}-worst"))  # noqa: S704
+    measure = evaluation.association.cramers_v
+    if measure.names:
+        sides = ("synthetic", measure.synthetic, "Synthetic records"), ("reference", measure.reference, reference)
         figures["association"] = [
-            (title, Markup(association_figure(measure["names"], measure[side], title, f"{name}-{side}")))  # noqa: S704
-            for side, title in (("synthetic", "Synthetic records"), ("reference", reference))
+            (title, Markup(association_figure(measure.names, cells, title, f"{name}-{side}")))  # noqa: S704
+            for side, cells, title in sides
         ]
     return figures
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.released.evaluation import Evaluation
 from marginweave.tasks.aggregate.payloads import unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.checkpoint.files import at_place, replace_file
@@ -40,7 +41,7 @@ def publish(
     """
     configuration = reference.configuration
     aggregates = released_counts(reference, parts["normalize"])
-    evaluation = reference.load(parts["evaluate"])
+    evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     intervals = count_intervals(reference, aggregates, parts["collect"], parts["normalize"])
     counts = counts_table(aggregates, intervals, configuration.longest)
     measured, facts = _measured(reference, parts["normalize"])
@@ -51,14 +52,14 @@ def publish(
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=json.loads(told)
     )
-    told_of, blocks = json.loads(evaluation), CodeBlocks(reference.load_blocks(parts["synthesize"]))
-    shown = show_records(blocks, told_of["records"], aggregates.domain, reference.resolved)
+    blocks = CodeBlocks(reference.load_blocks(parts["synthesize"]))
+    shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
     files = {
         "aggregates.parquet": parquet_bytes(counts),
         "aggregates.csv": csv_bytes(counts),
-        "evaluation.json": evaluation,
+        "evaluation.json": evaluation.to_json(),
         "privacy.json": told,
-        **release_pages(published, shown, told_of),
+        **release_pages(published, shown, evaluation),
         **measured,
     }
     with at_place(place, "created"):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.evaluation import Evaluation
 
 Bounds = Mapping[str, tuple[float, float]]
 
@@ -24,24 +24,22 @@ def unit_assumption(configuration: Configuration) -> str:
     )
 
 
-def paid_words(evaluation: Mapping[str, Any]) -> list[str]:
+def paid_words(evaluation: Evaluation) -> list[str]:
     """What an evaluation.json says of the comparison that was bought; nothing where none was. DP: post-processing."""
-    if "paid" not in evaluation:
+    if "paid" not in evaluation.model_fields_set:
         return []
-    paid = evaluation["paid"]
+    paid = evaluation.paid
     if paid is None:
         return ["A comparison with the sensitive table was bought, but for records of another version of the program."]
-    error, tvd = paid["count_error"], paid["tvd"]
-    relative = (
-        f", a total variation distance of {tvd['value']:.3f} ({tvd['low']:.3f} to {tvd['high']:.3f})" if tvd else ""
-    )
+    error, tvd = paid.count_error, paid.tvd
+    relative = f", a total variation distance of {tvd.value:.3f} ({tvd.low:.3f} to {tvd.high:.3f})" if tvd else ""
     found = (
-        f"Over the {paid['marginals']} marginals of {paid['length']} attribute(s), the synthetic counts and those of the rows "
-        f"as prepared are {error['value']:g} records apart on average (95 % interval {error['low']:g} to {error['high']:g}; "
-        f"noise of standard deviation {paid['deviation']:.1f}){relative}."
+        f"Over the {paid.marginals} marginals of {paid.length} attribute(s), the synthetic counts and those of the rows "
+        f"as prepared are {error.value:g} records apart on average (95 % interval {error.low:g} to {error.high:g}; "
+        f"noise of standard deviation {paid.deviation:.1f}){relative}."
     )
     price = (
-        f"Bought with {100 * paid['share']:g} % of the budget, for these records alone; it chose nothing, and every further "
+        f"Bought with {100 * paid.share:g} % of the budget, for these records alone; it chose nothing, and every further "
         "look at the data would be a charge."
     )
     return [found, price]

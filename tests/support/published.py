@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict
 from itertools import combinations, product
 from typing import Any
 
@@ -14,6 +13,21 @@ import pyarrow as pa
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.released.evaluation import (
+    Association,
+    BrokenRule,
+    BucketMeans,
+    CountBucket,
+    DistanceBounds,
+    ErrorParts,
+    Evaluation,
+    InternalEvaluation,
+    LengthMetrics,
+    MarginalBound,
+    MarginalDistance,
+    Measure,
+    RecordAgreement,
+)
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.evaluate.intervals import release_intervals
@@ -39,42 +53,73 @@ FACTS = {
     "dataset": "people", "run": "people-1", "release": "11111111-1111-4111-8111-111111111111", "code_version": "0",
     "selected_after_internal_evaluation": False,
 }  # fmt: skip
-EVALUATION: dict[str, Any] = {
-    "records": 300,
-    "reference_records": 300,
-    "lengths": [
-        {"length": k, "combinations": 10 * k, "preservation": 0.9, "suppressed": 1.0, "fabricated": 2.0, "mean_error": 3.5,
-         "tvd": 0.125, "tvd_missing": None}
-        for k in (1, 2, 3)
-    ],
+_METRICS = dict.fromkeys(LengthMetrics.model_fields) | {
+    "preservation": 0.9, "suppressed": 1.0, "fabricated": 2.0, "mean_error": 3.5, "tvd": 0.125,
 }  # fmt: skip
-MORE = {
-    "model": [{"length": k, "model_error": 0.0625, "sampling_error": 0.03125} for k in (1, 2, 3)],
-    "by_count": [
-        {"at_most": 10, "combinations": 3, "mean_count": 4.5, "preservation": 0.5, "proportional_error": 0.625},
-        {"at_most": 20, "combinations": 0, "mean_count": None, "preservation": None, "proportional_error": None},
-    ],
-    "marginals": [{"attributes": ["sex", "signs"], "tvd": 0.25, "noise": 0.125}],
-    "association": {
-        "cramers_v": {
-            "names": ["sex", "region"],
-            "synthetic": [[1, 0.25], [0.25, 1]],
-            "reference": [[1, None], [None, 1]],
-            "mean_difference": None,
-        },
-        "spearman": {"mean_difference": None},
-    },
-    "bounds": {
-        "level": 0.95,
-        "about": "sum of |count - synthetic count|",
-        "marginals": [
-            {"attributes": ["sex", "region"], "distance": 21.5, "bound": None},
-            {"attributes": ["sex", "signs"], "distance": 34.25, "bound": 77.75},
-        ],
-    },
-    "rules": [{"rule": "structural zeros", "subject": "", "records": 17, "share": 0.1}],
-    "paid": asdict(paid_evaluation(30, 4.0, 300, PaidSettings(share=0.05, length=2), 6)),
+_NO_PAIRS = Measure(names=(), reference=(), synthetic=(), mean_difference=None)
+EVALUATION = Evaluation(
+    records=300,
+    reference_records=300,
+    expansion=0.0,
+    lengths=tuple(LengthMetrics.model_validate(_METRICS | {"length": k, "combinations": 10 * k}) for k in (1, 2, 3)),
+    by_count=(),
+    by_count_means=BucketMeans(sds_combination_loss=0.0, sds_proportional_error=0.0),
+    marginals=(),
+    association=Association(cramers_v=_NO_PAIRS, mutual_information=_NO_PAIRS, spearman=_NO_PAIRS),
+    rules=(),
+    bounds=DistanceBounds(level=0.95, about="sum of |count - synthetic count|", marginals=()),
+)
+"""What every evaluation has; no section of the report has a number but the lengths."""
+MORE: dict[str, Any] = {
+    "model": tuple(ErrorParts(length=k, model_error=0.0625, sampling_error=0.03125) for k in (1, 2, 3)),
+    "by_count": (
+        CountBucket(
+            at_most=10, combinations=3, mean_count=4.5, mean_length=2.0, preservation=0.5, proportional_error=0.625
+        ),
+        CountBucket(
+            at_most=20, combinations=0, mean_count=None, mean_length=None, preservation=None, proportional_error=None
+        ),
+    ),
+    "marginals": (MarginalDistance(attributes=("sex", "signs"), tvd=0.25, noise=0.125),),
+    "association": Association(
+        cramers_v=Measure(
+            names=("sex", "region"),
+            synthetic=((1, 0.25), (0.25, 1)),
+            reference=((1, None), (None, 1)),
+            mean_difference=None,
+        ),
+        mutual_information=_NO_PAIRS,
+        spearman=_NO_PAIRS,
+    ),
+    "bounds": DistanceBounds(
+        level=0.95,
+        about="sum of |count - synthetic count|",
+        marginals=(
+            MarginalBound(attributes=("sex", "region"), distance=21.5, bound=None),
+            MarginalBound(attributes=("sex", "signs"), distance=34.25, bound=77.75),
+        ),
+    ),
+    "rules": (BrokenRule(rule="structural zeros", subject="", records=17, share=0.1),),
+    "paid": paid_evaluation(30, 4.0, 300, PaidSettings(share=0.05, length=2), 6),
 }
+FULL = EVALUATION.model_copy(update=MORE)
+"""An evaluation of which every section has numbers."""
+
+
+def internal_evaluation(sensitive_records: int = 300) -> InternalEvaluation:
+    """A comparison with the sensitive table, of the same numbers."""
+    shared: dict[str, Any] = {name: value for name, value in FULL if name in RecordAgreement.model_fields}
+    return InternalEvaluation(
+        **shared | {"reference_records": sensitive_records},
+        distances=(),
+        k_marginal_score=None,
+        sensitive_rules=(),
+        propensity=None,
+        downstream=None,
+        absent=(),
+    )
+
+
 Codes = list[np.ndarray[Any, Any]]
 
 

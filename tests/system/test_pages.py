@@ -20,7 +20,7 @@ from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.publish.report import render_report
 from tests.support.browser import Browser, browser, need
-from tests.support.published import EVALUATION, HOSTILE, MORE, Codes, published, shown
+from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, published, shown
 
 pytestmark = pytest.mark.system
 READ = """
@@ -44,11 +44,9 @@ def release() -> tuple[PublishedRelease, Codes]:
 @pytest.fixture(scope="module")
 def pages(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pages")
-    for name, page in release_pages(release[0], shown(*release), EVALUATION | MORE).items():
+    for name, page in release_pages(release[0], shown(*release), FULL).items():
         (place / name).write_bytes(page)
-    (place / "internal.html").write_text(
-        render_report(release[0], shown(*release), EVALUATION, EVALUATION | MORE), encoding="utf-8"
-    )
+    (place / "internal.html").write_text(render_report(release[0], shown(*release), EVALUATION, FULL), encoding="utf-8")
     return place
 
 

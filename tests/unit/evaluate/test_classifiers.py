@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ import statsmodels.api as sm
 
 from marginweave.tasks.evaluate.classifiers import MOST_RECORDS, downstream, fixed_order, indicators, propensity
 from marginweave.tasks.evaluate.metrics import evaluate_internal
-from marginweave.tasks.evaluate.task import evaluation_json
 from tests.support.noisy_counts import domain_of
 
 SIZES = (2, 3, 5)
@@ -120,7 +118,7 @@ def test_an_evaluation_repeats_to_the_digit() -> None:
     """No number depends on the hour, the threads or the order of anything but the records."""
     real, made = table_of(12), table_of(13)
     again = [evaluate_internal(real, made, domain_of(SIZES), target=2, ordered=(1, 2)) for _ in range(2)]
-    assert evaluation_json(again[0]) == evaluation_json(again[1])
+    assert again[0].to_json() == again[1].to_json()
     order = fixed_order(1000, "x")
     assert sorted(order.tolist()) == list(range(1000))
     assert (order == fixed_order(1000, "x")).all()
@@ -137,4 +135,4 @@ def test_without_scikit_learn_the_rest_is_there(monkeypatch: pytest.MonkeyPatch)
     lean = evaluate_internal(real, made, domain_of(SIZES), target=2)
     assert (lean.propensity, lean.downstream) == (None, None)
     assert "pip install 'marginweave[evaluation]'" in lean.absent[0]
-    assert replace(lean, propensity=full.propensity, downstream=full.downstream, absent=()) == full
+    assert lean.model_copy(update={"propensity": full.propensity, "downstream": full.downstream, "absent": ()}) == full

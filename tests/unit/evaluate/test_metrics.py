@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -107,7 +107,7 @@ def test_large_domains_are_ranked_first():
     wide = evaluate_internal((small[0] * spread).T, (small[1] * spread).T, domain_of((3000, 4000, 5000)))
     narrow = evaluate_internal(small[0].T, small[1].T, domain_of((3, 3, 3)))
     for large, little in zip(wide.lengths, narrow.lengths, strict=True):
-        assert asdict(large) == pytest.approx(asdict(little))
+        assert large.model_dump() == pytest.approx(little.model_dump())
 
 
 def test_other_columns_are_refused():

@@ -13,10 +13,11 @@ import pytest
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.evaluation import ErrorParts
 from marginweave.tasks.aggregate.payloads import pack_aggregates, pack_marginals
 from marginweave.tasks.decode.task import decode
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.evaluate.distances import ErrorParts, Expected, error_parts
+from marginweave.tasks.evaluate.distances import Expected, error_parts
 from marginweave.tasks.evaluate.metrics import evaluate_release
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.evaluate.task import evaluate

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from marginweave.schemas.released.aggregates import Domain, LevelNoise
+from marginweave.schemas.released.evaluation import BrokenRule, LengthMetrics, MarginalDistance
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.publish.distributions import MOST_VALUES, distributions
 from marginweave.tasks.publish.explore import render_explorer
@@ -21,7 +22,7 @@ from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.records import record_codes
 from marginweave.tasks.publish.report import render_report
 from tests.support.configurations import configuration
-from tests.support.published import EVALUATION, HOSTILE, MORE, published, shown, table_of
+from tests.support.published import EVALUATION, FULL, HOSTILE, MORE, internal_evaluation, published, shown, table_of
 
 NEVER = re.compile(r"anonym|no risk|risk-free|accurate", re.IGNORECASE)
 
@@ -61,10 +62,10 @@ def report(**changes: Any) -> str:
 def test_pages_follow_from_the_release_alone() -> None:
     """The same bytes a second time, and from records that were written and read."""
     release, codes = published()
-    first = release_pages(release, shown(release, codes), EVALUATION | MORE)
-    assert first == release_pages(release, shown(release, codes), EVALUATION | MORE)
+    first = release_pages(release, shown(release, codes), FULL)
+    assert first == release_pages(release, shown(release, codes), FULL)
     assert set(first) == {"report.html", "explore.html"}
-    assert first["report.html"].decode() == render_report(release, shown(release, codes), EVALUATION | MORE)
+    assert first["report.html"].decode() == render_report(release, shown(release, codes), FULL)
     other = published(codes=[code[::-1][:200] for code in codes])
     assert render_explorer(other[0], shown(*other)) != render_explorer(release, shown(release, codes))
 
@@ -107,7 +108,7 @@ def test_what_is_always_said() -> None:
     """Whose privacy, against what, how much, the account first; never a word that promises more."""
     release, codes = published()
     for page in (
-        render_report(release, shown(release, codes), EVALUATION | MORE),
+        render_report(release, shown(release, codes), FULL),
         render_explorer(release, shown(release, codes)),
     ):
         text = re.sub(r"\s+", " ", unescape(page))
@@ -133,7 +134,7 @@ def test_what_is_always_said() -> None:
 def test_nothing_of_a_page_leads_elsewhere() -> None:
     """No script in the report, no address but the other page and places on this one; every id once, every reference met."""
     release, codes = published()
-    page = Outline(render_report(release, shown(release, codes), EVALUATION | MORE, EVALUATION | MORE))
+    page = Outline(render_report(release, shown(release, codes), FULL, internal_evaluation()))
     assert not {"script", "img", "link", "iframe", "object", "style-src"} & set(page.tags)
     assert len(page.ids) == len(set(page.ids))
     assert page.references <= set(page.ids)
@@ -168,33 +169,35 @@ def test_a_label_is_never_markup() -> None:
 )
 def test_a_section_without_numbers_is_left_out(key: str, said: str) -> None:
     release, codes = published()
-    assert said in render_report(release, shown(release, codes), EVALUATION | {key: MORE[key]})
+    assert said in render_report(release, shown(release, codes), EVALUATION.model_copy(update={key: MORE[key]}))
     assert said not in render_report(release, shown(release, codes), EVALUATION)
 
 
 def test_the_error_by_count_is_drawn_where_it_is_known() -> None:
     """A bin without combinations is left out, and the figure where there is no other."""
     release, codes = published()
-    assert "up to 10: 62 %</desc>" in render_report(release, shown(release, codes), EVALUATION | MORE)
-    page = render_report(release, shown(release, codes), EVALUATION | {"by_count": MORE["by_count"][1:]})
+    assert "up to 10: 62 %</desc>" in render_report(release, shown(release, codes), FULL)
+    page = render_report(release, shown(release, codes), EVALUATION.model_copy(update={"by_count": FULL.by_count[1:]}))
     assert "Error by the size of the count" not in page
 
 
 def test_the_bound_of_a_bad_marginal_stands_beside_it() -> None:
     """That of the same attributes, in records; without bounds the table has no column for them."""
     release, codes = published()
-    page = render_report(release, shown(release, codes), EVALUATION | MORE)
+    page = render_report(release, shown(release, codes), FULL)
     assert "<td>0.250</td><td>0.125</td><td>34</td><td>78</td></tr>" in page
     assert "with confidence 95 % each: sum of |count - synthetic count|." in unescape(page)
     assert "at most, without noise" not in render_report(
-        release, shown(release, codes), EVALUATION | {"marginals": MORE["marginals"]}
+        release, shown(release, codes), EVALUATION.model_copy(update={"marginals": MORE["marginals"]})
     )
 
 
 def test_rules_that_every_record_keeps_are_one_sentence() -> None:
     release, codes = published()
-    kept = {"rule": "never missing", "subject": "sex", "records": 0, "share": 0.0}
-    page = render_report(release, shown(release, codes), EVALUATION | {"rules": [*MORE["rules"], kept, kept]})
+    kept = BrokenRule(rule="never missing", subject="sex", records=0, share=0.0)
+    page = render_report(
+        release, shown(release, codes), EVALUATION.model_copy(update={"rules": (*FULL.rules, kept, kept)})
+    )
     assert "2 of 3 declared rules are kept by every synthetic record." in page
     assert "<td>17</td>" in page
     assert "never missing" not in page
@@ -202,7 +205,7 @@ def test_rules_that_every_record_keeps_are_one_sentence() -> None:
 
 def test_the_names_of_a_marginal_have_room() -> None:
     """A line of 8 points takes 9.2; beside the axis of ten triples there are thirty."""
-    rows = [{"attributes": ["one", "another", "a third"], "tvd": 0.5, "noise": None}] * 10
+    rows = [MarginalDistance(attributes=("one", "another", "a third"), tvd=0.5, noise=None)] * 10
     (height,) = re.findall(r'viewBox="0 0 \S+ (\S+)"', worst_marginals_figure(rows, "worst"))
     assert float(height) - 54 > 30 * 9.2
 
@@ -227,7 +230,7 @@ def test_suppressed_is_told_where_the_candidates_are_public() -> None:
 def test_the_twin_is_marked_and_the_report_is_not() -> None:
     """In title, head and foot; the sensitive numbers stand in the twin alone."""
     release, codes = published()
-    twin = render_report(release, shown(release, codes), EVALUATION, EVALUATION | {"reference_records": 298})
+    twin = render_report(release, shown(release, codes), EVALUATION, internal_evaluation(298))
     assert re.search(r"<title>NOT FOR RELEASE", twin)
     assert twin.count("NOT FOR RELEASE") == 3
     assert "298 sensitive ones" in twin
@@ -274,13 +277,11 @@ def test_a_release_without_any_record_or_combination_has_its_pages() -> None:
         for n in release.aggregates.noise
     )
     bare = replace(release, aggregates=replace(release.aggregates, noise=noise))
-    lengths = [
-        {key: value if key == "length" else None for key, value in row.items()} | {"combinations": 0}
-        for row in EVALUATION["lengths"]
-    ]
-    page = render_report(bare, shown(bare, codes), EVALUATION | {"lengths": lengths})
+    nothing_found = dict.fromkeys(LengthMetrics.model_fields) | {"combinations": 0}
+    lengths = tuple(LengthMetrics.model_validate(nothing_found | {"length": row.length}) for row in EVALUATION.lengths)
+    page = render_report(bare, shown(bare, codes), EVALUATION.model_copy(update={"lengths": lengths}))
     assert "No combination was released" in page
     assert render_explorer(bare, shown(bare, codes))
     nothing = replace(bare.aggregates.domain, labels=tuple(() for _ in empty))  # no value of a private domain was found
     unknown = replace(bare, aggregates=replace(bare.aggregates, domain=nothing))
-    assert render_report(unknown, shown(unknown, codes), EVALUATION | {"lengths": lengths})
+    assert render_report(unknown, shown(unknown, codes), EVALUATION.model_copy(update={"lengths": lengths}))

@@ -1,0 +1,57 @@
+"""What every file of a release has in common: JSON by a contract that is named in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+WRITTEN = ConfigDict(
+    frozen=True,
+    extra="forbid",
+    hide_input_in_errors=True,
+    validate_by_name=True,
+    validate_by_alias=True,
+    serialize_by_alias=True,
+)
+
+
+class Described(BaseModel):
+    """A part of a released file; each field's description says its unit."""
+
+    model_config = WRITTEN
+
+
+class ReleasedFile(Described):
+    """A JSON file whose contract, a JSON Schema in `schemas/released/json`, is named in it."""
+
+    schema_: str = Field(default="", alias="$schema", description="Identifier of this contract, its version last.")
+
+    def to_json(self) -> bytes:
+        """The file: indented JSON, the same bytes for equal content; a key that was not given is left out."""
+        content = self.model_dump(mode="json", exclude_unset=True)
+        written = {"$schema": self.schema_, **content}
+        return (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, content: str | bytes) -> Self:
+        """What `to_json` wrote, in this version or in 0.1.0.
+
+        Raises:
+            ValueError: it has another form.
+        """
+        return cls.model_validate_json(content)
+
+
+def optional(description: str) -> Any:
+    """A key that is left out where it has nothing to say."""
+    return Field(default=None, exclude_if=lambda value: value is None, description=description)
+
+
+def json_schema(file: type[ReleasedFile]) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a released file, its identifier as `$id`."""
+    schema = file.model_json_schema()
+    name = schema["properties"]["$schema"]["const"]
+    required = ["$schema", *schema.pop("required", [])]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": name, "required": required, **schema}
