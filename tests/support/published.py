@@ -109,8 +109,9 @@ FULL = EVALUATION.model_copy(update=MORE)
 def internal_evaluation(sensitive_records: int = 300) -> InternalEvaluation:
     """A comparison with the sensitive table, of the same numbers."""
     shared: dict[str, Any] = {name: value for name, value in FULL if name in RecordAgreement.model_fields}
+    shared["reference_records"] = sensitive_records
     return InternalEvaluation(
-        **shared | {"reference_records": sensitive_records},
+        **shared,
         distances=(),
         k_marginal_score=None,
         sensitive_rules=(),
