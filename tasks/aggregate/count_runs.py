@@ -146,7 +146,7 @@ def _sum(pieces: Sequence[SortedCounts]) -> SortedCounts:
     cells, counts = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     order = np.argsort(cells, kind="stable")
     cells = cells[order]
-    starts: NDArray[np.intp] = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
+    starts: NDArray[np.intp] = np.flatnonzero(np.diff(cells, prepend=-1))
     return cells[starts], np.add.reduceat(counts[order], starts)
 
 
