@@ -7,13 +7,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 # Where CI is set a run repeats exactly; everywhere else each one looks at new examples.
-settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=30)
 settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile("default")
 
+
+# What a property test says of its number of examples is for `make test`: times as many where there is time, or where a
+# planted fault must be found by the same examples every time.
+MORE_EXAMPLES = {"long": 10, "mutations": 4}
 
 # Files that take minutes begin first, so that no worker is left alone with one at the end.
 FOLDERS = ("system", "mutations", "laws", "unit")
@@ -22,6 +26,12 @@ TESTS = Path(__file__).parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(TESTS).parts[0]))
+    factor = MORE_EXAMPLES.get(settings.get_current_profile_name(), 1)
+    for test in {getattr(item, "obj", None) for item in items} if factor > 1 else ():
+        given = getattr(test, "_hypothesis_internal_use_settings", None)  # there is no public way
+        if is_hypothesis_test(test) and given is not None:
+            more = settings(given, max_examples=factor * given.max_examples)
+            test._hypothesis_internal_use_settings = more
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -31,7 +41,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=120, help="random kills in tests/system/test_kills.py")
+    parser.addoption("--kills", type=int, default=40, help="random kills in tests/system/test_kills.py")
     parser.addoption(
         "--write-outcomes", action="store_true", help="write the table of tests/system/test_outcomes.py anew"
     )

@@ -39,7 +39,7 @@ def exact_gdp_delta(mu: float, epsilon: float) -> mpmath.mpf:
 
 
 @given(EPSILONS, DELTAS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_gdp_inverses_are_safe_and_tight_against_fifty_digits(epsilon: float, delta: float) -> None:
     """The exact delta of the budgeted mu never exceeds delta, 1e-7 more of it does; epsilon likewise."""
     mu = gdp_mu(epsilon, delta)
@@ -86,7 +86,7 @@ def test_zcdp_conversion_agrees_with_opendp(scale: float, delta: float) -> None:
 
 
 @given(EPSILONS, DELTAS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_three_accountants_are_ordered(epsilon: float, delta: float) -> None:
     """Exact GDP buys at least what zCDP buys, and that at least what the conversion of Bun and Steinke does."""
     gdp, zcdp, sds = (accountant(name).budget(epsilon, delta) for name in ("gdp", "zcdp", "sds"))
@@ -94,7 +94,7 @@ def test_the_three_accountants_are_ordered(epsilon: float, delta: float) -> None
 
 
 @given(EPSILONS, EPSILONS, DELTAS, DELTAS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_budgets_grow_with_epsilon_and_delta(e1: float, e2: float, d1: float, d2: float) -> None:
     """More epsilon or more delta never buys less, beyond the last digits of the arithmetic."""
     for name in ("gdp", "zcdp", "sds"):

@@ -218,7 +218,7 @@ COSTS = st.builds(
 
 
 @given(COSTS, COSTS, st.floats(1e-6, 0.1), st.floats(1, 100))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_more_cost_or_less_delta_is_no_less_epsilon(cost: Cost, more: Cost, delta: float, times: float) -> None:
     """The epsilon of a sum is at least that of a part, and falls with delta; GDP never beats plain parts that it contains."""
     small, large = Decimal(delta), Decimal(min(0.5, delta * times))
@@ -229,7 +229,7 @@ def test_more_cost_or_less_delta_is_no_less_epsilon(cost: Cost, more: Cost, delt
 
 
 @given(EPSILONS, EPSILONS, st.sampled_from(["gdp", "zcdp"]), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_larger_budget_never_means_more_noise(one: float, other: float, accountant: str, private: bool) -> None:
     """Every Gaussian multiplier falls and every selection's epsilon rises with epsilon."""
     small, large = (

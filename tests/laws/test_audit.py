@@ -32,8 +32,10 @@ from tests.support.configurations import PRIVATE
 EXAMPLES = examples()
 FAULT = 1.5
 # Enough for a factor of 1.5, and a fraction of the time.
-QUICK = Effort(trials=100_000, selections=1500, laplace=4000, runs=100, units=20_000)
-PIPELINE = Effort(trials=4000, selections=10, laplace=10, runs=2400, units=1000)
+QUICK = Effort(trials=60_000, selections=200, laplace=1000, runs=10, units=20_000)
+PIPELINE = Effort(trials=4000, selections=10, laplace=10, runs=1000, units=1000)
+# A quarter of the trials of `marginweave audit`: intervals are twice as wide.
+MODEST = Effort(trials=125_000, selections=600, laplace=3000, runs=200, units=20_000)
 
 
 def found(name: str, effort: Effort) -> dict[str, Finding]:
@@ -44,28 +46,33 @@ def named(findings: Iterable[Finding], verdict: str) -> set[str]:
     return {finding.name for finding in findings if finding.verdict == verdict}
 
 
-def check(name: str, findings: list[Finding]) -> None:
-    """No claim is exceeded or missed; Gaussian noise and the pinned pipeline are measured within 5 % of their claims.
+def check(name: str, findings: list[Finding], near: float = 0.05) -> None:
+    """No claim is exceeded or missed; Gaussian noise and the pinned pipeline are measured within `near` of their claims.
 
     Their intervals reach 1.5 % to either side of an estimate with a deviation of 0.21 %, and rounding takes 2.4 % off mu at
-    most (sigma 0.84): 5 % are missed by chance in less than one of 10^7 findings.
+    most (sigma 0.84): 5 % are missed by chance in less than one of 10^7 findings. With a quarter of the trials it is twice
+    of what is not rounding: 3 %, 0.42 %, and 8 %.
     """
     assert not [f for f in findings if f.verdict != "holds"], name
     assert not refuted(findings)
     for finding in findings:
         if finding.tight and finding.quantity == "mu":
-            assert finding.measured.low >= 0.95 * finding.claim, (name, finding)
-            assert finding.measured.high <= 1.05 * finding.claim, (name, finding)
+            assert finding.measured.low >= (1 - near) * finding.claim, (name, finding)
+            assert finding.measured.high <= (1 + near) * finding.claim, (name, finding)
 
 
+@pytest.mark.parametrize(
+    ("effort", "near"),
+    [pytest.param(MODEST, 0.08, id="modest"), pytest.param(Effort(), 0.05, id="full", marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_claim_holds_and_gaussian_ones_are_reached(name: str) -> None:
-    """All mechanisms and both pipelines at the parameters of `marginweave audit`; false alarm 1e-6 a finding."""
-    findings = list(audit(EXAMPLES[name]))
+def test_every_claim_holds_and_gaussian_ones_are_reached(name: str, effort: Effort, near: float) -> None:
+    """All mechanisms and both pipelines; `full` is the effort of `marginweave audit`; false alarm 1e-6 a finding."""
+    findings = list(audit(EXAMPLES[name], effort))
     assert {f.quantity for f in findings} == (
         {"epsilon"} if "Laplace" in name else {"mu", "delta"} & {f.quantity for f in findings}
     )
-    check(name, findings)
+    check(name, findings, near)
 
 
 @pytest.mark.long
@@ -124,8 +131,8 @@ def test_too_much_gaussian_noise_is_found_everywhere(name: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", ["k-tuples, no fabrication", "marginals"])
 def test_too_little_noise_is_found_in_a_whole_pipeline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it runs: thresholds, candidates from survivors, and the choice of pairs are its own."""
-    scale_gaussian(monkeypatch, 1 / FAULT)
+    """As it runs, with half the noise: thresholds, candidates from survivors, and the choice of pairs are its own."""
+    scale_gaussian(monkeypatch, 1 / 2)
     assert found(name, PIPELINE)["pipeline"].verdict == "exceeded"
 
 

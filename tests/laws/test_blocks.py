@@ -65,7 +65,7 @@ def run(raw: pa.Table, config: Configuration, rows: int, folder: Path) -> Encode
 @pytest.mark.parametrize("resize", [None, {"records": 9, "proportion": 1.5}], ids=["as it is", "resized"])
 @pytest.mark.parametrize("unit", UNITS)
 @given(st.lists(cells, max_size=20), st.sampled_from([1, 2, 5]))
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 def test_blocks_and_partitions_change_nothing(
     tmp_path_factory: pytest.TempPathFactory,
     unit: str,

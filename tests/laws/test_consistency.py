@@ -92,7 +92,7 @@ def test_where_nothing_is_negative_it_is_weighted_least_squares(cliques: list[tu
         assert np.allclose(m.counts.ravel(), block @ table, atol=1e-5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(arrays(float, st.integers(1, 7), elements=st.floats(-50, 50)), st.floats(0.1, 100))
 def test_the_projection_is_that_of_a_quadratic_program(values: np.ndarray, total: float) -> None:
     """min |x - v|^2 with x >= 0 and sum x = total, by scipy's SLSQP."""
@@ -172,7 +172,7 @@ def apart(measurements: Sequence[Measurement]) -> float:
     return max(float(np.abs(onto(one, both) - onto(other, both)).max()) for one, other, both in shared)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(masked())
 def test_with_structural_zeros_marginals_agree_and_stay_as_they_are(
     drawn: tuple[list[Measurement], list[Mask]],
@@ -207,7 +207,7 @@ def test_what_does_not_fit_is_refused(measurements: list, masks: list, message: 
         make_consistent(measured, [Mask(attributes=a, allowed=np.array(allowed)) for a, allowed in masks])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(1, 400), st.sampled_from(sorted(SETS)))
 def test_single_attributes_are_what_all_marginals_say_before_any_cell_is_clipped(
     seed: int, level: float, name: str
@@ -248,7 +248,7 @@ def test_many_sparse_marginals_leave_the_counts_of_rare_values_alone() -> None:
     assert abs(made[:, 0].mean()) < 30
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(st.frozensets(st.integers(0, 5), max_size=4).map(lambda s: tuple(sorted(s))), max_size=12), st.data())
 def test_holders_are_all_sets_with_these_attributes_in_order(
     cliques: list[tuple[int, ...]], data: st.DataObject
@@ -257,7 +257,7 @@ def test_holders_are_all_sets_with_these_attributes_in_order(
     assert Holders(cliques).of(wanted) == [i for i, clique in enumerate(cliques) if set(wanted) <= set(clique)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.frozensets(st.integers(0, 3), max_size=3), st.booleans())
 def test_averaging_gives_every_cell_of_a_shared_sum_the_same_step(
     seed: int, shared: frozenset[int], zeros: bool

@@ -100,7 +100,7 @@ MEMORY = st.sampled_from([AMPLE, 0, 40 * 32, 400 * 32, 5 * 384, 20 * 384])
 
 
 @given(st.data(), tables(), st.integers(1, 4), st.integers(1, 6), DENSE_CELLS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_compiled_counts_are_those_of_the_slow_reference(
     data: st.DataObject, table: EncodedTable, length: int, bound: int, dense_cells: int | None
 ) -> None:
@@ -126,7 +126,7 @@ class Listed:
 
 
 @given(st.data(), tables(), st.integers(1, 3), st.integers(1, 6), DENSE_CELLS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_record_in_the_middle_changes_at_most_bound_counts_by_one(
     data: st.DataObject, table: EncodedTable, length: int, bound: int, dense_cells: int | None
 ) -> None:
@@ -155,7 +155,7 @@ def test_a_record_in_the_middle_changes_at_most_bound_counts_by_one(
     st.integers(1, 5),
     MEMORY,
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_blocks_tiles_threads_and_memory_change_no_count(
     data: st.DataObject,
     table: EncodedTable,
@@ -203,12 +203,12 @@ def pairs(table: EncodedTable) -> CandidateSet:
 @pytest.mark.parametrize("dense_cells", [None, 0, 30])
 @pytest.mark.parametrize("bound", [1, 3, 8])
 def test_every_subset_is_as_likely(bound: int, dense_cells: int | None) -> None:
-    """One record after the other of 20,000 alike: each of C(10, bound) subsets of its pairs equally often.
+    """One record after the other of 6,000 alike: each of C(10, bound) subsets of its pairs equally often.
 
     Chi-square over subsets, false alarm 1e-6. A bound that is kept in the first places, a ratio that is off by one
     (needed / (left + 1)), or the same word for every candidate fails.
     """
-    table = people(20_000)
+    table = people(6000)
     one = EncodedTable(codes=tuple(np.zeros_like(codes) for codes in table.codes), labels=table.labels)
     candidates = pairs(one)
     with counted_by(dense_cells=dense_cells, tile=None):
@@ -249,9 +249,9 @@ def chosen(
 def test_choices_of_two_records_and_of_two_lengths_are_independent() -> None:
     """Which pair record u keeps and which record u + 1, and which the same record keeps under the key of another length.
 
-    Chi-square of 10 x 10 tables from 40,000 records, false alarm 1e-6; words that are shared fail at once.
+    Chi-square of 10 x 10 tables from 12,000 records, false alarm 1e-6; words that are shared fail at once.
     """
-    n, order = 40_000, tuple(itertools.combinations(range(5), 2))
+    n, order = 12_000, tuple(itertools.combinations(range(5), 2))
     first = np.array([keeps_one(seed, order) for seed in words("level-2").words_at(0, n)])
     second = np.array([keeps_one(seed, order) for seed in words("level-3").words_at(0, n)])
     for left, right in ((first[:-1], first[1:]), (first, second)):

@@ -47,7 +47,7 @@ def distances(scores: Sequence[int]) -> NDArray[np.uint64]:
 
 
 @given(st.one_of(st.fractions(0, 1), st.fractions(0, 8000)), st.integers(8, 600))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_exponential_is_rounded_down_by_less_than_two_units(x: Fraction, bits: int) -> None:
     with mpmath.workprec(bits + 13_000):
         off = mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator) * 2**bits - exponential(x, bits)
@@ -55,7 +55,7 @@ def test_the_exponential_is_rounded_down_by_less_than_two_units(x: Fraction, bit
 
 
 @given(RATES, st.lists(st.integers(0, 2**40), min_size=1, max_size=6), st.sampled_from([16, 128, 256]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_every_weight_is_bounded_as_the_proof_says(rate: Fraction, far: list[int], precision: int) -> None:
     """A_i <= 2^F C_i <= A_i + 2 N_i, and what is left out has less than one unit for each candidate."""
     levels = _Levels.near(np.array([0, *far], np.uint64), rate, precision)
@@ -68,7 +68,7 @@ def test_every_weight_is_bounded_as_the_proof_says(rate: Fraction, far: list[int
 
 
 @given(SCORES, RATES, st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_choice_is_certain_only_where_the_infinite_number_makes_it(
     scores: list[int], rate: Fraction, data: st.DataObject
 ) -> None:

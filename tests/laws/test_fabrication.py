@@ -122,7 +122,7 @@ def test_combinations_of_one_record_are_published_with_probability_delta_over_r_
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=30),
     st.sampled_from(["uncontrolled", {"fixed": {1: 0, 2: 0, 3: 0}}]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_what_is_released_occurs(rows: list[tuple[int, int, int]], thresholds: Any) -> None:
     """At lengths 1 to 3, whatever survived below: a subset of what the records hold, where the threshold is within reach."""
     sizes = (2, 3, 5)  # the largest code of each column is the missing value

@@ -150,7 +150,7 @@ def _within(one: Box, other: Box) -> bool:
 
 
 @given(cap=CAPS, plan=PLANS, more=st.floats(1, 5), wider=st.floats(1, 5))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_box_keeps_its_cap_and_grows_with_it(cap: Plain, plan: Cost | None, more: float, wider: float) -> None:
     """It promises no more than (epsilon, delta), and a raised cap makes no coordinate smaller."""
     account = replace(ACCOUNT, epsilon=cap.epsilon, delta=cap.delta, kind_of_plan=plan, box=box_for(cap, plan))
@@ -170,7 +170,7 @@ COSTS = st.builds(
 
 
 @given(spent=COSTS, asked=COSTS, less=COSTS, plan=PLANS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_who_asks_for_less_is_admitted_too(spent: Cost, asked: Cost, less: Cost, plan: Cost | None) -> None:
     """Admission is monotone in every coordinate, and what is admitted is held by the box."""
     account = replace(ACCOUNT, box=box_for(CAP, plan))
@@ -208,7 +208,7 @@ STEPS = st.one_of(
 
 
 @given(steps=st.lists(STEPS, min_size=3, max_size=12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_no_history_leaves_its_box(steps: list[tuple[str, tuple[float, float]]]) -> None:
     """Whatever is reserved, given back, lost and raised: the sums stay inside, and an auditor agrees with every row."""
     with TemporaryDirectory() as folder:

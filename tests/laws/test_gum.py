@@ -67,7 +67,7 @@ def measured(rows: np.ndarray, cliques: list[tuple[int, ...]], level: float, see
     return list(make_consistent(noisy))
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 120),
@@ -186,7 +186,7 @@ def test_leaving_and_copied_records_are_chosen_evenly() -> None:
     assert (np.abs(chosen - 20_000 * share) < 5.8 * np.sqrt(20_000 * share * (1 - share))).all()
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(0, 60),
@@ -206,7 +206,7 @@ def test_exactly_as_many_records_as_asked_with_declared_values(
     assert np.array_equal(made, synthesize_gum(marginals, SIZES, records, preset))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["tree", "one-way"]), st.booleans())
 def test_forbidden_combinations_never_appear(seed: int, start: str, known: bool) -> None:
     """Random masks over one, two and three attributes that leave some record; after 0 to 3 rounds, and when the

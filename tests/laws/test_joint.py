@@ -190,7 +190,7 @@ LOSSES = st.builds(
 
 
 @given(LOSSES, st.floats(0.01, 20.0), st.floats(1.0, 1.5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_bound_lies_between_the_noise_and_the_sum_and_is_monotone(
     loss: JointLoss, epsilon: float, more: float
 ) -> None:

@@ -49,7 +49,7 @@ LAST = 2**21  # words of a key
 
 
 @given(st.integers(0, 3), st.sampled_from([0, 5, LAST - 50, 3 * LAST - 1]), st.lists(st.integers(0, 60), max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_words_do_not_depend_on_chunks_or_order(table: int, start: int, sizes: list[int]) -> None:
     """Any cutting, in any order and from new objects, across the edge of a key as well; streams in any portions."""
     whole = BITS.words(table, start, sum(sizes))

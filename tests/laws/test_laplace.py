@@ -204,7 +204,7 @@ def test_the_variances_cross_where_they_should(delta: float, seed: list[int], ex
     assert math.comb(5, 2) <= most_marginals(1.0, zcdp_rho(1.0, 1e-6)) < math.comb(6, 2)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.integers(1, 30), st.floats(0.01, 10), st.sampled_from(STABILITIES))
 def test_the_variances_are_those_of_the_noise(number: int, epsilon: float, unit: Stability) -> None:
     """2 b^2 for scale b = m S_1/epsilon; m (S_2 M)^2 with S_2^2 = theta^2 or 2 theta^2."""

@@ -258,7 +258,7 @@ def two_levels(rows: Sequence[Sequence[str]], sd: Fraction) -> tuple[Any, ...]:
 
 
 @given(st.lists(ROW, max_size=30), st.lists(NOTHING, max_size=3), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_neither_row_order_nor_empty_records_show(
     rows: list[tuple[str, ...]], nothing: list[tuple[str, ...]], order: Any
 ) -> None:
@@ -270,7 +270,7 @@ def test_neither_row_order_nor_empty_records_show(
 
 
 @given(st.lists(ROW, max_size=60), st.sampled_from([1, 1, 20]), st.integers(0, 1000))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_private_labels_leave_only_if_they_survived(rows: list[tuple[str, ...]], times: int, seed: int) -> None:
     """Released labels are those with a published count, under their own counts; all others are missing from length 2 on."""
     rows = rows * times  # of many rows most labels survive, of few none or some

@@ -242,7 +242,7 @@ def test_an_empty_selection_is_measured_as_nothing() -> None:
     assert list(measure_marginals([], [], [], fresh_bits())) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(1, 300), st.floats(-50, 2000)), min_size=1, max_size=7),
     st.floats(0.001, 10),

@@ -102,7 +102,7 @@ def model_of(logits: np.ndarray, mixing: np.ndarray, blocks: tuple) -> Mixture:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6), order=st.permutations(range(4)), width=st.integers(0, 4), masked=st.booleans())
 def test_a_marginal_is_a_sum_of_the_whole_table(seed: int, order: list[int], width: int, masked: bool) -> None:
     """Any attributes in any order, those of a block together and apart: sums of the table by its definition."""
@@ -183,7 +183,7 @@ def test_equal_arguments_give_equal_bytes_and_other_seeds_others() -> None:
     assert not np.array_equal(other.shares[0], models[0].shares[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), records=st.integers(0, 2000), components=st.integers(1, 9))
 def test_every_count_is_within_one_of_its_expectation(seed: int, records: int, components: int) -> None:
     """Of each component, each of its cells; the sums over components are near theirs as well, and all add up exactly."""
@@ -244,7 +244,7 @@ def test_more_codes_than_fit_stay_as_they_were_dealt(monkeypatch: pytest.MonkeyP
     assert np.array_equal(records, before)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), joined=st.booleans(), records=st.integers(0, 300))
 def test_no_record_is_forbidden(seed: int, joined: bool, records: int) -> None:
     """By construction where tied attributes are one, by exchange where they are too many; the model has none either."""
@@ -262,7 +262,7 @@ def test_no_record_is_forbidden(seed: int, joined: bool, records: int) -> None:
         assert maker.model.marginal(mask.attributes)[~mask.allowed].sum() == 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), attributes=st.permutations(range(4)), length=st.integers(1, 4))
 def test_single_combinations_are_those_of_the_table(seed: int, attributes: list[int], length: int) -> None:
     """Some of them, in any order, attributes that are tied together and apart; and the model is itself once it was stored."""

@@ -117,7 +117,7 @@ def test_an_attribute_that_was_not_measured_gets_every_value() -> None:
     assert (cell_counts(made, (3,), SIZES) == 200).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data())
 def test_the_size_is_the_one_of_mbi(data: st.DataObject) -> None:
     """Of any graph, trees and forests among them; sizes differ, as the order of elimination depends on them."""

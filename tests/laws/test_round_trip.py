@@ -80,7 +80,7 @@ def test_a_public_domain_is_whole_whatever_the_table_holds(unit: str, rows: str)
         check_codes(config.attributes, lost, encoded.codes, "encode", complete=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=12), st.integers(0, 3))
 def test_a_decoded_table_is_encoded_into_its_own_codes(rows, seed):
     """decode(encode(x)) lands in the same bin for every value of every type, declared formats included."""
@@ -92,7 +92,7 @@ def test_a_decoded_table_is_encoded_into_its_own_codes(rows, seed):
     assert (records(again) == records(first)) is True
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(ROWS, max_size=10), ROWS)
 def test_a_record_changes_only_its_own_row(rows, one):
     """1-stability: with one record more, or another one in its place, all other rows of the encoded table stay."""
@@ -101,7 +101,7 @@ def test_a_record_changes_only_its_own_row(rows, one):
     assert len(more) == len(rows) + 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(ROWS, max_size=8), st.lists(NOTHING, min_size=1, max_size=3))
 def test_records_without_a_value_change_no_label_and_no_width(rows, nothing):
     """Adding all-null records changes no header, bin, label or shape; they hold nothing."""
@@ -114,7 +114,7 @@ def test_records_without_a_value_change_no_label_and_no_width(rows, nothing):
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_a_text_is_accepted_exactly_where_cleaning_finds_a_value(name, data):
     """The contract of `outside: error` and the cleaning agree on every text that is not missing."""
@@ -127,7 +127,7 @@ def test_a_text_is_accepted_exactly_where_cleaning_finds_a_value(name, data):
     assert declared.accepts(text.strip()) is value.is_valid
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.from_regex(r"\A[0-2][0-9]{3}-[01][0-9]-[0-3][0-9]([T ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{1,7})?)?)?\Z")
 )

@@ -58,7 +58,7 @@ def two_point(epsilon: float, t: float) -> tuple[np.ndarray, np.ndarray]:
     st.floats(0.05, 2.0),
     st.floats(0.05, 3.0),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_choice_of_selections_loses_more(pairs: list[tuple[float, float]], mu: float, epsilon: float) -> None:
     """Extreme pairs of every kind, t anywhere in [0, eps], enumerated with a Gaussian: at most the bound, both ways."""
     bound = mixed_delta(mu * mu, [range_ for range_, _ in pairs], epsilon)
@@ -96,7 +96,7 @@ def test_a_selection_that_follows_from_an_earlier_draw_loses_what_is_claimed(
 
 
 @given(st.floats(1e-3, 20), st.floats(1e-10, 0.05), st.floats(0.01, 0.9), st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_it_is_never_dearer_than_mu_and_never_cheaper_than_the_variance(
     epsilon: float, delta: float, share: float, number: int
 ) -> None:

@@ -77,7 +77,7 @@ def test_every_declared_value_is_an_attribute_with_two_codes() -> None:
     assert other.attributes[-1].name == "s=other"
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(st.lists(ROW, max_size=12))
 def test_a_code_says_whether_the_cell_holds_the_value(rows: list[tuple[str, str, str]]) -> None:
     """By hand, cell by cell; what is not declared is no value; without words no cell is cut."""
@@ -87,7 +87,7 @@ def test_a_code_says_whether_the_cell_holds_the_value(rows: list[tuple[str, str,
         assert [table.codes[j][i] for j in SIGNS] == [int(value not in held) for value in VALUES]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.lists(ROW, max_size=12), st.integers(0, 9))
 def test_a_decoded_table_encodes_to_its_codes_and_cells_keep_the_declared_order(
     rows: list[tuple[str, str, str]], seed: int
@@ -106,7 +106,7 @@ def test_a_decoded_table_encodes_to_its_codes_and_cells_keep_the_declared_order(
     assert all(np.array_equal(one, other) for one, other in zip(again.codes, table.codes, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.lists(ROW, max_size=8), ROW, st.integers(0, 9))
 def test_one_record_more_adds_one_to_one_cell_of_every_marginal(
     rows: list[tuple[str, str, str]], one: tuple[str, str, str], seed: int

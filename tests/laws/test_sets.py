@@ -56,7 +56,7 @@ def test_the_public_cap_counts_every_choice(widths, length):
     assert most_combinations([1] * len(widths), length) == math.comb(len(widths), length)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(ROWS, st.integers(1, 4))
 def test_counts_equal_the_slow_reference_and_stay_below_the_cap(rows, length):
     """Every choice of one value a set is counted; no record holds more than the public cap."""
@@ -68,7 +68,7 @@ def test_counts_equal_the_slow_reference_and_stay_below_the_cap(rows, length):
     assert np.array_equal(histogram(table, all_candidates(table, length), cap), np.bincount(held, minlength=cap + 1))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(ROWS, ROW, st.integers(1, 3), st.integers(1, 7), st.integers(0, 9))
 def test_one_record_more_moves_at_most_delta_counts_by_one(rows, one, length, bound, seed):
     """Sensitivity by construction: L0 and squared L2 at most Delta_k, Linf 1, with all other choices coupled."""
@@ -84,7 +84,7 @@ def test_one_record_more_moves_at_most_delta_counts_by_one(rows, one, length, bo
     assert np.abs(change).max(initial=0) <= 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(ROWS)
 def test_a_record_over_the_bound_keeps_exactly_the_bound(rows):
     """The counts sum to sum_u min(w_u, bound)."""
@@ -137,7 +137,7 @@ def values_of(codes, size):
     return Counter(v for v in np.ravel(codes).tolist() if v < size)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=25), st.integers(0, 3))
 def test_exact_counts_give_sets_of_exact_values(rows, seed):
     """From exact 1-counts every value of every attribute comes out at most as often as it was, single ones exactly so.

@@ -91,7 +91,7 @@ def released(found, length, records):
     return normalize(collect(names, LABELS, records, 0.0, levels, ()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(counts, st.integers(1, 2), st.booleans(), st.booleans(), st.integers(0, 5))
 def test_no_record_holds_a_forbidden_combination(found, length, missing, subtract, seed):
     """Whatever was released, relaxed or not, of any length: three together are kept apart at R = 1 as well.

@@ -71,7 +71,7 @@ def test_records_follow_the_printed_law(length, percentile):
     assert statistic < chi2.isf(1e-7, len(expected))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(noisy_counts(low=1, size=15), st.booleans(), st.integers(0, 3))
 def test_exhausting_uses_every_value_exactly_as_often_as_released(counts, subtract, seed):
     """With `exhaust` the counts of length 1 come out exactly, as printed and with relaxed records."""
@@ -84,7 +84,7 @@ def test_exhausting_uses_every_value_exactly_as_often_as_released(counts, subtra
         assert made == {t: n for t, n in counts_of(aggregates).items() if len(t) == 1}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(noisy_counts(low=1, size=15), st.booleans(), st.booleans())
 def test_nothing_is_fabricated_without_relaxing(counts, subtract, sample_missing):
     """Every combination of length up to R inside a record is released."""
@@ -93,7 +93,7 @@ def test_nothing_is_fabricated_without_relaxing(counts, subtract, sample_missing
     assert set(tally(synthesize_records(aggregates, options), 3)) <= set(counts_of(aggregates))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(*(st.integers(0, 1) for _ in SIZES)), min_size=5, max_size=40), st.integers(0, 9))
 def test_synthetic_counts_never_pass_released_ones(table, seed):
     """With `use_synthetic_counts` and R = 2 no pair is used more often than released."""
@@ -103,7 +103,7 @@ def test_synthetic_counts_never_pass_released_ones(table, seed):
     assert all(n <= released[t] for t, n in made.items())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(*(st.integers(0, s) for s in SIZES)), min_size=1, max_size=40), st.integers(1, 3))
 def test_exact_counts_give_exact_columns(table, length):
     """From exact counts, as many records as there were have every value, and missing, exactly as often."""
@@ -178,7 +178,7 @@ def test_a_seed_fixes_the_records():
     assert not np.array_equal(first, other)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(noisy_counts(low=1, size=12), st.tuples(*(st.booleans() for _ in SIZES)), st.integers(0, 3))
 def test_a_column_that_cannot_be_missing_never_is(counts, optional, seed):
     """Whatever was released, only columns that can be missing have missing values."""

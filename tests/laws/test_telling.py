@@ -92,7 +92,7 @@ def test_columns_of_which_nothing_was_counted_tell_nothing() -> None:
     assert InformativeTables(singles()[:3], TOTAL, 1e6).pick([dependent()]) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-50, 500), st.sampled_from("rhn")), min_size=2, max_size=8).filter(
         lambda cells: any(kind == "r" for _, kind in cells)

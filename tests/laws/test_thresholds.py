@@ -35,7 +35,7 @@ def test_private_threshold_is_the_smallest_that_keeps_delta(sd: Fraction, contri
 
 
 @given(st.integers(1, 400), st.integers(1, 10**6), st.floats(1e-18, 0.9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_private_threshold_is_near_its_real_counterpart(sd: int, contributions: int, delta: float) -> None:
     """About 1.5 + sd z, z the quantile of one of D values; it grows with D and with a smaller delta."""
     least = private_threshold(Fraction(sd), contributions, 1, delta)

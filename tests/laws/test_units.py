@@ -58,7 +58,7 @@ rows = st.lists(st.integers(0, 3), max_size=14)  # the subject of each row
 
 
 @given(rows, st.lists(st.integers(0, 14), max_size=6), st.integers(1, 3), st.integers(0, 9))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_a_subject_changes_at_most_theta_rows_and_all_its_own(
     others: list[int], places: list[int], most: int, seed: int
 ) -> None:
@@ -87,7 +87,7 @@ cells = st.tuples(st.sampled_from(["f", "m", ""]), st.sampled_from(["1", "2", "3
     st.lists(cells, min_size=1, max_size=4),
     st.sampled_from(["drop", "own"]),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_a_joined_subject_changes_one_record(
     others: list[tuple[str, tuple[str, str]]], mine: list[tuple[str, str]], missing: str
 ) -> None:
@@ -128,7 +128,7 @@ def joined(table: list[tuple[str, tuple[str, str]]], config: Any) -> Counter[str
     st.sampled_from([0.4, 0.75, 1.0, 1.5, 2.7]),
     st.integers(0, 9),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 def test_a_unit_replaces_at_most_c_theta_records_of_a_resized_table(
     others: int, theta: int, records: int, proportion: float, seed: int
 ) -> None:
@@ -140,7 +140,7 @@ def test_a_unit_replaces_at_most_c_theta_records_of_a_resized_table(
 
 
 @given(st.integers(1, 9), st.integers(1, 25), st.sampled_from([0.4, 0.75, 1.0, 1.5, 2.7]), st.integers(0, 9))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 def test_a_replaced_row_replaces_at_most_c_records_of_a_resized_table(
     others: int, records: int, proportion: float, seed: int
 ) -> None:

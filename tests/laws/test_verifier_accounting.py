@@ -101,7 +101,7 @@ def test_draws_that_cost_more_do_not_hold(name: str) -> None:
         assert not holds(replace(plan, draws=(*plan.draws[:i], other, *plan.draws[i + 1 :])), plan.spent_epsilon)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(mu=st.floats(0.001, 20), epsilon=st.floats(0.001, 90))
 def test_closed_forms_are_the_programs(mu: float, epsilon: float) -> None:
     """Delta of a Gaussian within 1e-9, or where the two tails cancel within their last digits; of zCDP likewise."""

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -35,9 +36,10 @@ _ENDED = {EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST}
 
 
 class ForkServer:
-    """`tests.support.run_fork_server` as a process; `calls` is how often each undisturbed run passes each transition."""
+    """`tests.support.run_fork_server` as a process, warmed up by an undisturbed run."""
 
-    def __init__(self, warm: Victim, environment: dict[str, str], *others: Victim) -> None:
+    def __init__(self, new_victim: Callable[..., Victim], environment: dict[str, str]) -> None:
+        self._new_victim = new_victim
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.run_fork_server"],
             cwd=REPOSITORY,
@@ -46,7 +48,14 @@ class ForkServer:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.calls: list[dict[str, int]] = self.ask({"warm": [victim.order() for victim in (warm, *others)]})["calls"]
+        self._calls: dict[str | None, dict[str, int]] = {}
+        self.calls(None)
+
+    def calls(self, shape: str | None) -> dict[str, int]:
+        """How often an undisturbed run of a shape passes each transition."""
+        if shape not in self._calls:
+            self._calls[shape] = self.ask({"count": self._new_victim(shape).order()})["calls"]
+        return self._calls[shape]
 
     def ask(self, order: dict[str, Any]) -> dict[str, Any]:
         """Have one order done."""

@@ -117,23 +117,29 @@ POINTS: dict[str, tuple[Any, str]] = {
 
 def main() -> None:
     """Warm up, then serve orders."""
-    warm = json.loads(sys.stdin.readline())["warm"]
     for name in FIGURES:  # drawing them passes no transition, and would be half of a run and of what random times hit
         setattr(report, name, lambda *_: "")
-    passed = []
-    originals = {point: getattr(*place) for point, place in POINTS.items()}
-    for order in warm:
-        os.environ["MARGINWEAVE_LEDGER"] = order["ledger"]
-        calls: Counter[str] = Counter()
-        for point, (owner, name) in POINTS.items():
-            setattr(owner, name, _counting(calls, point, originals[point]))
-        run_by_stages(order)
-        passed.append(calls)
-    for point, (owner, name) in POINTS.items():
-        setattr(owner, name, originals[point])
-    _answer({"calls": passed})
     for line in sys.stdin:
-        _answer(_serve(json.loads(line)))
+        order = json.loads(line)
+        _answer({"calls": _count(order["count"])} if "count" in order else _serve(order))
+
+
+def _count(order: dict[str, Any]) -> Counter[str]:
+    """Make a run here, which loads and compiles what children then have, and count the transitions that it passes."""
+    calls: Counter[str] = Counter()
+    originals = {point: getattr(*place) for point, place in POINTS.items()}
+    before = dict(os.environ)
+    os.environ["MARGINWEAVE_LEDGER"] = order["ledger"]
+    for point, (owner, name) in POINTS.items():
+        setattr(owner, name, _counting(calls, point, originals[point]))
+    try:
+        run_by_stages(order)
+    finally:
+        for point, (owner, name) in POINTS.items():
+            setattr(owner, name, originals[point])
+        os.environ.clear()
+        os.environ.update(before)
+    return calls
 
 
 def _serve(order: dict[str, Any]) -> dict[str, Any]:

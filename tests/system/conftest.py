@@ -6,7 +6,6 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tests.support.cluster import Cluster, cluster
 from tests.support.command_line import CommandLine, prefect_database, settle
 from tests.support.kills import ForkServer
 from tests.support.postgres import Server, postgres_server
-from tests.support.shapes import SHAPES, NewVictim, victims
+from tests.support.shapes import NewVictim, victims
 
 
 @contextmanager
@@ -92,32 +91,18 @@ def marginweave(alone: CommandLine, server: str, forked_program: Path) -> Comman
     return CommandLine(alone.home, environment, forked_program)
 
 
-PARENTS = 2
-
-
 @pytest.fixture
 def new_victim(tmp_path: Path) -> NewVictim:
     return victims(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def parents(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[list[ForkServer]]:
-    environment = {**os.environ, "PREFECT_API_URL": server}
-    warm = victims(tmp_path_factory.mktemp("warm"))
-
-    def started(_: int) -> ForkServer:
-        return ForkServer(warm(), environment, *[warm(shape) for shape in SHAPES])
-
-    with ThreadPoolExecutor() as pool:
-        begun = list(pool.map(started, range(PARENTS)))
-    yield begun
-    for parent in begun:
-        parent.close()
-
-
-@pytest.fixture
-def parent(parents: list[ForkServer]) -> ForkServer:
-    return parents[0]
+@pytest.fixture(scope="session")
+def parent(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[ForkServer]:
+    """One warm parent for all runs that are killed or meet a fault, with nothing of the developer's own environment."""
+    place = tmp_path_factory.mktemp("warm")
+    started = ForkServer(victims(place), CommandLine(place, {"PREFECT_API_URL": server}).variables)
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -26,6 +26,7 @@ from tests.support.command_line import CommandLine
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people
 from tests.support.release_checks import RELEASED, contents, opened
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
 YES: dict[str, Any] = {"approved": True, "by": "A. Meier", "reason": "checked"}
@@ -33,6 +34,7 @@ NO: dict[str, Any] = {"approved": False, "by": "B. Huber", "reason": "wrong date
 DECIDED = {EventKind.APPROVED, EventKind.REJECTED}
 # Where a run ends, and where a decision does: every step after the last draw, on either side.
 ENDING = ["submit", "proposed", "manifest", "purge", "folder removed"]
+SIDES = ["before", "after"]
 DECIDING = ["decide", "published", "manifest", "file replaced"]
 
 
@@ -41,18 +43,6 @@ def victim(tmp_path: Path) -> Victim:
     return Victim(
         home=tmp_path, config=people(tmp_path, 40, aggregate__reporting_length=2, publish__approval="required")
     )
-
-
-@pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    home = tmp_path_factory.mktemp("warm")
-    made = ForkServer(Victim(home=home, config=people(home, 40, aggregate__reporting_length=2)), _environment())
-    yield made
-    made.close()
-
-
-def _environment() -> dict[str, str]:
-    return CommandLine(Path.cwd(), {}).variables
 
 
 def _audit(victim: Victim) -> None:
@@ -79,13 +69,12 @@ def _check_awaiting(victim: Victim) -> dict[str, bytes]:
     return contents(victim.folder.proposed)
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("point", ENDING)
+@pytest.mark.parametrize(("point", "side"), every(3, itertools.product(ENDING, SIDES)))
 def test_a_run_killed_at_its_end_awaits_approval_in_the_end(
     parent: ForkServer, victim: Victim, point: str, side: str
 ) -> None:
     """Nothing gets into `release/`, no row is written twice, and resuming brings the run to where the ledger is."""
-    number = {"manifest": parent.calls[0]["manifest"]}.get(point, 1)
+    number = {"manifest": parent.calls(None)["manifest"]}.get(point, 1)
     assert parent.ask(victim.order(point=[point, side, number]))["code"] == -signal.SIGKILL
     victim.check()
     _audit(victim)
@@ -98,8 +87,7 @@ def test_a_run_killed_at_its_end_awaits_approval_in_the_end(
     assert EventKind.PUBLISHED not in kinds
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("point", DECIDING)
+@pytest.mark.parametrize(("point", "side"), every(3, itertools.product(DECIDING, SIDES)))
 def test_an_approval_killed_anywhere_ends_in_one_publication(
     parent: ForkServer, victim: Victim, point: str, side: str
 ) -> None:

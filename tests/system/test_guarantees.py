@@ -10,10 +10,8 @@ import csv
 import io
 import itertools
 import json
-import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from tests.support.command_line import CommandLine
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people
 from tests.support.release_checks import contents
-from tests.support.shapes import configured_victims
 
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"
@@ -126,13 +123,6 @@ def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: CommandL
         mine = [row for row in told if "age" not in dict(row)]
         assert len(mine) > 10
         assert set(mine) <= held(table, ("sex", "region", "grade"))
-
-
-@pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    started = ForkServer(configured_victims(tmp_path_factory.mktemp("warm"), **MODES["joint"])(), dict(os.environ))
-    yield started
-    started.close()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ come, so that it can be stopped and goes on by the same command.
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import signal
@@ -13,7 +14,6 @@ import subprocess
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,11 +25,13 @@ from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer, Victim
 from tests.support.release_checks import RELEASED
 from tests.support.run_fork_server import POINTS
+from tests.support.samples import every
 from tests.support.shapes import SHAPES, NewVictim
 from tests.support.walk import Walk
 
 pytestmark = pytest.mark.system
 COMMAND_LINE_SHARE = 0.1
+LIVES = 8
 USUAL = {"k-tuples"}  # the others take their time: in `make test-long`
 
 
@@ -73,7 +75,7 @@ def _one_of_the_walk(parent: ForkServer, new_victim: NewVictim, walk: Walk) -> N
     number, choice = walk.choices()
     shape = sorted(SHAPES)[number % len(SHAPES)]
     victim = new_victim(shape, publish__keep_private=choice.random() < 0.7)
-    calls, killed, refused = parent.calls[1 + list(SHAPES).index(shape)], 0, 0
+    calls, killed, refused = parent.calls(shape), 0, 0
     for _ in range(choice.randint(1, 6)):
         order = _order(choice, calls)
         if choice.random() < 0.1:
@@ -100,54 +102,40 @@ def _one_of_the_walk(parent: ForkServer, new_victim: NewVictim, walk: Walk) -> N
 
 
 def test_killed_anywhere_nothing_is_lost_uncharged_or_drawn_twice(
-    parents: list[ForkServer], new_victim: NewVictim, pytestconfig: pytest.Config
+    parent: ForkServer, new_victim: NewVictim, pytestconfig: pytest.Config
 ) -> None:
-    """Processes forked from warm parents, through Prefect and by the stages' functions, at transitions and random times."""
+    """Processes forked from a warm parent, through Prefect and by the stages' functions, at transitions and random times."""
     walk, kills = _walk("forked", pytestconfig), pytestconfig.getoption("kills")
     wanted = kills - int(COMMAND_LINE_SHARE * kills)
-
-    def walked(parent: ForkServer) -> None:
-        while walk.figures["kills"] < wanted:
-            _one_of_the_walk(parent, new_victim, walk)
-
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(walked, parents))
-    assert walk.figures["kills"] >= wanted
-    assert walk.figures["runs"] >= len(SHAPES)
+    while walk.figures["kills"] < wanted or walk.figures["runs"] < len(SHAPES):
+        _one_of_the_walk(parent, new_victim, walk)
 
 
 @pytest.mark.parametrize(
     "shape", [pytest.param(shape, marks=() if shape in USUAL else pytest.mark.long) for shape in SHAPES]
 )
-def test_a_kill_at_every_transition(parents: list[ForkServer], new_victim: NewVictim, shape: str) -> None:
+def test_a_kill_at_every_transition(parent: ForkServer, new_victim: NewVictim, shape: str) -> None:
     """Right before and right after the first call of each, some of them in one run; none is left out that a run passes."""
-    passed = parents[0].calls[1 + list(SHAPES).index(shape)]
+    passed = parent.calls(shape)
     left = deque((point, side) for point in POINTS if passed.get(point) for side in ("before", "after"))
-    total = len(left)
-
-    def kill(parent: ForkServer) -> int:
-        killed = 0
-        while left:
-            victim, lives = new_victim(shape), 4
-            while lives and left:
-                point, side = left.popleft()
-                answer = parent.ask(victim.order(point=[point, side, 1]))
-                victim.check()
-                if answer["code"] != -signal.SIGKILL:
-                    assert answer["code"] == 0, (point, side, answer)
-                    assert lives < 4, f"{point} is passed no more"
-                    left.append((point, side))  # behind what the run had passed: at the next one
-                    break
-                killed, lives = killed + 1, lives - 1
-            answer = parent.ask(victim.order())
-            assert answer["code"] == 0, answer
-            victim.check_finished()
-            shutil.rmtree(victim.home)
-        return killed
-
-    with ThreadPoolExecutor() as pool:
-        assert sum(pool.map(kill, parents)) == total
-    assert total >= 50, total
+    total, killed = len(left), 0
+    while left:
+        victim, lives = new_victim(shape), LIVES
+        while lives and left:
+            point, side = left.popleft()
+            answer = parent.ask(victim.order(point=[point, side, 1]))
+            victim.check()
+            if answer["code"] != -signal.SIGKILL:
+                assert answer["code"] == 0, (point, side, answer)
+                assert lives < LIVES, f"{point} is passed no more"
+                left.append((point, side))  # behind what the run had passed: at the next one
+                break
+            killed, lives = killed + 1, lives - 1
+        answer = parent.ask(victim.order())
+        assert answer["code"] == 0, answer
+        victim.check_finished()
+        shutil.rmtree(victim.home)
+    assert killed == total >= 50
 
 
 def test_the_command_line_killed_at_random_times(
@@ -270,15 +258,18 @@ def test_a_draw_is_made_again_over_damaged_files(parent: ForkServer, new_victim:
 
 @pytest.mark.parametrize(
     "point",
-    [
-        ["file named", "before", 5],
-        ["draw percentile", "after", 1],
-        ["begin_draw", "after", 3],
-        ["commit_draw", "before", 3],
-        ["release file", "before", 3],
-        ["finish", "before", 1],
-        ["published", "before", 1],
-    ],
+    every(
+        2,
+        [
+            ["file named", "before", 5],
+            ["draw percentile", "after", 1],
+            ["begin_draw", "after", 3],
+            ["commit_draw", "before", 3],
+            ["release file", "before", 3],
+            ["finish", "before", 1],
+            ["published", "before", 1],
+        ],
+    ),
 )
 def test_a_zombie_on_another_machine_is_fenced(parent: ForkServer, new_victim: NewVictim, point: list[object]) -> None:
     """Stopped in a draw or on its way out, taken over, and woken: it cannot name its file, commit, draw again or publish."""
@@ -296,8 +287,16 @@ def test_a_zombie_on_another_machine_is_fenced(parent: ForkServer, new_victim: N
     assert {file: file.read_bytes() for file in victim.folder.release.iterdir()} == released
 
 
-@pytest.mark.parametrize("rows_of", [["take_lease", "after", 1], ["commit_draw", "after", 1]])
-@pytest.mark.parametrize("manifest", ["kept", "of the backup"])
+@pytest.mark.parametrize(
+    ("rows_of", "manifest"),
+    every(
+        3,
+        itertools.product(
+            [["take_lease", "after", 1], ["commit_draw", "after", 1]],
+            ["kept", "of the backup"],
+        ),
+    ),
+)
 def test_a_ledger_restored_in_the_middle_of_a_run_stops_it(
     parent: ForkServer, new_victim: NewVictim, rows_of: list[object], manifest: str
 ) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import shlex
 import signal
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer
 from tests.support.people_table import people
 from tests.support.release_checks import RELEASED, opened
+from tests.support.samples import every
 from tests.support.shapes import NewVictim, configured_victims
 
 pytestmark = pytest.mark.system
@@ -37,13 +36,6 @@ MARGINALS = {"aggregate__method": "marginals"}
 @pytest.fixture
 def new_victim(tmp_path: Path) -> NewVictim:
     return configured_victims(tmp_path, **MARGINALS)
-
-
-@pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    started = ForkServer(configured_victims(tmp_path_factory.mktemp("warm"), **MARGINALS)(), dict(os.environ))
-    yield started
-    started.close()
 
 
 VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
@@ -189,9 +181,10 @@ def test_every_kind_of_marginals_is_released(
         assert records.column("region").null_count == 0
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("transition", ["begin_draw", "commit_draw"])
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("number", "transition", "side"),
+    every(3, itertools.product([1, 2, 3, 4], ["begin_draw", "commit_draw"], ["before", "after"])),
+)
 def test_a_run_killed_at_any_draw_goes_on(
     parent: ForkServer, new_victim: NewVictim, transition: str, side: str, number: int
 ) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people
 from tests.support.release_checks import contents, opened
+from tests.support.samples import every
 from tests.support.shapes import NewVictim, configured_victims
 
 pytestmark = pytest.mark.system
@@ -38,30 +38,20 @@ def new_victim(tmp_path: Path) -> NewVictim:
     return configured_victims(tmp_path, **PAID)
 
 
-@pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    started = ForkServer(configured_victims(tmp_path_factory.mktemp("warm"), **PAID)(), dict(os.environ))
-    yield started
-    started.close()
-
-
 def paid_of(victim: Victim) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((victim.folder.release / "evaluation.json").read_text())["paid"]
     return found
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("transition", ["begin_draw", "commit_draw"])
-@pytest.mark.parametrize(("changes", "before"), METHODS.values(), ids=METHODS.keys())
+@pytest.mark.parametrize(
+    ("method", "transition", "side"),
+    every(3, itertools.product(METHODS, ["begin_draw", "commit_draw"], ["before", "after"]), first=1),
+)
 def test_a_run_killed_at_the_evaluation_goes_on(
-    parent: ForkServer,
-    new_victim: NewVictim,
-    changes: dict[str, object],
-    before: list[str],
-    transition: str,
-    side: str,
+    parent: ForkServer, new_victim: NewVictim, method: str, transition: str, side: str
 ) -> None:
     """Nothing is lost, and the number is told, also by another version, but not where that would make the draw again."""
+    changes, before = METHODS[method]
     victim = new_victim(**changes)
     point = [transition, side, len(before) + 1]
     assert parent.ask(victim.order(point=point))["code"] == -signal.SIGKILL

@@ -51,7 +51,7 @@ def test_the_sum_begins_at_zero_and_has_the_functional_exponent() -> None:
 
 @pytest.mark.parametrize("formula", FORMULAS)
 @given(st.floats(1e-3, 30.0), st.floats(1e-15, 0.1), st.floats(0.01, 6.0))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_the_formula_undoes_is_what_was_asked_for(
     formula, epsilon: float, delta: float, proportion: float
 ) -> None:
@@ -72,7 +72,7 @@ def test_what_the_formula_undoes_is_what_was_asked_for(
 
 
 @given(st.floats(1e-3, 20.0), st.floats(0.05, 5.0))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_tight_formula_gives_more_than_the_printed_one(epsilon: float, proportion: float) -> None:
     """Amplify, then group, is never worse; for one copy the two are the same."""
     copies, rate = copies_and_rate(proportion)

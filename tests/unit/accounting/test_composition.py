@@ -75,7 +75,7 @@ COSTS = st.tuples(st.floats(0, 4), st.floats(0, 4), st.floats(0, 5e-7)).map(
 
 
 @given(st.lists(COSTS, max_size=4), COSTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_another_release_never_lowers_the_total(costs: list[Cost], another: Cost) -> None:
     """Totals grow with each release, and are at most any one composition."""
     whole = sum(costs, Cost())
@@ -107,7 +107,7 @@ def test_plain_charges_are_added_to_what_the_rest_converts_to() -> None:
 
 
 @given(st.floats(0.01, 2), st.floats(0.001, 2), st.floats(1e-9, 4e-7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_release_with_plain_draws_is_composed_as_its_parts(mu: float, epsilon: float, delta: float) -> None:
     """Brute force: the sum of both parts' curves, each at its share of delta, is no less than what is booked (Dwork, Roth)."""
     plain = Plain(epsilon=amount(epsilon), delta=amount(delta))

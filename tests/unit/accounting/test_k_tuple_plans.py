@@ -127,7 +127,7 @@ def test_only_private_domains_pay_for_a_threshold(split: str, share: float) -> N
     count_share=st.floats(1e-4, 0.999),
     neighbors=st.sampled_from(["add-remove", "replace-one"]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_configuration_spends_more_than_it_states(
     epsilon, delta, name, split, private, missing, sigma, percentile_share, count_share, neighbors
 ) -> None:
@@ -207,7 +207,7 @@ def test_impossible_splits_are_refused_in_words(settings_, message: str) -> None
 
 
 @given(st.floats(math.log(1e-3), math.log(100)).map(math.exp), st.floats(math.log(1e-20), math.log(0.5)).map(math.exp))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_not_charged_is_one_percent_of_delta_at_most(epsilon: float, delta: float) -> None:
     """Planned where (1 + e^epsilon) 1e-22 is below 1 % of delta, refused where it is above: the largest table proves 1e-22."""
     uncharged = (1 + math.exp(epsilon)) * 1e-22

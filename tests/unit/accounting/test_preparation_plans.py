@@ -97,7 +97,7 @@ def test_an_amplified_plan_is_made_for_the_functional_budget(formula: str) -> No
     resize=st.sampled_from([None, {"records": 50}, {"records": 50, "proportion": 2.5}]),
     accountant=st.sampled_from(["gdp", "zcdp"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_preparation_spends_more_than_it_states(epsilon, delta, share, neighbors, unit, resize, accountant) -> None:
     """Bounds, subjects and resize: the draws cost at most epsilon at delta; theta and copies go into the noise alone."""
     changes: dict[str, Any] = {

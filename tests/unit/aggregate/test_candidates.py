@@ -45,7 +45,7 @@ def cases(draw: Any) -> tuple[int, list[Combination], list[Combination]]:
 
 
 @given(cases())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=30)
 def test_candidates_are_those_of_the_definition(case: tuple[int, list[Combination], list[Combination]]) -> None:
     """Cells, masks, membership, numbers and superset all say the same, in canonical order, each combination once."""
     length, survivors, forbidden = case

@@ -68,7 +68,7 @@ def test_a_sample_expects_what_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 200), st.sampled_from([Fraction(1), Fraction(7)]))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_the_raised_threshold_is_the_least_that_fits(asked: int, most: int, sd: Fraction) -> None:
     level = singles((9, 11, 5))
     expectation = Expectation.of(level, CandidateSet.above(level, (9, 11, 5)))

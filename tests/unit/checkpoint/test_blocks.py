@@ -32,7 +32,7 @@ def read(path: Path, key: bytes = KEY, address: tuple[str, ...] = ADDRESS) -> li
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 def test_what_was_written_is_read_in_any_order(tmp_path_factory: pytest.TempPathFactory, payloads: list[bytes]) -> None:
     path = written(tmp_path_factory.mktemp("blocks"), payloads)
     blocks = open_blocks(path, KEY, ADDRESS)

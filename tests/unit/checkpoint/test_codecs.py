@@ -33,7 +33,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ARRAYS, st.dictionaries(st.text(max_size=4), JSON, max_size=3))
 def test_arrays_come_back_and_bytes_do_not_depend_on_order(arrays: dict, meta: dict) -> None:
     """Names, dtypes, shapes, values and JSON survive; the same content in another order gives the same bytes."""
@@ -66,7 +66,7 @@ def test_objects_and_nan_in_json_are_refused() -> None:
         pack_arrays({}, {"a": math.nan})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.tuples(st.none() | st.text(max_size=4), st.none() | st.integers(-(2**40), 2**40)), max_size=7),
     st.integers(0, 7),

@@ -186,7 +186,7 @@ _STAGES = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     stages=st.lists(st.tuples(_NAMES, _STAGES), max_size=4),
     configuration=st.text(),

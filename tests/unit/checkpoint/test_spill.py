@@ -14,7 +14,7 @@ from marginweave.tasks.checkpoint.spill import Spill
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=9)), max_size=12))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_every_shelf_has_its_pieces_in_order(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[tuple[int, bytes]]
 ) -> None:

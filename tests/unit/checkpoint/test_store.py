@@ -72,7 +72,7 @@ def test_other_bytes_for_one_address_are_refused(store: Store) -> None:
     assert store.get("encode", "k") == b"first"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), payload=st.binary(max_size=200))
 def test_any_damage_is_found(data: st.DataObject, payload: bytes) -> None:
     """A flipped bit, a cut or an addition anywhere makes the checkpoint and the draw unusable."""

@@ -50,7 +50,7 @@ BINS = st.one_of(
 DRAWS = st.sampled_from(["uniform", "midpoint", {"edges": [-40, -1, 0.5, 3], "weights": [1, 0, 4]}])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(BINS, DRAWS, st.integers(0, 5))
 def test_a_decoded_number_lies_in_its_bin(bins, draw, seed):
     """Every value of every bin is encoded into that bin, has no more decimals than declared, and the right type."""

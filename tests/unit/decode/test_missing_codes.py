@@ -58,7 +58,7 @@ CELLS = st.sampled_from(["d1;d2", "d1", "d3", "9.0", "9", "8", "a", "d2;9"])
 
 @pytest.mark.parametrize("through_csv", [False, True], ids=["native", "csv"])
 @pytest.mark.parametrize("name", ALL)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_what_is_decoded_is_read_back(name, through_csv, data):
     """decode(codes), read again by its own configuration, has the same nulls and the same codes, for every kind."""
@@ -139,7 +139,7 @@ def test_a_column_that_could_only_write_a_missing_text_is_refused(column):
     configuration(columns={"x": {**column, "missing": []}})
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sets(st.integers(0, 60), max_size=8), st.integers(1, 4), st.data())
 def test_released_bounds_leave_a_value_in_every_bin(codes, bins, data):
     """Whatever private bounds are released, no bin is nothing but missing codes: the run never stops after the draw."""

@@ -25,7 +25,7 @@ def cells(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rows, columns, table[rows, columns].astype(np.float64)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(TABLES)
 def test_measures_are_those_of_the_libraries(table: np.ndarray) -> None:
     """Cramér's V without correction, mutual information over the geometric mean of entropies, ties at their mean rank."""

@@ -54,17 +54,17 @@ def test_the_regression_is_the_unpenalized_one() -> None:
 
 
 def test_a_right_synthesis_has_ratio_one() -> None:
-    """Rows drawn with replacement are right given the table: over 40 draws the mean ratio is chi2(40 (k-1)) / (40 (k-1)).
+    """Rows drawn with replacement are right given the table: over 20 draws the mean ratio is chi2(20 (k-1)) / (20 (k-1)).
 
-    With k - 1 = 10 its deviation is sqrt(2 / 400) = 0.071; five of them, and the seeds are fixed. Five folds then see nothing.
+    With k - 1 = 10 its deviation is sqrt(2 / 200) = 0.1; five of them, and the seeds are fixed. Five folds then see nothing.
     """
     real = table_of(5)
     found = []
-    for seed in range(40):
+    for seed in range(20):
         rows = np.random.default_rng(seed).integers(0, 1500, 1500)
         found.append(propensity(real, real[:, rows], SIZES))
-    assert np.mean([p.logistic_ratio for p in found]) == pytest.approx(1, abs=0.36)
-    assert abs(np.mean([p.logistic_standardized for p in found])) < 0.36 * np.sqrt(5)
+    assert np.mean([p.logistic_ratio for p in found]) == pytest.approx(1, abs=0.5)
+    assert abs(np.mean([p.logistic_standardized for p in found])) < 0.5 * np.sqrt(5)
     assert np.mean([p.tree_auc for p in found]) == pytest.approx(0.5, abs=0.05)
 
 

@@ -52,7 +52,7 @@ def test_counts_are_inside_as_far_as_the_tails_of_the_noise_reach(deviation: Fra
     above=st.floats(0, 7),
     level=st.sampled_from([0.8, 0.95, 0.99]),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 def test_selected_ends_are_those_of_the_exact_conditional_tails(
     deviation: Fraction, threshold: float, above: float, level: float
 ) -> None:

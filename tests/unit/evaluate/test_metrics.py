@@ -31,7 +31,7 @@ def brute_force(reference, records, chosen):
     return joined[complete], distance
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(TABLE, TABLE)
 def test_internal_metrics_equal_brute_force(reference, records):
     """Every metric of every length is what counting in pandas gives."""
@@ -58,7 +58,7 @@ def test_internal_metrics_equal_brute_force(reference, records):
         assert metrics.tvd == (pytest.approx(np.mean(per_set)) if per_set else None)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(TABLE, TABLE)
 def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records):
     """Released counts that are exact say the same as the table they come from."""
@@ -71,7 +71,7 @@ def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records)
             assert getattr(ours, name) == pytest.approx(getattr(exact, name))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(noisy_counts(low=1), TABLE)
 def test_ranges(counts, records):
     """Distances lie in [0, 1] and percentages in [0, 100], however much noise the release has."""

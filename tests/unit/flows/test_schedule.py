@@ -72,7 +72,7 @@ def one_by_one(account: Account, plan: BudgetPlan, times) -> tuple[list[datetime
     raise AssertionError
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     epsilon=st.floats(0.5, 3),
     mu2=st.floats(0.001, 0.02),

@@ -208,7 +208,7 @@ def test_totals_list_every_account(ledger, reserve, account) -> None:
     assert 0 < ledger.accounts()[0].epsilon <= 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     epsilon=st.floats(1e-3, 100, exclude_min=True),
     delta=st.floats(1e-15, 0.4),

@@ -130,7 +130,7 @@ AMOUNTS = st.decimals(min_value=0, max_value=9, allow_nan=False, allow_infinity=
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_plain_charges_survive_their_row_to_the_digit(mu2: Decimal, epsilon: Decimal, delta: Decimal) -> None:
     """What is written in a row of the ledger is what is read from it."""
     cost = Cost(mu2=mu2, plain=Plain(epsilon=epsilon, delta=delta))

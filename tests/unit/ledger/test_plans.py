@@ -172,7 +172,7 @@ def test_the_order_of_a_plan_is_that_of_its_body(ledger, reserve, monkeypatch, f
     percentile_share=st.floats(1e-4, 0.999),
     count_share=st.floats(1e-4, 0.999),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_plan_of_the_planner_is_believed(**asked: object) -> None:
     """Whatever the configuration, what `plan_budget` makes passes, and stating a little less than is spent does not."""
     try:

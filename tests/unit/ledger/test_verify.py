@@ -105,7 +105,7 @@ def test_an_untouched_ledger_holds(booked, audit, location) -> None:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=st.data())
 def test_any_flipped_byte_of_any_row_is_found(booked, audit, location, tmp_path_factory, data) -> None:
@@ -127,7 +127,7 @@ def test_any_flipped_byte_of_any_row_is_found(booked, audit, location, tmp_path_
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=st.data())
 def test_any_flipped_byte_of_the_file_in_a_row_is_found(booked, audit, location, tmp_path_factory, data) -> None:
@@ -151,7 +151,7 @@ def test_any_flipped_byte_of_the_file_in_a_row_is_found(booked, audit, location,
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=st.data())
 def test_removed_swapped_and_inserted_rows_are_found(booked, audit, location, tmp_path_factory, data) -> None:

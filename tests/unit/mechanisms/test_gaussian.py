@@ -54,7 +54,7 @@ def test_deviation_is_the_next_multiple_above_the_sensitivity(multiplier, bound,
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_draws_compare_all_128_bits(scale: Fraction, data: st.DataObject) -> None:
     """A uniform number at, just below or anywhere near an entry selects |x| = entries at most it, with the sign of its bit."""
     table = noise_table(scale)

@@ -34,7 +34,7 @@ def exact_cumulative(trials: int, p: Fraction) -> list[Fraction]:
 
 
 @given(st.integers(0, 40), st.fractions(0, Fraction(199, 200)))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=30)
 def test_a_small_binomial_is_exact_to_its_last_bits(trials: int, p: Fraction) -> None:
     """Every entry is within a few units of 2^-128 of the exact cumulative probability."""
     table = binomial_table(trials, p)
@@ -100,7 +100,7 @@ def test_positions_are_uniform_sets() -> None:
 
 
 @given(st.integers(1, 2**62), st.integers(0, 50), st.integers(0, 1000))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_positions_are_distinct_and_inside(size: int, count: int, seed: int) -> None:
     drawn = draw_positions(min(count, size), size, SeededBits(seed).stream())
     assert len(drawn) == min(count, size)

@@ -59,7 +59,7 @@ def measured(config: Configuration, cliques: Cliques, seed: int, sd: float = 3.0
     return normalize_marginals(Marginals(domain=domain, one_way=one_way, larger=larger), config)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(CLIQUES, st.integers(0, 10**6), st.sampled_from([0, 40, 600]))
 def test_every_pair_is_there(cliques: Cliques, seed: int, rows: int) -> None:
     """Of two values with records: as measured, or n_a n_b / n to the nearest whole number, but at least 1; in order, closed."""

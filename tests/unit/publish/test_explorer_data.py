@@ -74,7 +74,7 @@ def test_of_many_records_a_sample_is_taken() -> None:
     assert "a sample of" not in render_explorer(release, shown(release, [many[0][:MOST_RECORDS]]))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(0, 300), max_size=5), st.sampled_from([7, 299, 300, 20_000]))
 def test_pages_do_not_depend_on_blocks(cuts: list[int], most: int) -> None:
     """Counts, empty cells and the sample of records in blocks, empty ones included, are those of one block."""

@@ -28,7 +28,7 @@ def table_of(rows: int) -> pa.Table:
     return pa.table({"text": texts, "number": numbers, "whole": rng.integers(0, 9, rows)})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 60), st.lists(st.integers(0, 60), max_size=8), st.booleans())
 def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single):
     """However it is cut, empty blocks included; row groups are full but for the last."""

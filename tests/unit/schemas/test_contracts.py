@@ -25,7 +25,7 @@ CONFIGURATION = configuration(columns={name: column for name, (column, _) in KIN
 ROW = st.fixed_dictionaries({name: texts for name, (_, texts) in KINDS.items()})
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(ROW, max_size=6))
 def test_what_the_stages_make_keeps_the_contracts(rows):
     """Clean and encoded tables of every kind, empty ones included."""

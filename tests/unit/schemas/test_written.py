@@ -79,7 +79,7 @@ def _paths(content: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(content=_CONTENT)
 def test_spellings_of_one_content_are_one(content: dict[str, Any]) -> None:
     """Order of keys, comments, quotes of texts and trailing zeros change nothing."""
@@ -88,7 +88,7 @@ def test_spellings_of_one_content_are_one(content: dict[str, Any]) -> None:
     assert one == canonical_written(parse_yaml(_spelled(_turned(content), "'")))
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(content=_CONTENT, data=st.data())
 def test_another_value_is_another_digest(content: dict[str, Any], data: st.DataObject) -> None:
     """Whichever value is changed, whether its key is known or not."""

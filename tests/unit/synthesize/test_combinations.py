@@ -35,7 +35,7 @@ def walk(lattice):
     return reached
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(noisy_counts(low=1, size=12))
 def test_every_path_leads_to_the_released_count(counts):
     """All released combinations, and no other, are reached, in whatever order attributes are added."""
@@ -49,7 +49,7 @@ def with_missing(table, length):
     return dict(tally(table, length, sizes))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(*(st.integers(0, s) for s in SIZES)), min_size=1, max_size=30), st.integers(1, 3))
 def test_exact_counts_give_the_exact_counts_of_missing_values(table, length):
     """From the counts of complete combinations, those with missing values follow without error."""
@@ -59,7 +59,7 @@ def test_exact_counts_give_the_exact_counts_of_missing_values(table, length):
     assert list(counts_of(completed)) == list(counts_of(aggregates_of(counts_of(completed), length=length)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(noisy_counts(low=1, size=12), st.integers(0, 120))
 def test_missing_values_never_break_consistency(counts, record_count):
     """Whatever the noise, counts stay positive, monotone and closed."""
@@ -68,7 +68,7 @@ def test_missing_values_never_break_consistency(counts, record_count):
     assert all(completed[part] >= n > 0 for t, n in completed.items() for part in parts(t))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(*(st.integers(0, s) for s in SIZES)), min_size=1, max_size=20))
 def test_nothing_is_counted_of_two_values_of_a_set(table):
     """What columns 0 and 2 have in common was not measured if they are one set: no pair of them is added, all others are."""
@@ -86,7 +86,7 @@ def test_counts_that_are_not_normalized_are_refused():
         number_combinations(aggregates_of({}, length=0), ALONE)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=60), st.floats(0.001, 1))
 def test_percentile_is_definition_eight(counts, fraction):
     """The R-8 quantile is numpy's `median_unbiased`."""
@@ -95,7 +95,7 @@ def test_percentile_is_definition_eight(counts, fraction):
     assert quantile(descending, len(counts), fraction) == pytest.approx(expected, rel=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 80), st.floats(0.001, 1), st.data())
 def test_the_largest_counts_suffice(members, fraction, data):
     """The percentile of any record needs no more of the largest counts than are kept."""

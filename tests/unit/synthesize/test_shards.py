@@ -48,7 +48,7 @@ def test_the_first_stream_is_the_seed_and_all_differ():
     assert len({stream(seed, shard).random() for seed in (7, [7, 1], [7, 2]) for shard in range(50)}) == 150
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(noisy_counts(low=1, size=15), st.integers(1, 9), st.integers(0, 2))
 def test_shards_used_up_use_every_value_as_often_as_released(counts, most, seed):
     """With `exhaust` the counts of length 1 come out exactly over all shards, and no combination is fabricated."""
@@ -67,7 +67,7 @@ def test_shards_used_up_use_every_value_as_often_as_released(counts, most, seed)
             assert node == 0 or (parts[lattice.children[first:last]] <= parts[node]).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(noisy_counts(low=1, size=15), st.integers(1, 40), st.integers(1, 12))
 def test_records_are_as_many_as_wanted_and_the_same_in_any_order(counts, records, most):
     """The total is exact, no record is forbidden, and a shard depends on no other: threads cannot matter."""

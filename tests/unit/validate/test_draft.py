@@ -160,7 +160,7 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min
 
 
 @given(st.dictionaries(names, columns, min_size=1, max_size=4))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_a_draft_fits_its_own_table(tmp_path_factory: pytest.TempPathFactory, cells: dict[str, list[str]]) -> None:
     """Whatever the table: the draft is read back, refused as it is, and, confirmed, has every cell as a value or as missing.
 

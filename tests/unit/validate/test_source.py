@@ -177,7 +177,7 @@ cells = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), max
 
 
 @given(st.lists(st.tuples(cells, cells), max_size=8))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_a_written_csv_is_read_back(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
     """Every text survives the way through a file that the standard library wrote."""
     import csv
