@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 SETUP := pyproject.toml constraints.txt
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 10
 
-.PHONY: help run test test-unit test-long lint bench bench-accuracy audit-dependencies release clean
+.PHONY: help run test test-unit test-long test-versions lint bench bench-accuracy audit-dependencies release clean
 
 help: ## show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -39,6 +39,9 @@ lint: $(VENV)/.ready-lint ## style, types and the import contract
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/mypy -p marginweave
+
+test-versions: $(VENV)/.ready-test ## try the lowest and the newest versions of dependencies that pyproject.toml allows
+	@$(BIN)/python -m tests.support.versions
 
 audit-dependencies: $(VENV)/.ready-test ## ask for known vulnerabilities of the pinned dependencies
 	@$(BIN)/python deployments/audit_dependencies.py

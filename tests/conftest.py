@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import settings
 
 # Where CI is set a run repeats exactly; everywhere else each one looks at new examples.
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=30)
@@ -29,15 +29,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     factor = MORE_EXAMPLES.get(settings.get_current_profile_name(), 1)
     for test in {getattr(item, "obj", None) for item in items} if factor > 1 else ():
         given = getattr(test, "_hypothesis_internal_use_settings", None)  # there is no public way
-        if is_hypothesis_test(test) and given is not None:
+        if given is not None:
             more = settings(given, max_examples=factor * given.max_examples)
             test._hypothesis_internal_use_settings = more
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: system tests wait a fifth of their time, for servers, clocks and locks."""
-    return len(os.sched_getaffinity(0)) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The cores, and one more where there are system tests, which wait a fifth of their time for servers and locks."""
+    waiting = any(not {"unit", "laws"} & set(Path(argument).parts) for argument in config.args)
+    return len(os.sched_getaffinity(0)) + waiting
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,5 +1,7 @@
 """Laws of the accountants: exact where a closed form is known, safe in every direction, tighter than what SDS prints."""
 
+# pyright: reportPrivateImportUsage=false - opendp.prelude hands on names without saying so
+
 from __future__ import annotations
 
 import math

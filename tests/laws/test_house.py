@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib import import_module
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_files_can_be_read(path: Path) -> None:
 def test_schemas_import_nothing_of_ours_but_schemas(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("marginweave"):
-            assert node.module.startswith("marginweave.schemas")
+            assert (node.module or "").startswith("marginweave.schemas")
 
 
 def test_noise_meets_counts_in_one_module() -> None:
@@ -93,6 +94,22 @@ def test_the_wheel_holds_what_is_tracked(tmp_path: Path) -> None:
         ["git", "ls-files", "flows", "tasks", "schemas"], cwd=REPOSITORY, check=True, capture_output=True, text=True
     ).stdout.split()
     assert held == {*tracked, "__init__.py"}
+
+
+# where the version of pyproject.toml is repeated, and how
+VERSIONS = {
+    "CITATION.cff": r"^version: (\S+)$",
+    "deployments/compose/Dockerfile": r"marginweave:(\d\S*)",
+    "deployments/compose/compose.yaml": r"marginweave:(\d\S*)",
+    "docs/operations.md": r"marginweave:(\d\S*)",
+}
+
+
+@pytest.mark.parametrize("file", VERSIONS)
+def test_the_version_is_the_same_everywhere(file: str) -> None:
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    found = re.findall(VERSIONS[file], (REPOSITORY / file).read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(found) == {version}
 
 
 def test_constraints_are_versions_and_nothing_else() -> None:

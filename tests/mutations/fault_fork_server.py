@@ -34,7 +34,7 @@ EXAMPLES = settings(
     derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=list[HealthCheck](HealthCheck),  # pyright: ignore[reportArgumentType] - its own metaclass
     report_multiple_bugs=False,
 )
 PYTEST = (

@@ -31,7 +31,7 @@ class Overlay(SourceFileLoader):
         assert Path(shipped.origin).samefile(self.path), f"{name} is imported from {shipped.origin}, not {self.path}"
         return spec_from_file_location(name, self.path, loader=self)
 
-    def get_code(self, _: str) -> CodeType:
+    def get_code(self, _: str) -> CodeType:  # pyright: ignore[reportIncompatibleMethodOverride] - by place
         """The compiled source, with the fault."""
         self._loaded = self.source_to_code(self._source.encode(), self.path)
         return self._loaded

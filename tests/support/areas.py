@@ -1,4 +1,7 @@
-"""The tests of an area: those in a folder of its name, and those that import it. `python -m tests.support.areas ledger`."""
+"""The tests of an area: those in a folder of its name, and those that import it, or support that does.
+
+`python -m tests.support.areas ledger` prints their files.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,12 @@ TESTS = Path(__file__).resolve().parents[1]
 
 def tests_of(area: str) -> list[Path]:
     """Test files of a room of the house, such as `ledger` or `synthesize`, or of a part, such as `flows`."""
-    named = re.compile(rf"\bmarginweave\.(?:(?:flows|tasks|schemas)\.)?{re.escape(area)}\b")
+    about = re.compile(rf"\bmarginweave\.(?:(?:flows|tasks|schemas)\.)?{re.escape(area)}\b")
+    helpers = [path for path in (TESTS / "support").glob("*.py") if about.search(path.read_text(encoding="utf-8"))]
+    names = "|".join([about.pattern, *(rf"\btests\.support\.{path.stem}\b" for path in helpers)])
+    found = re.compile(names)
     files = sorted(path for kind in ("unit", "laws", "system") for path in (TESTS / kind).rglob("test_*.py"))
-    return [path for path in files if path.parent.name == area or named.search(path.read_text(encoding="utf-8"))]
+    return [path for path in files if path.parent.name == area or found.search(path.read_text(encoding="utf-8"))]
 
 
 if __name__ == "__main__":

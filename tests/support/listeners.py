@@ -57,7 +57,7 @@ def listener(heard: list[dict[str, Any]]) -> Iterator[str]:
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - takes all
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

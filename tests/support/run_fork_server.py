@@ -37,7 +37,7 @@ from marginweave.tasks.aggregate import marginals, marginals_task
 from marginweave.tasks.aggregate import rounds_task as adaptive
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.budget import task as budget_stage
-from marginweave.tasks.checkpoint import draw_files, draws, files, store
+from marginweave.tasks.checkpoint import draw_files, files, store
 from marginweave.tasks.checkpoint.codecs import unpack_table
 from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
@@ -92,12 +92,12 @@ POINTS: dict[str, tuple[Any, str]] = {
     "room on disk": (os, "posix_fallocate"),
     "secret": (DrawSecrets, "make"),
     "sealed noise": (DrawSecrets, "keep_noise"),
-    "secret written": (DrawSecrets, "_write"),
+    "secret written": (draw_files, "write_once"),
     "secret read": (DrawSecrets, "read"),
     "secret destroyed": (DrawSecrets, "destroy"),
     "made": (sys.modules[__name__], "made"),
     "staged": (DrawStore, "stage"),
-    "committed": (draws, "_committed"),
+    "committed": (DrawStore, "mend"),
     "destroy": (DrawStore, "destroy"),
     "checkpoint": (Store, "put"),
     "file written": (StagedFile, "write"),

@@ -21,10 +21,10 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
-from marginweave.flows.orchestration.session import _free_port
 from tests.support.cluster import Cluster, pgpass
 from tests.support.command_line import CommandLine
 from tests.support.places import REPOSITORY
+from tests.support.production import free_port
 from tests.support.release_checks import opened
 
 PLACE = REPOSITORY / "deployments" / "compose"
@@ -232,7 +232,7 @@ def answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 @pytest.mark.long  # another server and worker, as in test_production.py, with the passwords of the compose file
 def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: Path) -> None:
     """Roles by psql, tables by their owner, an account by the writer; server and worker against them, passwords in files."""
-    home, api = tmp_path / "home", _free_port()
+    home, api = tmp_path / "home", free_port()
     home.mkdir()
     sql, words = (
         REPOSITORY / "deployments" / "postgresql",

@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def _ended(victim: Victim, killed: int, shape: str) -> Counter[str]:
     )
 
 
-def _order(choice: random.Random, calls: dict[str, int]) -> dict[str, object]:
+def _order(choice: random.Random, calls: dict[str, int]) -> dict[str, Any]:
     """Where and how a run is killed next: at a transition that an undisturbed one passes, or at a time."""
     through = "prefect" if choice.random() < 0.08 else "stages"
     if choice.random() < 0.3:
@@ -105,7 +106,7 @@ def test_killed_anywhere_nothing_is_lost_uncharged_or_drawn_twice(
     parent: ForkServer, new_victim: NewVictim, pytestconfig: pytest.Config
 ) -> None:
     """Processes forked from a warm parent, through Prefect and by the stages' functions, at transitions and random times."""
-    walk, kills = _walk("forked", pytestconfig), pytestconfig.getoption("kills")
+    walk, kills = _walk("forked", pytestconfig), int(str(pytestconfig.getoption("kills")))
     wanted = kills - int(COMMAND_LINE_SHARE * kills)
     while walk.figures["kills"] < wanted or walk.figures["runs"] < len(SHAPES):
         _one_of_the_walk(parent, new_victim, walk)
@@ -142,7 +143,10 @@ def test_the_command_line_killed_at_random_times(
     marginweave: CommandLine, new_victim: NewVictim, pytestconfig: pytest.Config
 ) -> None:
     """The installed program, killed at times spread over a whole run, four times each, then finished by the same command."""
-    walk, wanted = _walk("command line", pytestconfig), int(COMMAND_LINE_SHARE * pytestconfig.getoption("kills"))
+    walk, wanted = (
+        _walk("command line", pytestconfig),
+        int(COMMAND_LINE_SHARE * int(str(pytestconfig.getoption("kills")))),
+    )
     calm = new_victim("marginals")
     cli = CommandLine(calm.home, marginweave.environment)
     begun = time.monotonic()

@@ -26,10 +26,10 @@ def test_a_copy_from_the_middle_of_a_release_admits_no_other(
     victim = new_victim()
     stopped = parent.ask(victim.order(point=[moment, "before", 1, "stop"]))["stopped"]
     kept = victim.home / "kept"
-    shutil.copytree(victim.location.parent, kept)
+    shutil.copytree(victim.ledger_file.parent, kept)
     assert parent.ask({**victim.order(), "continue": stopped})["code"] == 0
-    shutil.rmtree(victim.location.parent)
-    shutil.copytree(kept, victim.location.parent)
+    shutil.rmtree(victim.ledger_file.parent)
+    shutil.copytree(kept, victim.ledger_file.parent)
     drawn = victim.makes.read_text()
 
     for name in ("r2", "r"):

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -68,7 +69,7 @@ def test_files_are_closed_whatever_the_umask(marginweave: CommandLine, tmp_path:
         assert (seen["core"], seen["dumpable"], seen["umask"] & 0o022) == ([0, 0], 0, 0o022)
 
 
-def prefect(cli: CommandLine, *arguments: str, **more: object) -> str:
+def prefect(cli: CommandLine, *arguments: str, **more: Any) -> str:
     """Prefect's own command line; standard output."""
     command = [str(Path(sys.executable).parent / "prefect"), "--no-prompt", *arguments]
     done = subprocess.run(

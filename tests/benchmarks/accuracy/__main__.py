@@ -110,7 +110,9 @@ def _print(line: str) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.accuracy", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.accuracy", description=(__doc__ or "").splitlines()[0]
+    )
     some = "some, as a,b, of"
     parser.add_argument("--tables", type=_of(TABLES), default=TABLES, help=f"{some} {', '.join(TABLES)}")
     parser.add_argument("--methods", type=_of(METHODS), default=METHODS, help=f"{some} {', '.join(METHODS)}")

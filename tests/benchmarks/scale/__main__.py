@@ -63,7 +63,9 @@ def _print(figure: Figure) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.scale", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--rows", type=_numbers, help="numbers of rows, as 10000,50000, instead of each table's own")
     parser.add_argument("--only", type=_names, default=NAMES, help=f"which of {', '.join(NAMES)}")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")

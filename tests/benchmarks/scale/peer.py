@@ -24,7 +24,11 @@ def memory(what: str, pid: int | str = "self") -> float:
 
 def main() -> None:
     """Measure and print."""
-    from pacsynth import Dataset, DpAggregateSeededParametersBuilder, DpAggregateSeededSynthesizer
+    from pacsynth import (  # pyright: ignore[reportMissingImports] - in another environment
+        Dataset,
+        DpAggregateSeededParametersBuilder,
+        DpAggregateSeededSynthesizer,
+    )
 
     imports = memory("VmRSS")
     with Path(sys.argv[1]).open(encoding="utf-8", newline="") as file:

@@ -143,7 +143,7 @@ def measure(records: int, folder: Path) -> Iterator[str]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.scale.workers", description=__doc__.splitlines()[0]
+        prog="python -m tests.benchmarks.scale.workers", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--rows", type=int, default=1_000_000, help="records of the long table")
     rows = parser.parse_args().rows

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-from dpmm.pipelines import AIMPipeline, MSTPipeline
+from dpmm.pipelines import AIMPipeline, MSTPipeline  # pyright: ignore[reportMissingImports] - in another environment
 
 MODELS = {"MST": MSTPipeline, "AIM": AIMPipeline}
 

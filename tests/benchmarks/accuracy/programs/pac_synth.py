@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-import pacsynth
+import pacsynth  # pyright: ignore[reportMissingImports] - in another environment
 
 
 def main() -> None:
