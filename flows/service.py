@@ -21,7 +21,7 @@ from marginweave.tasks.accounting.plan.resolve import load_configuration
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
 
-_INTERRUPTED = "The process of this run ended with the service before; the service goes on with it."
+_INTERRUPTED = "The process of this run ended with the service before; the service resumes it."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
 
 
 def serve_releases(datasets: dict[str, Path], timetable: Timetable, home: Path, port: int | None) -> None:
-    """Release each dataset whenever its time comes, until stopped; a run that the last service left unfinished goes on first.
+    """Release each dataset whenever its time comes, until stopped; runs that the last service left unfinished come first.
 
     Args:
         datasets: configuration files by dataset.
@@ -129,7 +129,7 @@ def _deployment(dataset: str, path: Path, timetable: Timetable, home: Path) -> R
 
 
 def _resume_interrupted(datasets: list[str]) -> None:
-    """Schedule anew what was under way when the last service ended: the release goes on where it stopped."""
+    """Schedule what was under way when the last service ended once more: the release is resumed where it stopped."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas import filters
     from prefect.client.schemas.objects import StateType

@@ -1,4 +1,4 @@
-"""The identity of the running program: what began a run is what goes on with it, or says so."""
+"""The identity of the running program: a run is resumed by the program that began it, or refused."""
 
 from __future__ import annotations
 

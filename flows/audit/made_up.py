@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
 from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.codes import EncodedTable, code_type
+from marginweave.tasks.mechanisms.gaussian import add_noise
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 
 # Trials of one draw.
 CANARIES = 2000
@@ -34,6 +37,11 @@ def table_of(columns: Sequence[Integers], sizes: Sequence[int]) -> EncodedTable:
     """An encoded table from columns of codes; its labels are the codes as text."""
     codes = tuple(column.astype(code_type(size)) for column, size in zip(columns, sizes, strict=True))
     return EncodedTable(codes=codes, labels=tuple(tuple(map(str, range(size))) for size in sizes))
+
+
+def noisy_number(sd: Fraction, trials: int) -> Callable[[Integers], Integers]:
+    """What draws an exact number `trials` times with Gaussian noise."""
+    return lambda exact: add_noise(np.repeat(exact, trials), sd, fresh_bits())[:, None]
 
 
 class _Unpacked(EncodedBlocks):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from marginweave.flows.audit.made_up import CANARIES, CanaryTable, MadeUpRelease
 from marginweave.flows.audit.marginals import (
@@ -12,7 +14,7 @@ from marginweave.flows.audit.marginals import (
     evaluation_scores,
     exposed_values,
     laplace_scores,
-    marginal_pipeline_scores,
+    marginal_pipeline_score,
     marginal_scores,
     selection_scores,
     values_scores,
@@ -24,7 +26,7 @@ from marginweave.flows.audit.tuples import (
     exposed_units,
     level_scores,
     percentile_scores,
-    tuple_pipeline_scores,
+    tuple_pipeline_score,
 )
 from marginweave.schemas.budget import BudgetPlan, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
 from marginweave.schemas.configuration.marginals import MarginalSettings
@@ -41,6 +43,7 @@ from marginweave.tasks.empirical.findings import (
     epsilon_finding,
     joint_scores,
     mu_finding,
+    split_cut,
 )
 
 
@@ -94,109 +97,123 @@ class Effort:
         return int(self.trials * min(_LONGEST, max(1.0, (_CLEAR / claimed_mu(draw)) ** 2)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """The scores of a planned draw; `tight` where tables and test are the worst there are."""
-
-    draw: PlannedDraw
-    scores: Scores
-    tight: bool
-
-    @property
-    def finding(self) -> Finding:
-        """What the scores say of the draw's own price."""
-        return mu_finding(self.draw.name, self.scores, claimed_mu(self.draw), tight=self.tight)
-
-
 def audit(configuration: Configuration, effort: Effort | None = None) -> Iterator[Finding]:
     """Measure what a release by `configuration` loses, mechanism by mechanism and then all of them together.
 
     Reads no data: tables are made up, and noise comes from the functions that a release calls. What is claimed is what the
     plan charges, and of the pipelines what the configuration states.
     """
-    effort = effort or Effort()
-    if configuration.marginals is None:
-        yield from _tuples(configuration, plan_budget(configuration), effort)
-    else:
-        yield from _marginals(configuration, configuration.marginals, plan_budget(configuration), effort)
+    suite = _Audit(configuration=configuration, plan=plan_budget(configuration), effort=effort or Effort())
+    yield from suite.tuples() if configuration.marginals is None else suite.marginals(configuration.marginals)
+    yield from suite.together()
 
 
-def _tuples(configuration: Configuration, plan: BudgetPlan, effort: Effort) -> Iterator[Finding]:
-    stability, replaces = configuration.stability, configuration.stability.neighbors == "replace-one"
-    table = CanaryTable(columns=canary_columns(configuration), stability=stability)
-    parts = []
-    for length in range(1, configuration.reporting_length + 1):
-        draw, held = plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
-        repeats = max(1, min(effort.trials_of(draw) // CANARIES, _DRAWN // (held * table.places)))
-        parts.append(_Part(draw=draw, scores=level_scores(table, draw, repeats), tight=True))
-        yield parts[-1].finding
-        if held > 1:
-            scores = level_scores(table, draw, max(1, repeats // 4), held // 2)
-            yield mu_finding(f"{draw.name}, {held // 2} of {held} kept", scores, claimed_mu(draw), tight=False)
-    if configuration.resize is None and not (replaces and stability.records == 1):
-        draw = plan.draw(DrawKind.COUNT)
-        part = _Part(draw=draw, scores=count_scores(draw, stability, effort.trials_of(draw)), tight=not replaces)
-        parts += [] if replaces else [part]
-        yield part.finding
-    if configuration.percentile is not None:
-        draw = plan.draw(DrawKind.PERCENTILE, 1)
-        yield mu_finding(
-            "percentile-k",
-            percentile_scores(configuration, draw, effort.selections),
-            claimed_mu(draw),
-            tight=False,
-        )
-    for length in range(1, configuration.discoveries + 1):
-        yield from _exposure(f"threshold {length}", exposed_units(configuration, plan, length, effort.units))
-    yield from _together(configuration, plan, parts, effort)
+@dataclass(frozen=True, kw_only=True)
+class _Audit:
+    """The audit of one configuration. `parts` are the draws whose noise has been measured and adds up, with their scores."""
+
+    configuration: Configuration
+    plan: BudgetPlan
+    effort: Effort
+    parts: list[tuple[PlannedDraw, Scores]] = field(default_factory=list)
+    loose: list[PlannedDraw] = field(default_factory=list)
+
+    def tuples(self) -> Iterator[Finding]:
+        """Of k-tuples: the counts of each length, the record count, the percentile and the thresholds."""
+        configuration, stability = self.configuration, self.configuration.stability
+        table, replaces = CanaryTable(columns=canary_columns(configuration), stability=stability), self._replaces
+        for length in range(1, configuration.reporting_length + 1):
+            draw, held = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
+            repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (held * table.places)))
+            yield self._summed(draw, level_scores(table, draw, repeats))
+            if held > 1:
+                scores = level_scores(table, draw, max(1, repeats // 4), held // 2)
+                yield _alone(f"{draw.name}, {held // 2} of {held} kept", draw, scores)
+        if configuration.resize is None and not (replaces and stability.records == 1):
+            draw = self.plan.draw(DrawKind.COUNT)
+            scores = count_scores(draw, stability, self.effort.trials_of(draw))
+            yield _alone(draw.name, draw, scores) if replaces else self._summed(draw, scores)
+        if configuration.percentile is not None:
+            draw = self.plan.draw(DrawKind.PERCENTILE, 1)
+            yield _alone("percentile-k", draw, percentile_scores(configuration, draw, self.effort.selections))
+        for length in range(1, configuration.discoveries + 1):
+            hits = exposed_units(configuration, self.plan, length, self.effort.units)
+            yield from _exposure(f"threshold {length}", hits)
+
+    def marginals(self, settings: MarginalSettings) -> Iterator[Finding]:
+        """Of marginals: private values, the counts with either noise, the scores of pairs, and one of the rounds."""
+        configuration, plan, effort = self.configuration, self.plan, self.effort
+        stability, events = configuration.stability, []
+        if plan.has(DrawKind.VALUES):
+            yield _alone("values", plan.draw(DrawKind.VALUES), values_scores(configuration, plan, effort.trials // 10))
+            yield from _exposure("threshold", exposed_values(configuration, plan, effort.units))
+        lengths = (DrawKind.ONE_WAY, 1), (DrawKind.MARGINALS, 2)
+        for draw, length in ((plan.draw(kind), length) for kind, length in lengths if plan.has(kind)):
+            if isinstance(draw, LaplaceMeasurement):
+                events.append((draw, laplace_scores(draw, length, settings.allocation, stability, effort.laplace)))
+                yield epsilon_finding(str(draw), events[-1][1].hits, draw.epsilon)
+            else:
+                trials = effort.trials_of(draw)
+                yield self._summed(draw, marginal_scores(draw, length, settings.allocation, stability, trials))
+        if plan.has(DrawKind.SCORES):
+            draw = plan.draw(DrawKind.SCORES)
+            scores = selection_scores(draw, stability, effort.trials_of(draw))
+            yield self._summed(draw, scores, tight=not self._replaces)
+        if self._in_rounds:  # a share and a choice: all rounds are alike
+            share, pick = plan.draw(DrawKind.MEASURE, 1), plan.draw(DrawKind.SELECT, 1, 1)
+            yield self._summed(share, marginal_scores(share, 2, "equal", stability, effort.trials_of(share)))
+            yield _alone(pick.name, pick, choice_scores(pick, stability, effort.selections))
+        if len(events) > 1:
+            joint = joint_scores([scores for _, scores in events])
+            yield epsilon_finding("all Laplace noise", joint.hits, sum(draw.parameter for draw, _ in events))
+
+    def together(self) -> Iterator[Finding]:
+        """The paid evaluation, all Gaussian noise together, and the pipeline as it is."""
+        configuration, plan, effort = self.configuration, self.plan, self.effort
+        paid = configuration.evaluate.paid
+        if paid is not None:
+            draw = plan.draw(DrawKind.EVALUATION)
+            scores = evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
+            yield self._summed(draw, scores)
+        if plan.uses_laplace:
+            return
+        if len(self.parts) > 1:
+            claim = stated_mu(configuration, plan, [draw for draw, _ in self.parts])
+            tight = configuration.privacy.accountant == "gdp" and not self.loose
+            joint = joint_scores([scores for _, scores in self.parts])
+            yield mu_finding("pipeline, pinned", joint, claim, tight=tight)
+        if configuration.resize is None and not self._in_rounds:
+            release = MadeUpRelease.of(configuration)
+            of_pipeline = tuple_pipeline_score if configuration.marginals is None else marginal_pipeline_score
+            # OpenDP's selections take as long as all else
+            selects = configuration.marginals is None and configuration.percentile is not None
+            trials = range(effort.runs // 2 if selects else effort.runs)
+            # the cut is from a fifth of the trials, which are left out then
+            present, absent = (np.array([of_pipeline(release, side) for _ in trials]) for side in (0, 1))
+            claim = stated_mu(release.configuration, release.plan, release.plan.draws)
+            yield mu_finding(
+                "pipeline", split_cut(present, absent), claim, tight=False, delta=release.plan.delta_threshold
+            )
+
+    @property
+    def _replaces(self) -> bool:
+        return self.configuration.stability.neighbors == "replace-one"
+
+    @property
+    def _in_rounds(self) -> bool:
+        return self.configuration.marginals is not None and rounds_of(self.configuration) is not None
+
+    def _summed(self, draw: PlannedDraw, scores: Scores, *, tight: bool = True) -> Finding:
+        """What the scores say of the draw's own price, and keep them; `tight` where tables and test are the worst there are."""
+        self.parts.append((draw, scores))
+        if not tight:
+            self.loose.append(draw)
+        return mu_finding(draw.name, scores, claimed_mu(draw), tight=tight)
 
 
-def _marginals(
-    configuration: Configuration, settings: MarginalSettings, plan: BudgetPlan, effort: Effort
-) -> Iterator[Finding]:
-    stability, replaces = configuration.stability, configuration.stability.neighbors == "replace-one"
-    parts, events = [], []
-    if plan.has(DrawKind.VALUES):
-        yield mu_finding(
-            "values",
-            values_scores(configuration, plan, effort.trials // 10),
-            claimed_mu(plan.draw(DrawKind.VALUES)),
-            tight=False,
-        )
-        yield from _exposure("threshold", exposed_values(configuration, plan, effort.units))
-    for kind, length in ((DrawKind.ONE_WAY, 1), (DrawKind.MARGINALS, 2)):
-        if not plan.has(kind):
-            continue
-        draw = plan.draw(kind)
-        if isinstance(draw, LaplaceMeasurement):
-            events.append((draw, laplace_scores(draw, length, settings.allocation, stability, effort.laplace)))
-            yield epsilon_finding(str(draw), events[-1][1].hits, draw.epsilon)
-        else:
-            scores = marginal_scores(draw, length, settings.allocation, stability, effort.trials_of(draw))
-            parts.append(_Part(draw=draw, scores=scores, tight=True))
-            yield parts[-1].finding
-    if plan.has(DrawKind.SCORES):
-        draw = plan.draw(DrawKind.SCORES)
-        parts.append(
-            _Part(draw=draw, scores=selection_scores(draw, stability, effort.trials_of(draw)), tight=not replaces)
-        )
-        yield parts[-1].finding
-    if rounds_of(configuration) is not None:
-        yield from _rounds(configuration, plan, parts, effort)
-    if len(events) > 1:
-        joint = joint_scores([scores for _, scores in events])
-        yield epsilon_finding("all Laplace noise", joint.hits, sum(draw.parameter for draw, _ in events))
-    yield from _together(configuration, plan, parts, effort)
-
-
-def _rounds(configuration: Configuration, plan: BudgetPlan, parts: list[_Part], effort: Effort) -> Iterator[Finding]:
-    """A share and a choice of rounds: all of them are alike."""
-    share, pick = plan.draw(DrawKind.MEASURE, 1), plan.draw(DrawKind.SELECT, 1, 1)
-    scores = marginal_scores(share, 2, "equal", configuration.stability, effort.trials_of(share))
-    parts.append(_Part(draw=share, scores=scores, tight=True))
-    yield parts[-1].finding
-    chosen = choice_scores(pick, configuration.stability, effort.selections)
-    yield mu_finding(pick.name, chosen, claimed_mu(pick), tight=False)
+def _alone(name: str, draw: PlannedDraw, scores: Scores) -> Finding:
+    """What scores that are added to no others, and are not the worst there are, say of the draw's own price."""
+    return mu_finding(name, scores, claimed_mu(draw), tight=False)
 
 
 def _exposure(threshold: str, hits: Hits) -> Iterator[Finding]:
@@ -204,28 +221,3 @@ def _exposure(threshold: str, hits: Hits) -> Iterator[Finding]:
     name = f"{threshold} at delta {TEST_DELTA:g}"
     yield delta_finding(f"{name}, rows apart", hits.present, hits.trials, TEST_DELTA)
     yield delta_finding(f"{name}, rows alike", hits.absent, hits.trials, TEST_DELTA)
-
-
-def _together(configuration: Configuration, plan: BudgetPlan, parts: list[_Part], effort: Effort) -> Iterator[Finding]:
-    """The paid evaluation, all Gaussian noise together, and the pipeline as it is."""
-    paid = configuration.evaluate.paid
-    if paid is not None:
-        draw = plan.draw(DrawKind.EVALUATION)
-        scores = evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
-        parts.append(_Part(draw=draw, scores=scores, tight=True))
-        yield parts[-1].finding
-    if plan.uses_laplace:
-        return
-    if len(parts) > 1:
-        claim = stated_mu(configuration, plan, [part.draw for part in parts])
-        tight = configuration.privacy.accountant == "gdp" and all(part.tight for part in parts)
-        yield mu_finding("pipeline, pinned", joint_scores([part.scores for part in parts]), claim, tight=tight)
-    in_rounds = configuration.marginals is not None and rounds_of(configuration) is not None
-    if configuration.resize is None and not in_rounds:
-        release = MadeUpRelease.of(configuration)
-        of_pipeline = tuple_pipeline_scores if configuration.marginals is None else marginal_pipeline_scores
-        # OpenDP's selections take as long as all else
-        selects = configuration.marginals is None and configuration.percentile is not None
-        scores = of_pipeline(release, effort.runs // 2 if selects else effort.runs)
-        claim = stated_mu(release.configuration, release.plan, release.plan.draws)
-        yield mu_finding("pipeline", scores, claim, tight=False, delta=release.plan.delta_threshold)

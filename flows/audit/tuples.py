@@ -6,11 +6,11 @@ import itertools
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from marginweave.flows.audit.made_up import ROOM, CanaryTable, MadeUpRelease, Pinned, one_block, table_of
+from marginweave.flows.audit.made_up import ROOM, CanaryTable, MadeUpRelease, Pinned, noisy_number, one_block, table_of
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.budget import BudgetPlan, DrawKind, PlannedDraw, Stability
 from marginweave.schemas.configuration.release import Configuration
@@ -19,7 +19,7 @@ from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribut
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
-from marginweave.tasks.empirical.findings import Hits, Scores, separation, shift_score, split_cut
+from marginweave.tasks.empirical.findings import Hits, Scores, event_scores, noise_scores
 from marginweave.tasks.empirical.percentiles import worst_pair
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import EncodedTable
@@ -71,13 +71,9 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
 def count_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores:
     """Scores of the record count: the unit's rows come or go; a replaced unit of several rows leaves one behind."""
     sd = count_deviation(draw.parameter, stability)
-    moved = stability.records - (1 if stability.neighbors == "replace-one" else 0)
-    rows, shift = np.array([1000], np.int64), np.array([moved], np.int64)
-    present, absent = (
-        shift_score(add_noise(np.repeat(exact, trials), sd, fresh_bits())[:, None], rows, shift, sd)
-        for exact in (rows + shift, rows)
-    )
-    return Scores(present=present, absent=absent, cut=separation([(shift, sd)]) / 2)
+    rows = np.array([1000], np.int64)
+    moved = stability.records - (stability.neighbors == "replace-one")
+    return noise_scores(noisy_number(sd, trials), rows + moved, rows, sd)
 
 
 def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: int) -> Scores:
@@ -89,11 +85,7 @@ def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: i
         np.array([select_percentile(h, percentile, draw.parameter, stability, fresh_bits()) for _ in range(trials)])
         for h in (pair.present, pair.absent)
     )
-    return Scores(
-        present=(present <= pair.at_most).astype(np.float64),
-        absent=(absent <= pair.at_most).astype(np.float64),
-        cut=0.5,
-    )
+    return event_scores(present <= pair.at_most, absent <= pair.at_most)
 
 
 # A delta that trials can see, in place of one that they cannot.
@@ -167,30 +159,13 @@ def _below(sizes: Sequence[int], length: int, values: int) -> Level | None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Drawn:
-    """A level over the released domain."""
+def tuple_pipeline_score(release: MadeUpRelease, side: int) -> float:
+    """Log-likelihood ratio of everything that one release of k-tuples publishes before it is normalised.
 
-    level: Level
-    labels: tuple[tuple[str, ...], ...]
-    mechanism: LevelMechanism
-
-
-def tuple_pipeline_scores(release: MadeUpRelease, trials: int) -> Scores:
-    """Log-likelihood ratios of everything that a release tells before it is normalised, run by run.
-
-    Candidates are the cross-join of what survived in the run, contribution bounds those that were bought in it. The cut is
-    from a fifth of the trials, which are left out then.
+    It is of the table with the unit (`side` 0) or without it (1). Candidates are the cross-join of what survived in it,
+    contribution bounds those that were bought in it.
     """
-    present, absent = (
-        np.array([_run(release, blocks) for _ in range(trials)]) for blocks in (release.present, release.absent)
-    )
-    return split_cut(present, absent)
-
-
-def _run(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
-    """One release, scored."""
-    configuration = release.configuration
+    configuration, encoded = release.configuration, (release.present, release.absent)[side]
     score = _count_score(release, encoded)
     released: dict[int, tuple[str, ...]] = {}
     below: Level | None = None
@@ -207,7 +182,7 @@ def _run(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
             released = released_values(level, table, sorted(mechanism.private_columns))
             level = to_released(level, table, released)
         labels = ReleasedBlocks(encoded, released).labels
-        score += _level_score(release, _Drawn(level=level, labels=labels, mechanism=mechanism))
+        score += _level_score(release, level, labels, mechanism)
         below = level
     return score
 
@@ -235,11 +210,14 @@ def _draw(
     return mechanism, draw_level(counts, candidates, mechanism, fresh_bits())
 
 
-def _level_score(release: MadeUpRelease, drawn: _Drawn) -> float:
-    level, mechanism, score = drawn.level, drawn.mechanism, 0.0
+def _level_score(
+    release: MadeUpRelease, level: Level, labels: tuple[tuple[str, ...], ...], mechanism: LevelMechanism
+) -> float:
+    """What a level over the released domain, with its `labels`, says of the unit."""
+    score = 0.0
     for values, sign in ((release.unit, 1), (release.other, -1)):
         if values is not None:
-            mine = release.matches(level, drawn.labels, values)
+            mine = release.matches(level, labels, values)
             expected = release.expected(level.columns[mine], values, mechanism.contribution_bound)
             score += sign * float((level.counts[mine] - expected).sum())
     return score * release.configuration.stability.records / float(mechanism.deviation) ** 2

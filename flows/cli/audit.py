@@ -92,7 +92,7 @@ def export(
 ) -> None:
     """Write all events as JSON Lines and CSV, and one JSON for each published release in the shape of the public registry.
 
-    Without the key the chain is checked and the events are written all the same; what is told says that no seal was checked.
+    Without the key the chain is checked and the events are written all the same; the last line says that no seal was checked.
 
     Example: `marginweave ledger export census-2026 --to audit/`
     """
@@ -163,7 +163,7 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
     witness = Witness(home_of(home))
     name = Ledger.open(location_of(example, home), witness=witness).rotate_key(reason, actor=getpass.getuser())
     out.print(f"New rows are sealed with key {name}")
-    out.print("Keep a copy of the ledger's keys in another place: without them no release can be made.")
+    out.print("Back up the ledger's keys. Without them you cannot make further releases")
 
 
 def _keys(location: LedgerLocation) -> tuple[Keyring, str]:

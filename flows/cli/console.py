@@ -44,7 +44,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         except MarginweaveError as error:
             fail(str(error), error.exit_code)
         except KeyboardInterrupt:
-            fail("stopped; the same command goes on where it was", 130)
+            fail("stopped. The same command resumes it", 130)
         except typer.Exit:
             raise
         except Exception as error:
@@ -60,13 +60,13 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def tell(message: str) -> None:
-    """Print `message` on standard error as one line, whatever stands in the names and values that it quotes."""
+    """Print `message` on standard error as one line, whatever the names and values that it quotes hold."""
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
     typer.echo(f"marginweave: {line}", err=True)
 
 
 def warn_of_former_keys(configuration: Configuration) -> None:
-    """Tell on standard error of keys that are still read and have no effect any more."""
+    """Warn on standard error of keys that are still read and have no effect any more."""
     if "redraws" in configuration.privacy.model_fields_set:
         tell(
             "privacy.redraws has no effect any more; interrupted draws are repeated, not redrawn. Remove the key: 0.3 will "

@@ -93,8 +93,11 @@ def _draft(source: str, form: SourceFile, target: Path) -> None:
 
     _refuse_existing(target)
     _write_new(target, draft_configuration(source, form))
-    out.print(f"Drafted {target}, which only you can read: it is as sensitive as the data until it is confirmed.")
-    out.print(f"What to do with `confirm: true` stands at its top. Then: marginweave plan {target}")
+    out.print(
+        f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you have "
+        "confirmed it"
+    )
+    out.print(f"The comments at the top explain how to confirm each column. Then: marginweave plan {target}")
 
 
 def _convert(

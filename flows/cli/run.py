@@ -176,7 +176,7 @@ _Port = Annotated[
 def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port = None, home: Home = None) -> None:
     """Release on a schedule, on one machine, until it is stopped; Prefect's server comes and goes with it.
 
-    The run of a day is called DATASET-DATE. One that was interrupted goes on at the next start.
+    The run of a day is called DATASET-DATE. One that was interrupted is resumed at the next start.
 
     Example: `marginweave serve deployments/examples/affairs.yaml --cron "30 1 * * *" --timezone Europe/Oslo`
     """

@@ -31,9 +31,9 @@ class PublishedCopy:
 
 
 def copy_release(home: Path, run: str, to: Path) -> PublishedCopy:
-    """Copy the booked files of a published release to the new or empty folder `to`, each checked against its digest.
+    """Copy the files of a published release to the new or empty folder `to`, each checked against its digest in the ledger.
 
-    What else stands in `release/`, such as records that were synthesized later, was booked by nobody and stays.
+    What else is in `release/`, such as records that were synthesized later, has no digest in the ledger and is not copied.
 
     Raises:
         InputError: no published run, or a target that is not empty, or that lies in the home or around it.

@@ -49,7 +49,7 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
 
 
 def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger) -> None:
-    """Refuse to go on with a run whose draws this program would make otherwise, before anything is read.
+    """Refuse to resume a run whose draws this program would make differently, before anything is read.
 
     Raises:
         InputError: the plan is not the one that was reserved, or a draw was begun by another program.
@@ -107,7 +107,7 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
         return
     if present.state == RunState.RUNNING and not (folder.private / "key").is_file():
         raise StageError(
-            f"run {folder.run} has lost private/key and cannot go on; give a new release a name with --run"
+            f"run {folder.run} has lost private/key and cannot be resumed; give a new release a name with --run"
         )
     if present.state == RunState.FINISHED and (release is None or dict(release.outputs) != present.outputs):
         raise BudgetError(
@@ -120,7 +120,7 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
 
 
 def _check_charges(folder: RunFolder, present: Manifest, release: ReleaseRecord) -> None:
-    """Refuse to go on where the run has drawn what the ledger takes for not yet begun: it is an older copy of itself."""
+    """Refuse to resume where the run has drawn what the ledger takes for not yet begun: the ledger is an older copy."""
     forgotten = [draw.name for draw in release.draws if draw.state == State.RESERVED and draw.name in present.charged]
     stranger = unknown_draw(folder, release)
     if forgotten or stranger is not None:

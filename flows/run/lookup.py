@@ -19,35 +19,35 @@ from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, Witness
 from marginweave.tasks.ledger.approvals import check_words
 
-_HELD: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
+_LOCKED: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())
 
 
 @contextmanager
 def run_lock(folder: RunFolder) -> Iterator[None]:
-    """Hold the run alone; the lock goes with the process, however it ends. Whoever holds it already may take it again.
+    """Lock the run for this context, until the end of the process at the latest; a context that has the lock may take it twice.
 
     Raises:
         StageError: another process, or another thread, has the run.
     """
     folder.check_links()
     lock = (folder.path / ".lock").absolute()
-    if lock in _HELD.get():
+    if lock in _LOCKED.get():
         yield
         return
     with exclusive_lock(lock, f"run {folder.run} is in progress in another process"):
-        token = _HELD.set(_HELD.get() | {lock})
+        token = _LOCKED.set(_LOCKED.get() | {lock})
         try:
             yield
         finally:
-            _HELD.reset(token)
+            _LOCKED.reset(token)
 
 
 @contextmanager
 def exclusive_lock(place: Path, refusal: str) -> Iterator[None]:
-    """Hold the lock file at `place` alone, in a folder that is made where it is missing.
+    """Lock the file `place`, whose folder is made where it is missing.
 
     Raises:
-        StageError: another process holds it; says `refusal`.
+        StageError: another process has the lock; its text is `refusal`.
     """
     with at_place(place.parent, "created"):
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -128,7 +128,7 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     if manifest.state == RunState.AWAITING:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
     if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
-        raise InputError(f"run {run} is not finished; go on with it: marginweave resume {run}")
+        raise InputError(f"run {run} is not finished. Resume it: marginweave resume {run}")
     return folder, manifest
 
 
@@ -158,7 +158,7 @@ def what_to_do(run: str) -> str:
 
 
 def describe_progress(folder: RunFolder) -> str | None:
-    """How far the run of this folder is, and what the same command would do, in words; None where there is none.
+    """One sentence on how far the run of this folder is, and what `run` would do with it; None where there is none.
 
     DP: from the manifest, which is public.
     """
@@ -169,9 +169,10 @@ def describe_progress(folder: RunFolder) -> str | None:
         RunState.FINISHED: "`run` finds its release and charges nothing",
         RunState.AWAITING: "`run` finds it and charges nothing",
         RunState.REJECTED: "it was charged, and nothing of it is published",
+        RunState.FAILED: "it was purged and cannot be resumed; give a new release a name with --run",
+        RunState.RUNNING: "`run` resumes it; only what is not charged yet will be charged",
     }
-    goes_on = "`run` goes on with it, and charges what is not charged yet"
-    return f"run {folder.run} is {manifest.state}: {follows.get(manifest.state, goes_on)}"
+    return f"run {folder.run} is {manifest.state}: {follows[manifest.state]}"
 
 
 def successor(home: Path, manifest: Manifest) -> str | None:
@@ -185,7 +186,7 @@ def successor(home: Path, manifest: Manifest) -> str | None:
 
 
 def place_of_files(folder: RunFolder) -> Path:
-    """Where what may leave stands: `proposed/` as long as the run awaits approval, `release/` otherwise."""
+    """The folder of what may leave: `proposed/` as long as the run awaits approval, `release/` otherwise."""
     manifest = folder.read_manifest()
     awaiting = manifest is not None and manifest.state == RunState.AWAITING
     return folder.proposed if awaiting else folder.release
@@ -195,7 +196,7 @@ def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tup
     """Approve or reject a run that awaits it, and bring folder and manifest to where the ledger then is.
 
     Nothing is read but the proposed files, and of these the digests, which were booked when they were submitted. The first
-    decision stands; it is returned whoever made it.
+    decision is final; it is returned, whoever made it.
 
     Raises:
         InputError: no such run, one that does not await approval, no name, or no reason.

@@ -42,14 +42,14 @@ class ReleaseEvent(StrEnum):
 
 @dataclass
 class Ending:
-    """How an attempt that nothing stops is told to have ended; the flow says so if that is not `finished`."""
+    """How an attempt that nothing stops has ended; the flow sets it where that is not `finished`."""
 
     event: ReleaseEvent = ReleaseEvent.FINISHED
 
 
 @contextmanager
 def announced(run: str) -> Iterator[Ending]:
-    """Tell how the attempt at `run` ends: finished (again, where it was), awaiting approval, refused by the ledger, or failed.
+    """Emit how the attempt at `run` ends: finished (again, where it was), awaiting approval, refused by the ledger, or failed.
 
     DP: post-processing; whether a release fails may depend on the data, as privacy.json says of every stop.
     """

@@ -85,7 +85,7 @@ def read_request(
 
 
 def default_run(configuration: Configuration, home: Path, suffix: str = "") -> str:
-    """The name of the run that `configuration` stands for in `home`: that of 0.1.0 where such a run is there."""
+    """The default name of a run of `configuration` in `home`: the name by 0.1.0 where such a run exists."""
     name, former = f"{configuration.default_run}{suffix}", f"{configuration.former_run}{suffix}"
     if RunFolder.at(home, name).read_manifest() is None:
         begun = RunFolder.at(home, former).read_manifest()
@@ -126,14 +126,14 @@ def original_request(home: Path, run: str) -> tuple[Path, str]:
     path = RunFolder.at(home, run).internal / _REQUEST
     content = read_file(path)
     if content is None and RunFolder.at(home, run).manifest_file.exists():
-        raise InputError(f"run {run} has lost {path.name}; go on with it by `marginweave run CONFIG --run {run}`")
+        raise InputError(f"run {run} has lost {path.name}; resume it: marginweave run CONFIG --run {run}")
     if content is None:
         raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
     try:
         request = json.loads(content)
         return Path(request["configuration"]), str(request["source"])
     except (ValueError, KeyError, TypeError):
-        raise StageError(f"{path} is damaged; go on with the run by `marginweave run CONFIG --run {run}`") from None
+        raise StageError(f"{path} is damaged; resume the run: marginweave run CONFIG --run {run}") from None
 
 
 def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:

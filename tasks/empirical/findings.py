@@ -9,12 +9,13 @@ Nasr et al. 2023 (arXiv 2302.07956) audit mu in this way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import beta
 
@@ -129,6 +130,20 @@ def shift_score(noisy: Counts, exact: Counts, shift: Counts, deviation: float | 
 def separation(shifts: Iterable[tuple[Counts, float | Fraction]]) -> float:
     """lambda^2, the sum over vectors of |shift|^2 / deviation^2; half of it is the cut of least error."""
     return sum(float((shift.astype(np.float64) ** 2).sum()) / float(deviation) ** 2 for shift, deviation in shifts)
+
+
+def noise_scores(
+    noisy: Callable[[Counts], Counts], present: Counts, absent: Counts, deviation: float | Fraction
+) -> Scores:
+    """The log-likelihood ratios of Gaussian noise on the exact counts of both tables; `noisy` draws (trials, *cells)."""
+    shift = present - absent
+    scores = [shift_score(noisy(exact), absent, shift, deviation) for exact in (present, absent)]
+    return Scores(present=scores[0], absent=scores[1], cut=separation([(shift, deviation)]) / 2)
+
+
+def event_scores(present: NDArray[np.bool_], absent: NDArray[np.bool_]) -> Scores:
+    """Scores of an event: 1 in the trials in which it was seen."""
+    return Scores(present=present.astype(np.float64), absent=absent.astype(np.float64), cut=0.5)
 
 
 def split_cut(present: Floats, absent: Floats, share: float = 0.2) -> Scores:

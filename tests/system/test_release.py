@@ -234,7 +234,7 @@ def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
     assert any(json.loads(line)["stage"] == "validate" for line in process.stdout)
     os.killpg(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=60)
-    assert (process.returncode, told) == (130, "marginweave: stopped; the same command goes on where it was\n")
+    assert (process.returncode, told) == (130, "marginweave: stopped. The same command resumes it\n")
     assert cli("run", path, "--run", "r").returncode == 0
 
 

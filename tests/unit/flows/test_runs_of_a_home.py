@@ -150,8 +150,8 @@ def test_the_reason_of_a_stop_before_the_first_folder_is_kept_for_the_operator(h
         (RunState.FINISHED, "finds its release and charges nothing"),
         (RunState.AWAITING, "finds it and charges nothing"),
         (RunState.REJECTED, "nothing of it is published"),
-        (RunState.RUNNING, "charges what is not charged yet"),
-        (RunState.FAILED, "charges what is not charged yet"),
+        (RunState.RUNNING, "only what is not charged yet will be charged"),
+        (RunState.FAILED, "cannot be resumed"),
     ],
 )
 def test_how_far_a_run_is_and_what_the_same_command_does(home: Path, state: RunState, follows: str) -> None:
