@@ -14,6 +14,7 @@ from rich.table import Table
 from marginweave.flows.cli.console import Config, Home, RunName, Source, command, days, out, warn_of_former_keys
 from marginweave.flows.orchestration.environment import home_directory, importing, prepare_environment
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.statement import AccountStatement
 
 if TYPE_CHECKING:
     from marginweave.flows.run.request import Request
@@ -119,7 +120,7 @@ def _has_drawn(reference: RunReference, lease: str | None) -> bool:
     return record is not None and any(lease and draw.lease == lease for draw in record.draws)
 
 
-def _print_waiting(request: Request, account: dict[str, object], place: Path, *, charged: bool) -> None:
+def _print_waiting(request: Request, account: AccountStatement, place: Path, *, charged: bool) -> None:
     """Print what was made and is not published yet, and which commands decide on it."""
     from marginweave.flows.run.lookup import what_to_do
 
@@ -135,7 +136,7 @@ def _shown(place: Path) -> str:
     return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
 
 
-def _summarize(request: Request, account: dict[str, object], *, fresh: bool, charged: bool) -> None:
+def _summarize(request: Request, account: AccountStatement, *, fresh: bool, charged: bool) -> None:
     """Print where the release is and what it guarantees."""
     privacy, shown = request.configuration.privacy, _shown(request.folder.release)
     if _printed_as_json({"event": "finished", "release": shown}, account, charged=charged):
@@ -147,17 +148,17 @@ def _summarize(request: Request, account: dict[str, object], *, fresh: bool, cha
     _print_account(account)
 
 
-def _printed_as_json(line: Mapping[str, object], account: dict[str, object], *, charged: bool) -> bool:
+def _printed_as_json(line: Mapping[str, object], account: AccountStatement, *, charged: bool) -> bool:
     """Print `line` as JSON unless a terminal reads it; whether it was printed."""
     if not out.is_terminal:
-        out.file.write(json.dumps({**line, "charged_now": charged, "account": account}) + "\n")
+        out.file.write(json.dumps({**line, "charged_now": charged, "account": account.model_dump(mode="json")}) + "\n")
     return not out.is_terminal
 
 
-def _print_account(account: dict[str, object]) -> None:
+def _print_account(account: AccountStatement) -> None:
     out.print(
-        f"Account {account['dataset']}: epsilon {account['epsilon']:.4g} of {account['cap_epsilon']:g} spent "
-        f"at delta {account['delta']:g}, {account['releases']} release(s)"
+        f"Account {account.dataset}: epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent "
+        f"at delta {account.delta:g}, {account.releases} release(s)"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 import shutil
 import uuid
@@ -109,16 +108,14 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
     place = to or folder.release / f"synthesis-{settings.seed}"
     _check_empty(place, "choose another folder with --to, or another --seed")
     looked = Ledger.open(ledger_of(folder, home)).internally_evaluated(manifest.dataset, None)
-    selected = looked or bool(published.statement["selected_after_internal_evaluation"])
-    statement = {
-        **published.statement,
-        "synthesis": settings.model_dump(mode="json"),
-        "selected_after_internal_evaluation": selected,
-    }
+    selected = looked or bool(published.statement.selected_after_internal_evaluation)
+    statement = published.statement.model_copy(
+        update={"synthesis": settings.model_dump(mode="json"), "selected_after_internal_evaluation": selected}
+    )
     with at_place(place, "created"):
         place.mkdir(parents=True, exist_ok=True)
     write_synthetic(place, published.synthesize(settings))
-    replace_file(place / "privacy.json", (json.dumps(statement, indent=2, ensure_ascii=False) + "\n").encode())
+    replace_file(place / "privacy.json", statement.to_json())
     return place
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from marginweave.flows.run.continuity import sync_with_ledger
 from marginweave.flows.run.progress import reporter
@@ -13,10 +13,21 @@ from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.accounts import Account, CapChange
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
+from marginweave.schemas.program import Program
 from marginweave.schemas.released.manifest import StageEntry
+from marginweave.schemas.released.statement import (
+    AccountStatement,
+    CapStatement,
+    LargestCap,
+    LostDrawCost,
+    PolicyStatement,
+    Programs,
+    ReleaseFacts,
+    ReleaseIdentity,
+)
 from marginweave.tasks.checkpoint.run_folder import RunFolder, holds, staged_release
 from marginweave.tasks.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
-from marginweave.tasks.ledger.totals import account_totals
+from marginweave.tasks.ledger.totals import account_sums
 from marginweave.tasks.references import RunReference, StageResult
 
 CAP_WAS_CHANGED = (
@@ -96,82 +107,78 @@ def return_unused_draws(reference: RunReference) -> None:
         reference.secrets.destroy(name)
 
 
-def account_statement(reference: RunReference) -> dict[str, Any]:
+def account_statement(reference: RunReference) -> AccountStatement:
     """What the account of the dataset has spent and lost, for privacy.json and the operator."""
     dataset = reference.configuration.dataset
     total, releases = reference.ledger.account_total(dataset), reference.ledger.releases(dataset)
     own = next((record for record in releases if record.release == reference.manifest.release), None)
-    return {
-        **account_totals(total),
-        **_cap_facts(reference.ledger.cap_changes(dataset)),
-        "lost_draws": [
-            {"release": draw.release, "draw": draw.replaces or draw.name, **draw.cost.texts}
+    caps, largest = _cap_changes(reference.ledger.cap_changes(dataset))
+    return AccountStatement(
+        **dict(account_sums(total)),
+        caps_since_the_first_draw=caps,
+        largest_cap=largest,
+        lost_draws=tuple(
+            LostDrawCost(release=draw.release, draw=draw.replaces or draw.name, **draw.cost.texts)
             for record in releases
             for draw in record.draws
             if draw.state == State.CHARGED_LOST
-        ],
-        **_policy_facts(total.account, releases, own.created if own else datetime.now(UTC)),
-    }
+        ),
+        policy=_policy_statement(total.account, releases, own.created if own else datetime.now(UTC)),
+    )
 
 
-def _cap_facts(caps: Sequence[CapChange]) -> dict[str, Any]:
-    """The caps since the first draw, where they were changed, and what holds then; nothing of a cap that stood."""
+def _cap_changes(caps: Sequence[CapChange]) -> tuple[tuple[CapStatement, ...] | None, LargestCap | None]:
+    """The caps since the first draw, where they were changed, and what holds then; nothing of a cap that was not."""
     if len(caps) < 2:
-        return {}
-    return {
-        "caps_since_the_first_draw": [
-            {"epsilon": float(cap.epsilon), "delta": float(cap.delta), "since": cap.since.isoformat()} for cap in caps
-        ],
-        "largest_cap": {
-            "epsilon": float(max(cap.epsilon for cap in caps)),
-            "delta": float(max(cap.delta for cap in caps)),
-            "meaning": CAP_WAS_CHANGED,
-        },
-    }
+        return None, None
+    return tuple(
+        CapStatement(epsilon=float(cap.epsilon), delta=float(cap.delta), since=cap.since.isoformat()) for cap in caps
+    ), LargestCap(
+        epsilon=float(max(cap.epsilon for cap in caps)),
+        delta=float(max(cap.delta for cap in caps)),
+        meaning=CAP_WAS_CHANGED,
+    )
 
 
-def _policy_facts(account: Account, releases: Sequence[ReleaseRecord], moment: datetime) -> dict[str, Any]:
-    """What the account's policy says of the period of the release, after the total to date; nothing without a policy."""
+def _policy_statement(account: Account, releases: Sequence[ReleaseRecord], moment: datetime) -> PolicyStatement | None:
+    """What the account's policy says of the period of the release, after the total to date; None without a policy."""
     policy = account.policy
     if policy is None:
-        return {}
-    spent = period_spent(policy, account.dataset, releases, moment)
-    return {
-        "policy": {
-            "per": policy.per,
-            "epsilon": float(policy.epsilon),
-            "delta": float(policy.delta),
-            "since": policy.start(moment).isoformat(),
-            "spent_epsilon": period_epsilon(policy, spent),
-            "meaning": NO_GUARANTEE,
-        }
-    }
-
-
-def _programs(record: ReleaseRecord | None) -> dict[str, Any]:
-    """The program that reserved the release, and those that began its draws, by the rows; of 0.1.0 they know neither."""
-    drew = (
-        {draw.facts["program"]: draw.facts["version"] for draw in record.draws if "program" in draw.facts}
-        if record
-        else {}
+        return None
+    return PolicyStatement(
+        per=policy.per,
+        epsilon=float(policy.epsilon),
+        delta=float(policy.delta),
+        since=policy.start(moment).isoformat(),
+        spent_epsilon=period_epsilon(policy, period_spent(policy, account.dataset, releases, moment)),
+        meaning=NO_GUARANTEE,
     )
-    reserved = None if record is None or record.program is None else record.program.model_dump()
-    return {"reserved": reserved, "drew": [{"version": version, "digest": digest} for digest, version in drew.items()]}
 
 
-def release_facts(reference: RunReference) -> dict[str, Any]:
+def _programs(record: ReleaseRecord | None) -> Programs:
+    """The program that reserved the release, and those that began its draws, by the rows; of 0.1.0 they know neither."""
+    begun = [draw.facts for draw in record.draws if "program" in draw.facts] if record else []
+    drew = {facts["program"]: facts["version"] for facts in begun}
+    return Programs(
+        reserved=record.program if record else None,
+        drew=tuple(Program(version=version, digest=digest) for digest, version in drew.items()),
+    )
+
+
+def release_facts(reference: RunReference) -> ReleaseFacts:
     """Who the release is, for privacy.json."""
-    manifest = reference.manifest
-    record = reference.ledger.release(manifest.release)
-    returned = [draw.name for draw in record.draws if draw.state == State.RETURNED] if record else []
-    corrected = manifest.supersedes
-    return {
-        "dataset": manifest.dataset,
-        "run": manifest.run,
-        "release": manifest.release,
-        **({} if corrected is None else {"supersedes": corrected.model_dump()}),
-        "programs": _programs(record),
-        "returned": returned,
-        "evaluated_until_now": reference.ledger.internally_evaluated(manifest.dataset, None),
-        "selected_after_internal_evaluation": reference.ledger.internally_evaluated(manifest.dataset, manifest.release),
-    }
+    manifest, ledger = reference.manifest, reference.ledger
+    record = ledger.release(manifest.release)
+    identity = ReleaseIdentity(
+        dataset=manifest.dataset,
+        run=manifest.run,
+        release=manifest.release,
+        supersedes=manifest.supersedes,
+        programs=_programs(record),
+        selected_after_internal_evaluation=ledger.internally_evaluated(manifest.dataset, manifest.release),
+    )
+    return ReleaseFacts(
+        identity=identity,
+        returned=tuple(draw.name for draw in record.draws if draw.state == State.RETURNED) if record else (),
+        evaluated_until_now=ledger.internally_evaluated(manifest.dataset, None),
+    )

@@ -7,7 +7,6 @@ copy for people, never read by anything.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from marginweave.schemas.errors import BudgetError, MarginweaveError
 from marginweave.schemas.ledger.accounts import AccountTotal
 from marginweave.schemas.ledger.states import CHARGED
 from marginweave.schemas.released.evaluation import Evaluation, MarginalDistance
+from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.ledger.admission import is_closed
 from marginweave.tasks.references import RunReference
 
@@ -144,9 +144,9 @@ def _show_release(reference: RunReference) -> None:
 
     place = reference.folder.release
     with suppress(Exception):
-        statement = json.loads((place / "privacy.json").read_text(encoding="utf-8"))
+        statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         evaluation = Evaluation.from_json((place / "evaluation.json").read_bytes())
-        release, run, guarantee, account = (statement[key] for key in ("release", "run", "guarantee", "account"))
+        release, run, guarantee, account = statement.release, statement.run, statement.guarantee, statement.account
         create_table_artifact(
             key=f"evaluation-of-{release}",
             table=[
@@ -158,9 +158,9 @@ def _show_release(reference: RunReference) -> None:
         create_markdown_artifact(
             key=f"release-{release}",
             markdown=(
-                f"**{statement['dataset']}**, run {run}: epsilon {guarantee['epsilon']:g}, delta {guarantee['delta']:g} "
-                f"for one {guarantee['unit']}.\n\nThe account has spent epsilon {account['epsilon']:.4g} of "
-                f"{account['cap_epsilon']:g} at delta {account['delta']:g}, in {account['releases']} release(s).\n\n"
+                f"**{statement.dataset}**, run {run}: epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g} "
+                f"for one {guarantee.unit}.\n\nThe account has spent epsilon {account.epsilon:.4g} of "
+                f"{account.cap_epsilon:g} at delta {account.delta:g}, in {account.releases} release(s).\n\n"
                 f"{_marginals_table(evaluation.marginals)}"
             ),
             description=f"What run {run} guarantees, and which marginals its records keep worst",

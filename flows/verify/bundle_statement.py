@@ -63,7 +63,10 @@ def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: s
     body = own[0]["body"]
     draws = _draws(body, own)
     booked = {"dataset": own[0]["account"], "run": body["run"], "release": release}
-    compare("", told, {"format": 1, **booked})
+    contract = "privacy-of-rejected" if "rejected" in told else "privacy"
+    if told.get("$schema") != {1: None, 2: f"urn:marginweave:{contract}:2"}.get(told["format"], ""):
+        raise Fault("format and $schema in privacy.json are of no known contract")
+    compare("", told, booked)
     if ("supersedes" in body) != ("supersedes" in told) or told.get("supersedes", {}).get("release") != body.get(
         "supersedes"
     ):

@@ -22,6 +22,7 @@ from marginweave.schemas.errors import AuditError, InputError, StageError
 from marginweave.schemas.ledger.events import EventKind
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.released.manifest import Manifest
+from marginweave.schemas.released.statement import RejectedStatement, Rejection
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import PUBLIC_MODE, read_file, staged_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -87,9 +88,9 @@ def _rejected(folder: RunFolder, home: Path, record: ReleaseRecord) -> bytes:
         folder=folder, source="", ledger_file=ledger_file_of(folder, home), lease=record.lease or ""
     )
     account, facts = account_statement(reference), release_facts(reference)
-    told = promise(reference.configuration, reference.plan, account, facts)
-    told["rejected"] = {"by": record.decision.by, "reason": record.decision.reason}
-    return (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
+    promised = promise(reference.configuration, reference.plan, account, facts)
+    rejected = Rejection(by=record.decision.by, reason=record.decision.reason)
+    return RejectedStatement(format=2, **dict(facts.identity), **dict(promised), rejected=rejected).to_json()
 
 
 def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger, statement: bytes) -> dict[str, bytes]:

@@ -14,10 +14,11 @@ from marginweave.flows.verify.bundle_statement import check_statement
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
+from marginweave.schemas.released.statement import AccountStatement, AccountSums, PrivacyStatement
 from marginweave.tasks.ledger.admission import account_total
 from marginweave.tasks.ledger.audit import AuditedLedger
 from marginweave.tasks.ledger.replay import Standing
-from marginweave.tasks.ledger.totals import OPTIONAL, account_totals
+from marginweave.tasks.ledger.totals import account_sums
 
 _ENDED = frozenset({"SUBMITTED", "PUBLISHED"})
 
@@ -42,7 +43,7 @@ class StatementAudit:
                 told, [*self._rows[None, record.dataset], *self._rows[record.release, None]], record.release
             )
             if record.program is not None:
-                self._check_account(told["account"], record)
+                self._check_account(PrivacyStatement.from_json(content).account, record)
         except Fault as fault:
             raise AuditError(f"run {record.run}: {fault}") from None
         except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, AttributeError):
@@ -57,14 +58,14 @@ class StatementAudit:
             found[place].append({**row, "body": json.loads(row["body"])})
         return found
 
-    def _check_account(self, told: Mapping[str, Any], record: ReleaseRecord) -> None:
+    def _check_account(self, told: AccountStatement, record: ReleaseRecord) -> None:
         """The totals have to be those at some row between last draw and publication: others may have drawn meanwhile."""
         rows = self._rows[record.release, None]
         drawn = max(row["seq"] for row in rows if row["draw"] is not None)
         ended = min(row["seq"] for row in rows if row["kind"] in _ENDED and row["seq"] > drawn)
         standing = self._standing(record.dataset, drawn, ended)
-        totals = (account_totals(account_total(account, spent)) for _, account, spent in standing)
-        if not any(all(told.get(name) == total.get(name) for name in (*total, *OPTIONAL)) for total in totals):
+        said = AccountSums(**{name: value for name, value in told if name in AccountSums.model_fields})
+        if all(said != account_sums(account_total(account, spent)) for _, account, spent in standing):
             raise Fault("the totals of the account in privacy.json are not those of the rows when it was published")
         lost = {
             (other.release, draw.replaces or draw.name)
@@ -73,7 +74,7 @@ class StatementAudit:
             for draw in other.draws
             if draw.state == State.CHARGED_LOST
         }
-        if any((row["release"], row["draw"]) not in lost for row in told["lost_draws"]):
+        if any((row.release, row.draw) not in lost for row in told.lost_draws):
             raise Fault("a lost draw in privacy.json is in no row")
 
     def _standing(self, dataset: str, drawn: int, ended: int) -> Iterator[Standing]:

@@ -49,7 +49,7 @@ def optional(description: str) -> Any:
     return Field(default=None, exclude_if=lambda value: value is None, description=description)
 
 
-def json_schema(file: type[ReleasedFile]) -> dict[str, Any]:
+def json_schema(file: type[BaseModel]) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a released file, its identifier as `$id`."""
     schema = file.model_json_schema()
     name = schema["properties"]["$schema"]["const"]

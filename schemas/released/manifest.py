@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.release import Configuration
@@ -17,6 +17,7 @@ from marginweave.schemas.configuration.values import FROZEN
 from marginweave.schemas.configuration.yaml_source import digest_of
 from marginweave.schemas.names import check_name
 from marginweave.schemas.program import Program
+from marginweave.schemas.released.contract import Described
 
 _PURGED = ("private/", "derived/")
 
@@ -42,53 +43,48 @@ RelativePath = Annotated[str, AfterValidator(_relative)]
 Name = Annotated[str, AfterValidator(check_name)]
 
 
-class StageEntry(BaseModel):
-    """A finished stage: its file in the run and the address it is sealed at, the keyed digest, the draws it charged."""
+class StageEntry(Described):
+    """A finished stage."""
 
-    model_config = FROZEN
-    file: RelativePath
-    digest: Digest
-    address: str = ""
-    charged: tuple[str, ...] = ()
-    finished: AwareDatetime
-    purged: AwareDatetime | None = None
-
-
-class Correction(BaseModel):
-    """The run whose release another one corrects, and that release."""
-
-    model_config = FROZEN
-    run: Name
-    release: Annotated[str, Field(min_length=1)]
+    file: RelativePath = Field(description="Its checkpoint, a path inside the run.")
+    digest: Digest = Field(description="Keyed digest of its content, hex.")
+    address: str = Field(default="", description="What the checkpoint is sealed for.")
+    charged: tuple[str, ...] = Field(default=(), description="Names of the draws that it charged.")
+    finished: AwareDatetime = Field(description="When it was finished.")
+    purged: AwareDatetime | None = Field(default=None, description="When the file was deleted; null if it was not.")
 
 
-class Manifest(BaseModel):
-    """One run. `stages` are in order of completion; `outputs` are released files with their SHA-256.
+class Correction(Described):
+    """The run whose release another one corrects."""
 
-    `written` is what the user wrote (`schemas/configuration/written.py`), whose digest the ledger knows; `configuration` is the
-    canonical JSON of the configuration as the version that began the run resolved it, and the run keeps that resolution.
-    `source` is the source as it is named there; `source_digest` is keyed, and another one for each release
-    (`SourceDigest.mark`). `execution` is how the last attempt computes. `programs` are the identities of the programs that
-    worked on it, the one that began it first; of 0.1.0 none is known.
-    """
+    run: Name = Field(description="Its name.")
+    release: Annotated[str, Field(min_length=1)] = Field(description="Its release in the ledger.")
 
-    model_config = FROZEN
-    version: Literal[2] = 2
-    run: Name
-    dataset: Name
-    release: Annotated[str, Field(min_length=1)]
-    written: str
-    configuration: str
-    configuration_digest: Digest
-    execution: Execution = Execution()
-    source: str
-    source_digest: Digest
-    programs: tuple[Program, ...] = ()
-    created: AwareDatetime
-    state: RunState = RunState.RUNNING
-    supersedes: Correction | None = None
-    stages: dict[str, StageEntry] = {}
-    outputs: dict[RelativePath, Digest] = {}
+
+class Manifest(Described):
+    """One run. The ledger knows it by the digest of `written`; the run keeps `configuration` as it was first resolved."""
+
+    schema_: Literal["urn:marginweave:manifest:2"] = Field(
+        default="urn:marginweave:manifest:2", alias="$schema", description="Identifier of this contract."
+    )
+    version: Literal[2] = Field(default=2, description="Version of this contract.")
+    run: Name = Field(description="Name of the run.")
+    dataset: Name = Field(description="Name of the account.")
+    release: Annotated[str, Field(min_length=1)] = Field(description="Identifier of the release in the ledger.")
+    written: str = Field(description="The configuration as the user wrote it, canonical JSON in a text.")
+    configuration: str = Field(description="The same as the version that began the run resolved it.")
+    configuration_digest: Digest = Field(description="SHA-256 of `configuration`, hex.")
+    execution: Execution = Field(default=Execution(), description="How the last attempt computes.")
+    source: str = Field(description="The source as the configuration names it.")
+    source_digest: Digest = Field(description="Keyed digest of the source, another one for each release.")
+    programs: tuple[Program, ...] = Field(
+        default=(), description="Programs that worked on it, oldest first; not 0.1.0."
+    )
+    created: AwareDatetime = Field(description="When the run was begun.")
+    state: RunState = Field(default=RunState.RUNNING, description="How far the run is.")
+    supersedes: Correction | None = Field(default=None, description="The release that this one corrects; null if none.")
+    stages: dict[str, StageEntry] = Field(default={}, description="Finished stages in the order of completion.")
+    outputs: dict[RelativePath, Digest] = Field(default={}, description="Released files with their SHA-256, hex.")
 
     @model_validator(mode="before")
     @classmethod
@@ -159,7 +155,7 @@ class Manifest(BaseModel):
 
     def to_json(self) -> str:
         """The manifest as indented JSON; `from_json` reads it back."""
-        return self.model_dump_json(indent=2) + "\n"
+        return self.model_dump_json(indent=2, by_alias=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
+from marginweave.schemas.released.statement import BoundingBias
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.evaluate.cells import Released
 from marginweave.tasks.evaluate.intervals import LEVEL, project
@@ -179,19 +179,6 @@ def _table(
     return counts, int(tally.counts[~inside].sum())
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoundingBias:
-    """By how many records at most a bounded count of `length` falls short of the count of the rows as prepared.
-
-    `records` is None where that is not known; `confidence` how sure it is, 1 where public facts say so; `words` for a reader.
-    """
-
-    length: int
-    records: int | None
-    confidence: float | None
-    words: str
-
-
 def bounding_biases(
     configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, *, level: float = LEVEL
 ) -> tuple[BoundingBias, ...]:
@@ -263,8 +250,3 @@ def _left_out(configuration: Configuration) -> str | None:
     if cut:
         return f"values of a cell beyond max_values were left out (column {cut[0]!r})"
     return None
-
-
-def bias_facts(biases: tuple[BoundingBias, ...]) -> list[dict[str, Any]]:
-    """For privacy.json."""
-    return [{"length": b.length, "records": b.records, "confidence": b.confidence, "words": b.words} for b in biases]

@@ -19,6 +19,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.evaluation import BrokenRule
+from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, plain_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type, encode_table
@@ -74,10 +75,7 @@ def compare_internally(reference: RunReference) -> None:
 
 def published_bounds(reference: RunReference) -> dict[str, tuple[float, float]]:
     """The released bounds, from the release itself: the checkpoints of a finished run are gone."""
-    bounds: dict[str, tuple[float, float]] = json.loads(
-        (reference.folder.release / "privacy.json").read_text(encoding="utf-8")
-    )["bounds"]
-    return bounds
+    return PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes()).bounds
 
 
 def published_records(place: Path, configuration: Configuration) -> tuple[EncodedTable, tuple[BrokenRule, ...]]:

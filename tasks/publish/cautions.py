@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.special import ndtr
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.schemas.released.statement import Mechanism
 from marginweave.tasks.mechanisms.percentile import rank_error
 
 
-def reader_warnings(configuration: Configuration, aggregates: Aggregates, statement: dict[str, Any]) -> tuple[str, ...]:
-    """Warnings, a sentence each, from public and released facts only; `statement` is the content of privacy.json.
+def reader_warnings(
+    configuration: Configuration,
+    aggregates: Aggregates,
+    mechanisms: Sequence[Mechanism],
+    not_measured: Sequence[Sequence[str]],
+) -> tuple[str, ...]:
+    """Warnings, a sentence each, from public and released facts only; the last two arguments are those of privacy.json.
 
     DP: post-processing.
     """
     return (
         *_weak_guarantee(configuration, aggregates.record_count),
-        *_weak_percentiles(configuration, aggregates.record_count, statement),
+        *_weak_percentiles(configuration, aggregates.record_count, mechanisms),
         *_weak_counts(configuration, aggregates),
         *_too_many(configuration, aggregates),
-        *_left_out(statement),
+        *_left_out(not_measured),
     )
 
 
@@ -53,12 +58,12 @@ def _weak_guarantee(configuration: Configuration, count: int) -> Iterator[str]:
         yield "Under replace-one the number of records itself is not protected; it carries noise all the same."
 
 
-def _weak_percentiles(configuration: Configuration, count: int, statement: dict[str, Any]) -> Iterator[str]:
+def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequence[Mechanism]) -> Iterator[str]:
     """Contribution bounds whose rank may be off by more records than lie above it."""
     percentile = configuration.percentile if configuration.marginals is None else None
     if percentile is None:
         return
-    bought = {row["length"]: row["epsilon"] for row in statement["mechanisms"] if row["draw"].startswith("percentile-")}
+    bought = {row.length: row.epsilon or 0.0 for row in mechanisms if row.draw.startswith("percentile-")}
     above = (1 - percentile / 100) * count
     lengths = [
         str(length)
@@ -114,8 +119,8 @@ def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[
             )
 
 
-def _left_out(statement: dict[str, Any]) -> Iterator[str]:
+def _left_out(not_measured: Sequence[Sequence[str]]) -> Iterator[str]:
     """Marginals that the configuration asks for and that the discovered values made too large."""
-    sets = [" x ".join(attributes) for attributes in statement.get("not_measured", ())]
+    sets = [" x ".join(attributes) for attributes in not_measured]
     if sets:
         yield f"Not measured, because they have too many cells with the values that were discovered: {', '.join(sets)}."

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.schemas.released.statement import Confidence
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
-from marginweave.tasks.evaluate.bounds import bias_facts, bounding_biases
+from marginweave.tasks.evaluate.bounds import bounding_biases
 from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, marginal_intervals, release_intervals
 from marginweave.tasks.references import DerivedReference, StageResult
 
@@ -40,15 +39,13 @@ def count_intervals(
     return marginal_intervals(aggregates, unpack_marginals(reference.load(normalized)), configuration)
 
 
-def confidence_facts(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates) -> dict[str, Any]:
+def stated_confidence(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates) -> Confidence:
     """For privacy.json: the level, how intervals are meant, and what bounding may have taken from each count.
 
     DP: post-processing.
     """
-    return {
-        "confidence": {
-            "level": LEVEL,
-            "intervals": [_ABOUT, _SELECTED if configuration.marginals is None else _MEASURED],
-            "bounding": bias_facts(bounding_biases(configuration, plan, aggregates)),
-        }
-    }
+    return Confidence(
+        level=LEVEL,
+        intervals=(_ABOUT, _SELECTED if configuration.marginals is None else _MEASURED),
+        bounding=bounding_biases(configuration, plan, aggregates),
+    )

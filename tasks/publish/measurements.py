@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from marginweave.schemas.configuration.structure import SEPARATOR
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
+from marginweave.schemas.released.statement import MarginalsStatement, MarginalStatement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
@@ -61,7 +61,7 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     return pa.concat_tables(parts).combine_chunks()
 
 
-def marginal_facts(marginals: Marginals, configuration: Configuration) -> dict[str, Any]:
+def marginal_facts(marginals: Marginals, configuration: Configuration) -> MarginalsStatement:
     """For privacy.json: attributes, cells and noise of every marginal, and the values that were measured together.
 
     `draw` is `rounds` where marginals were chosen in rounds: `deviation` is what all of their shares leave. `not_measured` are
@@ -70,24 +70,24 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> dict[s
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
     larger = "marginals" if rounds_of(configuration) is None else "rounds"
     groups = zip(names, _labels(marginals.domain), _groups(marginals, configuration), strict=True)
-    return {
-        "marginals": [
-            {
-                "draw": "one-way" if i < len(marginals.one_way) else larger,
-                "attributes": [names[a] for a in m.attributes],
-                "cells": m.counts.size,
-                "deviation": m.deviation,
-                "noise": m.noise,
-            }
+    return MarginalsStatement(
+        marginals=tuple(
+            MarginalStatement(
+                draw="one-way" if i < len(marginals.one_way) else larger,
+                attributes=tuple(names[a] for a in m.attributes),
+                cells=m.counts.size,
+                deviation=m.deviation,
+                noise=m.noise,
+            )
             for i, m in enumerate(drawn)
-        ],
-        "measured_together": {
-            name: [[labels[v] for v in group] for group in found if len(group) > 1]
+        ),
+        measured_together={
+            name: tuple(tuple(labels[v] for v in group) for group in found if len(group) > 1)
             for name, labels, found in groups
             if any(len(group) > 1 for group in found)
         },
-        "not_measured": [[names[a] for a in clique] for clique in _not_measured(marginals, configuration)],
-    }
+        not_measured=tuple(tuple(names[a] for a in clique) for clique in _not_measured(marginals, configuration)),
+    )
 
 
 def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Clique]:
@@ -101,7 +101,7 @@ def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Cl
 
 
 def read_measurements(
-    table: pa.Table, facts: Sequence[dict[str, Any]], domain: Domain, configuration: Configuration
+    table: pa.Table, facts: Sequence[MarginalStatement], domain: Domain, configuration: Configuration
 ) -> Marginals:
     """The marginals that `measurements_table` wrote; `facts` are the `marginals` of privacy.json.
 
@@ -110,7 +110,7 @@ def read_measurements(
     """
     numbers, counts = table.column("marginal").to_numpy(), table.column("count").to_numpy()
     place = {name: j for j, name in enumerate(domain.names)}
-    cliques = [tuple(place[name] for name in fact["attributes"]) for fact in facts]
+    cliques = [tuple(place[name] for name in fact.attributes) for fact in facts]
     first = len(domain.names)
     one_way = tuple(
         _measurement(fact, clique, counts[numbers == i + 1])
@@ -127,8 +127,8 @@ def read_measurements(
     return Marginals(domain=domain, one_way=one_way, larger=tuple(larger))
 
 
-def _measurement(fact: Mapping[str, Any], clique: Clique, counts: NDArray[np.int64]) -> Measurement:
-    return Measurement(attributes=clique, counts=counts, deviation=float(fact["deviation"]), noise=fact["noise"])
+def _measurement(fact: MarginalStatement, clique: Clique, counts: NDArray[np.int64]) -> Measurement:
+    return Measurement(attributes=clique, counts=counts, deviation=fact.deviation, noise=fact.noise)
 
 
 def _labels(domain: Domain) -> list[list[str | None]]:

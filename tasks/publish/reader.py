@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +14,7 @@ from marginweave.schemas.configuration.synthesis import AnySynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
+from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
@@ -33,7 +32,7 @@ class PublishedRelease:
     configuration: Configuration
     aggregates: Aggregates
     intervals: tuple[Intervals, ...]
-    statement: dict[str, Any]
+    statement: PrivacyStatement
     marginals: Marginals | None = None
 
     @classmethod
@@ -44,20 +43,18 @@ class PublishedRelease:
             InputError: it is not there, or not complete.
         """
         try:
-            statement = json.loads((place / "privacy.json").read_text(encoding="utf-8"))
-            declared = Configuration.from_canonical(statement["configuration"])
-            configuration = declared.with_bounds(statement["bounds"])
-            domain = Domain(
-                names=tuple(statement["domain"]), labels=tuple(tuple(labels) for labels in statement["domain"].values())
-            )
+            statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
+            declared = Configuration.from_canonical(statement.configuration)
+            configuration = declared.with_bounds(statement.bounds)
+            domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
             if configuration.marginals is None:
-                noise = tuple(LevelNoise(**item) for item in statement["noise"])
+                noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
                 counts = pq.read_table(place / "aggregates.parquet")
                 aggregates, marginals = read_counts(counts, domain, noise), None
                 intervals = read_intervals(counts, len(noise))
             else:
                 cells = pq.read_table(place / "measurements.parquet")
-                drawn = read_measurements(cells, statement["marginals"], domain, configuration)
+                drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
                 marginals = normalize_marginals(drawn, configuration)
                 aggregates = marginal_counts(marginals, configuration)
                 intervals = marginal_intervals(aggregates, marginals, configuration)

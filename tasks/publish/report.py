@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
+from marginweave.schemas.released.statement import MarginalStatement, Mechanism
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish.cautions import reader_warnings
 from marginweave.tasks.publish.distributions import distributions
@@ -53,11 +54,11 @@ def render_report(
         evaluation=evaluation,
         internal=internal,
         paid=paid_words(evaluation),
-        warnings=reader_warnings(configuration, aggregates, statement),
+        warnings=reader_warnings(configuration, aggregates, statement.mechanisms, statement.not_measured or ()),
         whose=_whose(configuration),
         guess=_guess(configuration),
-        observer=math.ceil(100 * statement["observer"] - 1e-9),
-        shares=_shares(statement["mechanisms"]),
+        observer=math.ceil(100 * statement.observer - 1e-9),
+        shares=_shares(statement.mechanisms),
         record_count=aggregates.record_count,
         record_deviation=aggregates.record_deviation,
         record_interval=inside,
@@ -65,7 +66,7 @@ def render_report(
         scale=scale,
         combinations=[len(level) for level in aggregates.levels],
         exact=[noise.exact for noise in aggregates.noise],
-        marginals=_marginals_by_length(statement),
+        marginals=_marginals_by_length(statement.marginals or ()),
         private_columns=configuration.private_columns,
         columns=[(c, Markup(distribution_figure(c, f"column-{j}"))) for j, c in enumerate(columns)],  # noqa: S704
         figures=_quality_figures(evaluation, "quality", "Released counts"),
@@ -90,26 +91,26 @@ def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> 
     return figures
 
 
-def _marginals_by_length(statement: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _marginals_by_length(marginals: Sequence[MarginalStatement]) -> list[dict[str, Any]]:
     """How many marginals of each length were measured, with how many cells and how much noise."""
-    lengths: dict[int, list[Mapping[str, Any]]] = {}
-    for marginal in statement.get("marginals", ()):
-        lengths.setdefault(len(marginal["attributes"]), []).append(marginal)
+    lengths: dict[int, list[MarginalStatement]] = {}
+    for marginal in marginals:
+        lengths.setdefault(len(marginal.attributes), []).append(marginal)
     return [
         {
             "length": length,
             "measured": len(found),
-            "cells": sum(m["cells"] for m in found),
-            "least": min(m["deviation"] for m in found),
-            "most": max(m["deviation"] for m in found),
+            "cells": sum(m.cells for m in found),
+            "least": min(m.deviation for m in found),
+            "most": max(m.deviation for m in found),
         }
         for length, found in sorted(lengths.items())
     ]
 
 
-def _shares(mechanisms: Sequence[Mapping[str, Any]]) -> list[float] | None:
+def _shares(mechanisms: Sequence[Mechanism]) -> list[float] | None:
     """Each draw's share of mu², or of plain epsilon where all are charged in that; None where both are charged."""
-    charged = [[float(row[key]) for row in mechanisms] for key in ("mu2", "plain_epsilon")]
+    charged = [[float(row.mu2) for row in mechanisms], [float(row.plain_epsilon) for row in mechanisms]]
     charged = [amounts for amounts in charged if sum(amounts) > 0]
     if len(charged) != 1:
         return None

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any
 
 from scipy.special import ndtr
 
 from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw, Selection
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.schemas.released.statement import (
+    AccountStatement,
+    Amounts,
+    Confidence,
+    DrawNoise,
+    EpsilonDelta,
+    Guarantee,
+    LevelNoiseStatement,
+    MarginalsStatement,
+    Mechanism,
+    PrivacyStatement,
+    Promise,
+    ReleaseFacts,
+)
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import discovery
@@ -67,95 +80,102 @@ DATA_DEPENDENT_STOPS = (
 )
 
 
+NO_MARGINALS = MarginalsStatement()
+
+
 def privacy_statement(
     configuration: Configuration,
     plan: BudgetPlan,
     aggregates: Aggregates,
-    account: dict[str, Any],
-    release: dict[str, Any],
+    account: AccountStatement,
+    release: ReleaseFacts,
     bounds: Bounds,
-) -> dict[str, Any]:
-    """The content of privacy.json: the promise, and with what noise it was kept.
+    *,
+    confidence: Confidence,
+    marginals: MarginalsStatement = NO_MARGINALS,
+) -> PrivacyStatement:
+    """privacy.json: the promise, and with what noise it was kept.
 
-    `bounds` are the released ones of columns with private bounds. The other arguments are those of `promise`.
+    `bounds` are the released ones of columns with private bounds. The first arguments are those of `promise`.
     """
-    told = promise(configuration, plan, account, release)
-    return {
-        **told,
-        "preparation": preparation_words(configuration, bounds),
-        "bounds": {name: list(pair) for name, pair in bounds.items()},
-        "mechanisms": [
-            row | _noise(configuration, plan, aggregates, draw)
-            for row, draw in zip(told["mechanisms"], plan.draws, strict=True)
-        ],
-        "domain": {
-            name: list(labels) for name, labels in zip(aggregates.domain.names, aggregates.domain.labels, strict=True)
-        },
-        "noise": [asdict(noise) for noise in aggregates.noise] if configuration.marginals is None else [],
-    }
+    stated = promise(configuration, plan, account, release)
+    mechanisms = tuple(
+        row.model_copy(update=dict(_noise(configuration, plan, aggregates, draw)))
+        for row, draw in zip(stated.mechanisms, plan.draws, strict=True)
+    )
+    preparation = tuple(preparation_words(configuration, bounds))
+    domain = aggregates.domain
+    return PrivacyStatement(
+        format=2,
+        **dict(release.identity),
+        **dict(stated) | {"mechanisms": mechanisms, "preparation": preparation},
+        bounds=dict(bounds),
+        domain=dict(zip(domain.names, domain.labels, strict=True)),
+        noise=()
+        if configuration.marginals is not None
+        else tuple(LevelNoiseStatement(**asdict(noise)) for noise in aggregates.noise),
+        **dict(marginals),
+        confidence=confidence,
+    )
 
 
 def promise(
-    configuration: Configuration, plan: BudgetPlan, account: dict[str, Any], release: dict[str, Any]
-) -> dict[str, Any]:
-    """What privacy.json says that follows from configuration, plan and ledger; nothing that was computed from a draw.
+    configuration: Configuration, plan: BudgetPlan, account: AccountStatement, release: ReleaseFacts
+) -> Promise:
+    """What privacy.json says that follows from configuration, plan and ledger; nothing that was computed from a draw."""
+    return Promise(
+        guarantee=_guarantee(configuration, plan),
+        observer=_observer(plan, _mu(plan)),
+        preparation=tuple(preparation_words(configuration, {})),
+        mechanisms=tuple(_planned(draw, returned=draw.name in release.returned) for draw in plan.draws),
+        composition=_composition(configuration, plan),
+        assumptions=_assumptions(configuration, account, release),
+        not_covered=DATA_DEPENDENT_STOPS,
+        account=account,
+        configuration=configuration.canonical(),
+    )
 
-    `guarantee` is the planned one, by which the release was admitted; `mu` and `rho` are null where it is known as (epsilon,
-    delta) alone. `observer` is the largest probability that a best guess whether one person is in the data is right:
-    Phi(mu / 2) for Gaussian differential privacy (Dong, Roth, Su 2022, section 2), plus delta_threshold for what the
-    discovery of private values may add; (e^epsilon + delta)/(1 + e^epsilon) for (epsilon, delta) alone.
-    `on_the_sampled_table` is the functional (epsilon, delta) of an amplified resize, which the noise of its draws adds up to;
-    null without one. `account` is what the ledger says of the dataset, `release` who the release is; `returned` of it names
-    planned draws that were not made, `evaluated_until_now` says whether somebody has looked at rows of the same people.
-    """
-    privacy = configuration.privacy
-    amplified = configuration.resize is not None and configuration.resize.amplify
-    in_plain = bool(plan.cost.plain)
-    facts = dict(release)
-    returned = facts.pop("returned", ())
-    approved = APPROVED_AFTER_A_LOOK if facts.pop("evaluated_until_now", False) else APPROVED
-    mu = None if in_plain else math.sqrt(plan.cost.mu2)
-    return {
-        "format": 1,
-        **facts,
-        "guarantee": {
-            "unit": privacy.unit_words,
-            "neighbors": privacy.neighbors,
-            "epsilon": privacy.epsilon,
-            "delta": privacy.delta,
-            **({} if privacy.weak_delta is None else {"weak_delta": privacy.weak_delta}),
-            "epsilon_of_the_draws": plan.spent_epsilon,
-            "on_the_sampled_table": _functional(configuration),
-            "mu": mu,
-            "rho": None if in_plain else float(plan.cost.rho),
-            "delta_threshold": plan.delta_threshold,
-            "accountant": privacy.accountant,
-            "fabrication": "possible"
-            if configuration.marginals is not None
-            else configuration.tuples.fabrication or "possible",
-        },
-        "observer": _observer(plan, mu),
-        "preparation": preparation_words(configuration, {}),
-        "mechanisms": [
-            {**_planned(draw), "state": "returned" if draw.name in returned else "drawn", **draw.cost.texts}
-            for draw in plan.draws
-        ],
-        "composition": AMPLIFIED if amplified else _composition(configuration, plan),
-        "assumptions": [
-            unit_assumption(configuration),
-            *ASSUMPTIONS,
-            *old_releases(account.get("releases_before_box", 0)),
-            *_private_domains(configuration),
-            *_stated_facts(configuration),
-            *([approved] if configuration.publish.approval else []),
-        ],
-        "not_covered": list(DATA_DEPENDENT_STOPS),
-        "account": account,
-        "configuration": configuration.canonical(),
-    }
+
+def _guarantee(configuration: Configuration, plan: BudgetPlan) -> Guarantee:
+    """The planned guarantee, by which the release was admitted; `mu` and `rho` are None for (epsilon, delta) alone."""
+    privacy, mu = configuration.privacy, _mu(plan)
+    return Guarantee(
+        unit=privacy.unit_words,
+        neighbors=privacy.neighbors,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        weak_delta=privacy.weak_delta,
+        epsilon_of_the_draws=plan.spent_epsilon,
+        on_the_sampled_table=_functional(configuration),
+        mu=mu,
+        rho=None if mu is None else float(plan.cost.rho),
+        delta_threshold=plan.delta_threshold,
+        accountant=privacy.accountant,
+        fabrication="possible"
+        if configuration.marginals is not None
+        else configuration.tuples.fabrication or "possible",
+    )
+
+
+def _mu(plan: BudgetPlan) -> float | None:
+    return None if plan.cost.plain else math.sqrt(plan.cost.mu2)
+
+
+def _assumptions(configuration: Configuration, account: AccountStatement, release: ReleaseFacts) -> tuple[str, ...]:
+    approved = APPROVED_AFTER_A_LOOK if release.evaluated_until_now else APPROVED
+    return (
+        unit_assumption(configuration),
+        *ASSUMPTIONS,
+        *old_releases(account.releases_before_box or 0),
+        *_private_domains(configuration),
+        *_stated_facts(configuration),
+        *([approved] if configuration.publish.approval else []),
+    )
 
 
 def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
+    if configuration.resize is not None and configuration.resize.amplify:
+        return AMPLIFIED
     if plan.cost.plain:
         return LAPLACE if plan.delta else PURE
     words = JOINT if plan.discovery is not None else COMPOSED
@@ -167,16 +187,22 @@ def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
     return words + UNFABRICATED if unfabricated else words
 
 
-def _functional(configuration: Configuration) -> dict[str, float] | None:
+def _functional(configuration: Configuration) -> EpsilonDelta | None:
+    """The (epsilon, delta) towards the sampled table of an amplified resize, which the noise of its draws adds up to."""
     privacy, resize = configuration.privacy, configuration.resize
     if resize is None or not resize.amplify:
         return None
     formula = resize.formula or "tight"
     epsilon, delta = functional_parameters(privacy.epsilon, privacy.delta, resize.copies, resize.rate, formula)
-    return {"epsilon": epsilon, "delta": delta}
+    return EpsilonDelta(epsilon=epsilon, delta=delta)
 
 
 def _observer(plan: BudgetPlan, mu: float | None) -> float:
+    """The largest probability that a best guess whether one unit is in the data is right.
+
+    Phi(mu / 2) for Gaussian differential privacy (Dong, Roth, Su 2022, section 2), plus delta_threshold for what the discovery
+    of private values may add; (e^epsilon + delta)/(1 + e^epsilon) for (epsilon, delta) alone.
+    """
     if mu is not None:
         return min(1.0, float(ndtr(mu / 2)) + plan.delta_threshold)
     return min(1.0, (1 + plan.delta * math.exp(-plan.epsilon)) / (1 + math.exp(-plan.epsilon)))
@@ -211,16 +237,21 @@ def _stated_facts(configuration: Configuration) -> list[str]:
     return stated
 
 
-def _planned(draw: PlannedDraw) -> dict[str, Any]:
-    """A draw as it was planned: the parameter of its mechanism."""
-    row: dict[str, Any] = {"draw": draw.name, "mechanism": draw.mechanism, "length": draw.length}
-    parameter = "noise_multiplier" if isinstance(draw, GaussianMeasurement) else "epsilon"
-    return {**row, parameter: draw.parameter}
+def _planned(draw: PlannedDraw, *, returned: bool) -> Mechanism:
+    """A draw as it was planned: the parameter of its mechanism, and its cost."""
+    gaussian = isinstance(draw, GaussianMeasurement)
+    return Mechanism(
+        draw=draw.name,
+        mechanism=draw.mechanism,
+        length=draw.length,
+        noise_multiplier=draw.parameter if gaussian else None,
+        epsilon=None if gaussian else draw.parameter,
+        state="returned" if returned else "drawn",
+        **dict(Amounts(**draw.cost.texts)),
+    )
 
 
-def _noise(
-    configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, draw: PlannedDraw
-) -> dict[str, float | int]:
+def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, draw: PlannedDraw) -> DrawNoise:
     """The noise that a draw had, by its sensitivity; nothing where it has no single deviation.
 
     The deviation of every marginal stands in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
@@ -228,23 +259,20 @@ def _noise(
     of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
     of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
     """
+    unit, found = configuration.stability, DrawNoise()
     if draw.kind is DrawKind.EVALUATION:
-        deviation = float(error_deviation(draw.parameter, configuration.stability))
-        return {"sensitivity": error_sensitivity(configuration.stability), "sigma": deviation}
-    if isinstance(draw, GaussianMeasurement) and configuration.marginals is None:
+        found = DrawNoise(sensitivity=error_sensitivity(unit), sigma=float(error_deviation(draw.parameter, unit)))
+    elif isinstance(draw, GaussianMeasurement) and configuration.marginals is None:
         levels = aggregates.noise
-        return {"sigma": aggregates.record_deviation if not draw.length else levels[draw.length - 1].deviation}
-    if draw.kind is DrawKind.VALUES:
+        found = DrawNoise(sigma=levels[draw.length - 1].deviation if draw.length else aggregates.record_deviation)
+    elif draw.kind is DrawKind.VALUES:
         scale, threshold = discovery(configuration, plan)
-        return {"threshold": threshold, "sigma": float(scale)}
-    if draw.kind in (DrawKind.SELECT, DrawKind.MEASURE):
-        chooses = draw.kind is DrawKind.SELECT
-        return (
-            {"sensitivity": error_sensitivity(configuration.stability)}
-            if chooses
-            else {"sigma": float(share_deviation(configuration, draw))}
-        )
-    if draw.kind is not DrawKind.SCORES:
-        return {}
-    grid = scoring(configuration, plan)
-    return {"sigma": grid.score_deviation, "step": 1 / grid.steps}
+        found = DrawNoise(threshold=threshold, sigma=float(scale))
+    elif draw.kind is DrawKind.SELECT:
+        found = DrawNoise(sensitivity=error_sensitivity(unit))
+    elif draw.kind is DrawKind.MEASURE:
+        found = DrawNoise(sigma=float(share_deviation(configuration, draw)))
+    elif draw.kind is DrawKind.SCORES:
+        grid = scoring(configuration, plan)
+        found = DrawNoise(sigma=grid.score_deviation, step=1 / grid.steps)
+    return found

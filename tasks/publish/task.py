@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
-from typing import Any
 
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.released.evaluation import Evaluation
+from marginweave.schemas.released.statement import AccountStatement, MarginalsStatement, ReleaseFacts
 from marginweave.tasks.aggregate.payloads import unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 from marginweave.tasks.normalize.task import released_counts
-from marginweave.tasks.publish.confidence import confidence_facts, count_intervals
+from marginweave.tasks.publish.confidence import count_intervals, stated_confidence
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
 from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.reader import PublishedRelease
@@ -31,8 +30,8 @@ def publish(
     place: Path,
     plan: BudgetPlan,
     parts: dict[str, StageResult],
-    account: dict[str, Any],
-    release: dict[str, Any],
+    account: AccountStatement,
+    release: ReleaseFacts,
 ) -> dict[str, str]:
     """Write the files of the release to `place`, a folder of this attempt, and return their names with their SHA-256.
 
@@ -44,13 +43,14 @@ def publish(
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     intervals = count_intervals(reference, aggregates, parts["collect"], parts["normalize"])
     counts = counts_table(aggregates, intervals, configuration.longest)
-    measured, facts = _measured(reference, parts["normalize"])
-    statement = privacy_statement(configuration, plan, aggregates, account, release, reference.released_bounds) | facts
-    statement |= confidence_facts(reference.resolved, plan, aggregates)
-    told = (json.dumps(statement, indent=2, ensure_ascii=False) + "\n").encode()
-    # As it will be read back: the pages can be made again from the release, byte for byte.
+    measured, marginals = _measured(reference, parts["normalize"])
+    confidence = stated_confidence(reference.resolved, plan, aggregates)
+    statement = privacy_statement(
+        configuration, plan, aggregates, account, release, reference.released_bounds,
+        confidence=confidence, marginals=marginals,
+    )  # fmt: skip
     published = PublishedRelease(
-        configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=json.loads(told)
+        configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement
     )
     blocks = CodeBlocks(reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
@@ -58,7 +58,7 @@ def publish(
         "aggregates.parquet": parquet_bytes(counts),
         "aggregates.csv": csv_bytes(counts),
         "evaluation.json": evaluation.to_json(),
-        "privacy.json": told,
+        "privacy.json": statement.to_json(),
         **release_pages(published, shown, evaluation),
         **measured,
     }
@@ -71,10 +71,10 @@ def publish(
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 
-def _measured(reference: DerivedReference, normalized: StageResult) -> tuple[dict[str, bytes], dict[str, Any]]:
+def _measured(reference: DerivedReference, normalized: StageResult) -> tuple[dict[str, bytes], MarginalsStatement]:
     """The file of the marginals as they were drawn, and what privacy.json says of them; nothing where there are none."""
     if reference.configuration.marginals is None:
-        return {}, {}
+        return {}, MarginalsStatement()
     marginals = unpack_marginals(reference.load(normalized))
     table = measurements_table(marginals, reference.resolved)
     return {"measurements.parquet": parquet_bytes(table)}, marginal_facts(marginals, reference.resolved)

@@ -22,11 +22,11 @@ from marginweave.tasks.ledger.checks import check_plan
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.publish.statement import privacy_statement
 from tests.support.budget_plans import configuration as planned
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.level_draws import bounded, category, clopper_pearson, table_of
 from tests.support.printed_thresholds import ONE_ROW, printed_threshold
+from tests.support.published import stated
 from tests.support.tables import level_from, tuple_counts
 
 
@@ -182,15 +182,15 @@ def test_plan_and_statement_say_it() -> None:
         for _ in range(3)
     )
     released = Aggregates(domain=domain, record_count=9, record_deviation=1.0, levels=(), noise=levels)
-    statement = privacy_statement(config, plan, released, {}, {}, {})
-    assert statement["guarantee"]["fabrication"] == "none"
-    assert "only combinations that occur are noised" in statement["composition"]
-    rows = {row["draw"]: float(row["delta"]) for row in statement["mechanisms"]}
+    statement = stated(config, plan, released)
+    assert statement.guarantee.fabrication == "none"
+    assert "only combinations that occur are noised" in statement.composition
+    rows = {row.draw: float(row.delta) for row in statement.mechanisms}
     assert rows["level-3"] == pytest.approx(plan.delta_threshold / 3)
-    assert statement["guarantee"]["delta_threshold"] == plan.delta_threshold
-    plain = privacy_statement(configuration(), plan_budget(configuration()), released, {}, {}, {})
-    assert plain["guarantee"]["fabrication"] == "possible"
-    assert "only combinations" not in plain["composition"]
+    assert statement.guarantee.delta_threshold == plan.delta_threshold
+    plain = stated(configuration(), plan_budget(configuration()), released)
+    assert plain.guarantee.fabrication == "possible"
+    assert "only combinations" not in plain.composition
 
 
 def test_joint_accounting_does_not_know_it() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from itertools import combinations, product
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
@@ -28,11 +28,18 @@ from marginweave.schemas.released.evaluation import (
     Measure,
     RecordAgreement,
 )
+from marginweave.schemas.released.statement import (
+    AccountStatement,
+    PrivacyStatement,
+    Programs,
+    ReleaseFacts,
+    ReleaseIdentity,
+)
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.paid import paid_evaluation
-from marginweave.tasks.publish.confidence import confidence_facts
+from marginweave.tasks.publish.confidence import stated_confidence
 from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.publish.records import ShownRecords, show_records
 from marginweave.tasks.publish.statement import privacy_statement
@@ -45,14 +52,17 @@ COLUMNS = {
     "signs": {"type": "set", "values": ["cough", "fever", "rash", "ache", "itch"], "max_values": 2},
     "age": {"type": "number", "bounds": [0, 100], "bins": [0, 18, 30, 50, 65, 80, 90, 100], "decimals": 0},
 }
-ACCOUNT = {
-    "dataset": "people", "epsilon": 1.5, "delta": 1e-6, "cap_epsilon": 3.0, "composition": "gdp", "releases": 2,
-    "lost_draws": [],
-}  # fmt: skip
-FACTS = {
-    "dataset": "people", "run": "people-1", "release": "11111111-1111-4111-8111-111111111111", "code_version": "0",
-    "selected_after_internal_evaluation": False,
-}  # fmt: skip
+ACCOUNT = AccountStatement(
+    dataset="people", epsilon=1.5, delta=1e-6, cap_epsilon=3.0, composition="gdp", releases=2, lost_draws=()
+)
+IDENTITY = ReleaseIdentity(
+    dataset="people",
+    run="people-1",
+    release="11111111-1111-4111-8111-111111111111",
+    programs=Programs(reserved=None, drew=()),
+    selected_after_internal_evaluation=False,
+)
+FACTS = ReleaseFacts(identity=IDENTITY)
 _METRICS = dict.fromkeys(LengthMetrics.model_fields) | {
     "preservation": 0.9, "suppressed": 1.0, "fabricated": 2.0, "mean_error": 3.5, "tvd": 0.125,
 }  # fmt: skip
@@ -184,15 +194,20 @@ def published(codes: Codes | None = None, drop: int = 5, **changes: Any) -> tupl
         levels=tuple(levels),
         noise=noise,
     )
-    plan = plan_budget(config)
-    statement = privacy_statement(config, plan, aggregates, ACCOUNT, FACTS, {})
-    statement |= confidence_facts(config, plan, aggregates)
     return PublishedRelease(
         configuration=config,
         aggregates=aggregates,
         intervals=release_intervals(aggregates, aggregates, config),
-        statement=json.loads(json.dumps(statement)),
+        statement=stated(config, plan_budget(config), aggregates),
     ), codes
+
+
+def stated(
+    config: Configuration, plan: BudgetPlan, aggregates: Aggregates, facts: ReleaseFacts = FACTS
+) -> PrivacyStatement:
+    """The privacy statement of these counts."""
+    confidence = stated_confidence(config, plan, aggregates)
+    return privacy_statement(config, plan, aggregates, ACCOUNT, facts, {}, confidence=confidence)
 
 
 def table_of(release: PublishedRelease, codes: Codes) -> pa.Table:

@@ -17,8 +17,8 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import release_epsilon
 from marginweave.tasks.ledger.checks import check_plan
 from marginweave.tasks.mechanisms.gaussian import error_deviation
-from marginweave.tasks.publish.statement import privacy_statement
 from tests.support.configurations import configuration
+from tests.support.published import stated
 
 IMPUTED = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
 METHODS: dict[str, dict[str, Any]] = {
@@ -73,8 +73,8 @@ def test_plan_and_privacy_json_have_its_noise(changes: dict[str, Any]) -> None:
         names = tuple(attribute.name for attribute in config.attributes)
         domain = Domain(names=names, labels=tuple(attribute.labels for attribute in config.attributes))
         released = Aggregates(domain=domain, record_count=9, record_deviation=1.0, levels=(), noise=())
-        told = privacy_statement(config, plan, released, {}, {}, {})["mechanisms"][-1]
-        assert (told["draw"], told["sigma"], told["sensitivity"]) == ("evaluation", sd, 1)
+        told = stated(config, plan, released).mechanisms[-1]
+        assert (told.draw, told.sigma, told.sensitivity) == ("evaluation", sd, 1)
 
 
 def test_an_amplified_resize_pays_for_it_with_the_rest() -> None:

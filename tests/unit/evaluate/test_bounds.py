@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,6 @@ from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, L
 from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.evaluate.bounds import (
-    bias_facts,
     bounding_biases,
     distance_bound,
     marginal_bounds,
@@ -25,7 +23,7 @@ from marginweave.tasks.evaluate.bounds import (
 from marginweave.tasks.evaluate.intervals import marginal_intervals
 from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
-from marginweave.tasks.publish.confidence import confidence_facts
+from marginweave.tasks.publish.confidence import stated_confidence
 from tests.support.configurations import configuration
 
 MARGINALS = {"method": "marginals", "cliques": [["sex", "region"]]}
@@ -134,10 +132,9 @@ def test_the_bias_is_known_where_the_percentile_was_bought() -> None:
     expected = 0.01 * (1000.5 + 1.959964 * 20) + 2 * 0.99 / epsilon * math.log(6 / 0.025)
     assert (second.records, second.confidence) == (math.floor(expected), 0.95)
     assert str(second.records) in second.words
-    facts = confidence_facts(config, plan, told)["confidence"]
-    assert facts["bounding"] == bias_facts((first, second))
-    assert json.loads(json.dumps(facts)) == facts
-    assert "truncated" in facts["intervals"][1]
+    facts = stated_confidence(config, plan, told)
+    assert facts.bounding == (first, second)
+    assert "truncated" in facts.intervals[1]
 
 
 @pytest.mark.parametrize(

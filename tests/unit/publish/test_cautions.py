@@ -12,8 +12,10 @@ from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNois
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.mechanisms.percentile import rank_error
 from marginweave.tasks.publish.cautions import invented, reader_warnings
+from marginweave.tasks.publish.statement import promise
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import domain_of
+from tests.support.published import ACCOUNT, FACTS
 
 
 def released(count: int = 10**6, candidates: int | None = 20, threshold: int = 30) -> Aggregates:
@@ -31,10 +33,8 @@ def released(count: int = 10**6, candidates: int | None = 20, threshold: int = 3
 def found(aggregates: Aggregates, **changes: Any) -> str:
     """The warnings of a configuration whose percentiles cost what they are planned to cost."""
     config = configuration(**changes)
-    mechanisms = [
-        {"draw": draw.name, "length": draw.length, "epsilon": draw.parameter} for draw in plan_budget(config).draws
-    ]
-    return " ".join(reader_warnings(config, aggregates, {"mechanisms": mechanisms}))
+    mechanisms = promise(config, plan_budget(config), ACCOUNT, FACTS).mechanisms
+    return " ".join(reader_warnings(config, aggregates, mechanisms, ()))
 
 
 def test_a_good_release_has_none() -> None:

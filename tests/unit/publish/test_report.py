@@ -221,8 +221,9 @@ def test_suppressed_is_told_where_the_candidates_are_public() -> None:
     """Candidates less what was released; where a private domain is counted, nothing."""
     release, codes = published()
     assert "<td>7</td>" in render_report(release, shown(release, codes), EVALUATION)
-    first = release.statement["noise"][0] | {"candidates": None}
-    hidden = replace(release, statement=release.statement | {"noise": [first, *release.statement["noise"][1:]]})
+    first, *others = release.statement.noise
+    noise = (first.model_copy(update={"candidates": None}), *others)
+    hidden = replace(release, statement=release.statement.model_copy(update={"noise": noise}))
     page = render_report(hidden, shown(hidden, codes), EVALUATION)
     assert page.count("not told") == 1
 

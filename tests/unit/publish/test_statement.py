@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -11,8 +12,9 @@ from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.selection import scoring
-from marginweave.tasks.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, privacy_statement, promise
+from marginweave.tasks.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, promise
 from tests.support.configurations import configuration
+from tests.support.published import ACCOUNT, FACTS, stated
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
@@ -28,26 +30,26 @@ def test_values_and_selection_have_the_noise_and_threshold_of_the_plan(neighbors
     names = tuple(attribute.name for attribute in config.attributes)
     domain = Domain(names=names, labels=tuple(attribute.labels for attribute in config.attributes))
     released = Aggregates(domain=domain, record_count=9, record_deviation=1.0, levels=(), noise=())
-    statement = privacy_statement(config, plan, released, {}, {"returned": ["marginals"]}, {})
-    told = {row["draw"]: row for row in statement["mechanisms"]}
+    statement = stated(config, plan, released, replace(FACTS, returned=("marginals",)))
+    told = {row.draw: row for row in statement.mechanisms}
     planned = {row.name: row for row in forecast(config)[0]}
     assert list(told) == list(planned) == ["values", "one-way", "selection", "marginals"]
     for name in ("values", "selection"):
-        assert planned[name].noise == f"sd {told[name]['sigma']:.1f}"
-    assert planned["values"].threshold == str(told["values"]["threshold"])
+        assert planned[name].noise == f"sd {told[name].sigma:.1f}"
+    assert planned["values"].threshold == str(told["values"].threshold)
     deviation, threshold = discovery(config, plan)
-    assert (told["values"]["sigma"], told["values"]["threshold"]) == (float(deviation), threshold)
+    assert (told["values"].sigma, told["values"].threshold) == (float(deviation), threshold)
     grid = scoring(config, plan)
-    assert told["selection"]["sigma"] * grid.steps == pytest.approx(float(grid.deviation))
+    assert (told["selection"].sigma or 0) * grid.steps == pytest.approx(float(grid.deviation))
     for name in ("one-way", "marginals"):
-        assert told[name].keys().isdisjoint({"sigma", "threshold"})
-    assert "threshold" not in told["selection"]
-    assert told["selection"]["step"] == 1 / grid.steps
-    assert {name: row["state"] for name, row in told.items()} == {
+        assert (told[name].sigma, told[name].threshold) == (None, None)
+    assert told["selection"].threshold is None
+    assert told["selection"].step == 1 / grid.steps
+    assert {name: row.state for name, row in told.items()} == {
         **dict.fromkeys(told, "drawn"),
         "marginals": "returned",
     }
-    assert statement["guarantee"]["on_the_sampled_table"] is None
+    assert statement.guarantee.on_the_sampled_table is None
 
 
 def test_an_amplified_resize_states_what_its_draws_are_on_the_sampled_table() -> None:
@@ -58,9 +60,10 @@ def test_an_amplified_resize_states_what_its_draws_are_on_the_sampled_table() ->
     )
     domain = Domain(names=tuple(config.columns), labels=tuple(attribute.labels for attribute in config.attributes))
     released = Aggregates(domain=domain, record_count=9, record_deviation=1.0, levels=(), noise=())
-    guarantee = privacy_statement(config, plan_budget(config), released, {}, {}, {})["guarantee"]
-    assert guarantee["epsilon"] == guarantee["epsilon_of_the_draws"] == 1.0
-    assert guarantee["on_the_sampled_table"] == pytest.approx(
+    guarantee = stated(config, plan_budget(config), released).guarantee
+    assert guarantee.epsilon == guarantee.epsilon_of_the_draws == 1.0
+    assert guarantee.on_the_sampled_table is not None
+    assert guarantee.on_the_sampled_table.model_dump() == pytest.approx(
         {"epsilon": math.log(1 + 2 * math.expm1(1)), "delta": 2e-6}
     )
 
@@ -68,6 +71,5 @@ def test_an_amplified_resize_states_what_its_draws_are_on_the_sampled_table() ->
 @pytest.mark.parametrize("looked", [False, True])
 def test_an_approval_is_not_said_to_be_blind_where_somebody_has_looked_at_the_rows(looked: bool) -> None:
     config = configuration(publish__approval="required")
-    told = promise(config, plan_budget(config), {}, {"evaluated_until_now": looked})
-    assert [APPROVED in told["assumptions"], APPROVED_AFTER_A_LOOK in told["assumptions"]] == [not looked, looked]
-    assert "evaluated_until_now" not in told
+    told = promise(config, plan_budget(config), ACCOUNT, replace(FACTS, evaluated_until_now=looked))
+    assert [APPROVED in told.assumptions, APPROVED_AFTER_A_LOOK in told.assumptions] == [not looked, looked]

@@ -1,0 +1,314 @@
+"""privacy.json, field by field: what is guaranteed, by which mechanisms, under which assumptions, and what was spent.
+
+Amounts are exact decimals in texts, as the ledger adds them up; everything that follows from them is a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from marginweave.schemas.program import Program
+from marginweave.schemas.released.contract import Described, ReleasedFile, optional
+from marginweave.schemas.released.manifest import Correction
+
+
+class Amounts(Described):
+    """What a draw costs, in every unit that the ledger adds up."""
+
+    mu2: str = Field(description="mu squared, under Gaussian differential privacy.")
+    rho: str = Field(description="rho, under zero-concentrated differential privacy.")
+    delta: str = Field(description="Additive delta of a threshold, a probability.")
+    plain_epsilon: str = Field(description="Epsilon of what is known as (epsilon, delta) alone.")
+    plain_delta: str = Field(description="Delta of what is known as (epsilon, delta) alone.")
+
+
+class EpsilonDelta(Described):
+    """An (epsilon, delta) of differential privacy."""
+
+    epsilon: float = Field(description="Epsilon, a bound of the privacy loss in natural logarithms.")
+    delta: float = Field(description="Delta, a probability.")
+
+
+class Guarantee(Described):
+    """The promise by which the release was admitted."""
+
+    unit: str = Field(description="Whose data is protected: row, or all rows with one value of a column.")
+    neighbors: Literal["add-remove", "replace-one"] = Field(description="How neighboring tables differ in one unit.")
+    epsilon: float = Field(description="Epsilon, a bound of the privacy loss in natural logarithms.")
+    delta: float = Field(description="Delta, a probability.")
+    weak_delta: str | None = optional("The steward's reason for a delta above .001.")
+    epsilon_of_the_draws: float = Field(description="Epsilon of all draws together, at delta.")
+    on_the_sampled_table: EpsilonDelta | None = Field(
+        description="What the draws are towards the sampled table of an amplified resize; null without one."
+    )
+    mu: float | None = Field(description="mu of all draws; null where part of the cost is (epsilon, delta) alone.")
+    rho: float | None = Field(description="rho of all draws; null where mu is.")
+    delta_threshold: float = Field(description="The part of delta that pays for thresholds, a probability.")
+    accountant: str = Field(description="Which accountant calibrated the noise: gdp, zcdp, joint or sds.")
+    fabrication: str = Field(
+        description="possible: counts of combinations that no record has may be released; or none."
+    )
+
+
+class PlannedMechanism(Described):
+    """A draw as it was planned, and whether it was made."""
+
+    draw: str = Field(description="Name of the draw, as in the ledger.")
+    mechanism: str = Field(description="rounded-gaussian, discrete-laplace or exponential.")
+    length: int = Field(
+        description="Attributes of the combinations it is for; 0 for single numbers and many marginals."
+    )
+    noise_multiplier: float | None = optional("Standard deviation of the noise divided by the L2 sensitivity.")
+    epsilon: float | None = optional("Epsilon of a pure mechanism.")
+    state: Literal["drawn", "returned"] = Field(description="returned: it was never made, and its cost was given back.")
+
+
+class DrawNoise(Described):
+    """The noise of a draw, as far as it has one standard deviation; that of each marginal is in `marginals`."""
+
+    sensitivity: int | None = optional("How far one unit moves what is chosen by or measured, in records.")
+    threshold: int | None = optional("Smallest noisy count of a released value, in records.")
+    sigma: float | None = optional("Standard deviation of the noise, in records.")
+    step: float | None = optional("Grid of the scores, in records.")
+
+
+class Mechanism(DrawNoise, Amounts, PlannedMechanism):
+    """A draw: what was planned, what it costs, and the noise it had."""
+
+
+class LevelNoiseStatement(Described):
+    """The noise of all combinations of one length (k-tuples)."""
+
+    length: int = Field(description="Attributes of a combination.")
+    contribution_bound: int = Field(description="Combinations of this length that one record adds at most.")
+    deviation: float = Field(description="Standard deviation of the noise of a count, in records.")
+    threshold: int = Field(description="Smallest noisy count that was published, in records.")
+    private_threshold: int = Field(description="The same for values of private domains, in records; 0 where not used.")
+    candidates: int | None = Field(description="Combinations that noise was drawn for; null where that is not public.")
+    raised_from: int | None = Field(
+        description="The threshold before it was raised to publish fewer; null if it was not."
+    )
+    stopped: bool = Field(description="Whether the length was left out because too many might have been published.")
+
+
+class MarginalStatement(Described):
+    """One measured marginal."""
+
+    draw: str = Field(description="The draw that measured it; rounds: several draws, merged.")
+    attributes: tuple[str, ...] = Field(description="Names of its attributes.")
+    cells: int = Field(description="Number of its cells, missing values included.")
+    deviation: float = Field(description="Standard deviation of the noise of a cell, in records.")
+    noise: Literal["rounded-gaussian", "discrete-laplace"] = Field(description="Kind of this noise.")
+
+
+class CountsStatement(Described):
+    """What was computed from draws."""
+
+    bounds: dict[str, tuple[float, float]] = Field(description="By column, the bounds that were bought, in its unit.")
+    domain: dict[str, tuple[str, ...]] = Field(description="By attribute, the labels of its values, in order.")
+    noise: tuple[LevelNoiseStatement, ...] = Field(description="The noise of each length; empty for marginals.")
+
+
+class MarginalsStatement(Described):
+    """What was measured, where a release is made of marginals."""
+
+    marginals: tuple[MarginalStatement, ...] | None = optional("Every marginal, as rows of measurements.parquet.")
+    measured_together: dict[str, tuple[tuple[str | None, ...], ...]] | None = optional(
+        "By attribute, values that were measured as one; null is a missing value."
+    )
+    not_measured: tuple[tuple[str, ...], ...] | None = optional("Marginals left out because they had too many cells.")
+
+
+class BoundingBias(Described):
+    """How far a bounded count of a length may fall short of the count of the rows as prepared."""
+
+    length: int = Field(description="Attributes of a combination.")
+    records: int | None = Field(description="At most by so many records; null where that is not known.")
+    confidence: float | None = Field(
+        description="Probability that this holds, 1 where public facts say so; null likewise."
+    )
+    words: str = Field(description="The same, for a reader.")
+
+
+class Confidence(Described):
+    """What the intervals of released counts mean."""
+
+    level: float = Field(description="Confidence of each interval by itself, from 0 to 1.")
+    intervals: tuple[str, ...] = Field(description="What the intervals cover, in words.")
+    bounding: tuple[BoundingBias, ...] = Field(description="What bounding contributions may have taken from a count.")
+
+
+class Programs(Described):
+    """The programs that worked on the release."""
+
+    reserved: Program | None = Field(description="The program that reserved the budget; null for 0.1.0.")
+    drew: tuple[Program, ...] = Field(description="The programs that began draws.")
+
+
+class AccountBox(Described):
+    """What the account may ever spend, coordinate by coordinate; empty for an account of 0.1.0 that was not upgraded."""
+
+    mu2: str | None = optional("Sum of mu squared, at most.")
+    delta_add: str | None = optional("Sum of the additive deltas of thresholds, at most.")
+    allowance_epsilon: str | None = optional("Sum of epsilons charged as (epsilon, delta), at most.")
+    allowance_delta: str | None = optional("Sum of their deltas, at most.")
+
+
+class ReconciledStatement(Described):
+    """What was added to the account after its ledger had been restored from an old copy."""
+
+    on: str = Field(description="Date, YYYY-MM-DD.")
+    rows_adopted: int = Field(description="Rows of the account that were added.")
+    draws_charged_as_lost: int = Field(description="Draws that were charged although their results are gone.")
+    homes_looked_at: int = Field(description="Homes whose runs were compared with the ledger.")
+    no_other_home: str | None = Field(description="The steward's word that there is no other home; null otherwise.")
+    unaccounted: EpsilonDelta | None = Field(description="Charged for homes that could not be looked at; null if none.")
+
+
+class AccountSums(Described):
+    """What follows from the account and its sums: an auditor finds it in the rows of the whole ledger."""
+
+    dataset: str = Field(description="Name of the account.")
+    epsilon: float = Field(description="Epsilon of everything spent so far, at delta.")
+    delta: float = Field(description="Delta of the account's cap, a probability.")
+    cap_epsilon: float = Field(description="Epsilon of the account's cap.")
+    composition: str = Field(description="How the spent epsilon was composed: gdp, zcdp or basic.")
+    box: AccountBox | None = optional("What the account may ever spend; left out by 0.1.0.")
+    spent: Amounts | None = optional("What was charged so far; left out by 0.1.0.")
+    releases: int = Field(description="Releases that were charged.")
+    releases_before_box: int | None = optional(
+        "How many of them were made before the account had a box; left out by 0.1.0."
+    )
+    weak_delta: str | None = optional("The steward's reason for a delta above .001.")
+    reconciled: tuple[ReconciledStatement, ...] | None = optional("Every restoring of the ledger from an old copy.")
+
+
+class CapStatement(EpsilonDelta):
+    """A cap of the account, and since when."""
+
+    since: str = Field(description="Moment, ISO 8601.")
+
+
+class LargestCap(EpsilonDelta):
+    """What holds where the cap was changed after the first draw."""
+
+    meaning: str = Field(description="What that means, in words.")
+
+
+class LostDraw(Described):
+    """Which draw was charged and lost."""
+
+    release: str = Field(description="Its release.")
+    draw: str = Field(description="Its name.")
+
+
+class LostDrawCost(Amounts, LostDraw):
+    """A draw that was charged and lost in a crash: it is in no file, and stays charged."""
+
+
+class PolicyStatement(Described):
+    """What the account's policy says of the period of the release; a rule of the house, not part of the guarantee."""
+
+    per: str = Field(description="Length of a period.")
+    epsilon: float = Field(description="Epsilon that may be reserved in a period.")
+    delta: float = Field(description="Delta at which it is counted, a probability.")
+    since: str = Field(description="Start of the period, ISO 8601.")
+    spent_epsilon: float = Field(description="Epsilon reserved in this period so far.")
+    meaning: str = Field(description="What that means, in words.")
+
+
+class AccountStatement(AccountSums):
+    """The account of everybody in the data when the release was made."""
+
+    caps_since_the_first_draw: tuple[CapStatement, ...] | None = optional("Caps since then, if the cap was changed.")
+    largest_cap: LargestCap | None = optional("The largest of them.")
+    lost_draws: tuple[LostDrawCost, ...] = Field(description="Draws of all releases that were charged and lost.")
+    policy: PolicyStatement | None = optional("The account's policy, if it has one.")
+    purse: dict[str, float] | None = optional("Written by 0.1.0 alone: an allowance, and what was spent of it.")
+
+
+class ReleaseIdentity(Described):
+    """Which release it is."""
+
+    dataset: str = Field(description="Name of the account.")
+    run: str = Field(description="Name of the run.")
+    release: str = Field(description="Identifier of the release in the ledger.")
+    supersedes: Correction | None = optional("The release that this one corrects.")
+    programs: Programs = Field(description="The programs that reserved and drew it.")
+    code_version: str | None = optional("Written by 0.1.0 alone: its version.")
+    selected_after_internal_evaluation: bool = Field(
+        description="Whether somebody had compared an earlier release with the sensitive table before this one was made."
+    )
+
+
+class StatementFile(ReleasedFile):
+    """A file that states a guarantee."""
+
+    format: Literal[2] = Field(description="Version of this contract; 1 was written by 0.1.0, without $schema.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseFacts:
+    """Who a release is, its planned draws that were not made, and whether anybody compared a release with the same rows."""
+
+    identity: ReleaseIdentity
+    returned: tuple[str, ...] = ()
+    evaluated_until_now: bool = False
+
+
+class Promise(Described):
+    """What follows from configuration, plan and ledger; nothing that was computed from a draw."""
+
+    guarantee: Guarantee = Field(description="The guarantee of this release.")
+    observer: float = Field(
+        description="Largest probability that a best guess whether one unit is in the data is right, from 0.5 to 1."
+    )
+    preparation: tuple[str, ...] = Field(description="What was done to the rows before they were counted, in words.")
+    mechanisms: tuple[Mechanism, ...] = Field(description="Every draw, in the order of the plan.")
+    composition: str = Field(description="How the draws compose, in words.")
+    assumptions: tuple[str, ...] = Field(description="What the guarantee rests on, in words.")
+    not_covered: tuple[str, ...] = Field(description="What the guarantee does not cover, in words.")
+    account: AccountStatement = Field(description="The account when the release was made.")
+    configuration: str = Field(description="The resolved configuration, canonical JSON in a text.")
+
+
+class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIdentity, StatementFile):
+    """privacy.json of a published release."""
+
+    schema_: Literal["urn:marginweave:privacy:2"] = Field(
+        default="urn:marginweave:privacy:2", alias="$schema", description="Identifier of this contract."
+    )
+    confidence: Confidence = Field(description="What the intervals mean.")
+    synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_format_1(cls, content: Any) -> Any:
+        """A statement of 0.1.0: nothing is known of its programs but a version."""
+        if isinstance(content, dict) and content.get("format") == 1:
+            return {
+                **content,
+                "$schema": "urn:marginweave:privacy:2",
+                "format": 2,
+                "programs": {"reserved": None, "drew": []},
+            }
+        return content
+
+
+class Rejection(Described):
+    """Who rejected a release, and why."""
+
+    by: str = Field(description="Who decided.")
+    reason: str = Field(description="Why, in their words.")
+
+
+class RejectedStatement(Promise, ReleaseIdentity, StatementFile):
+    """privacy.json in the handover of a rejected release: what it would have promised; nothing of it is published."""
+
+    schema_: Literal["urn:marginweave:privacy-of-rejected:2"] = Field(
+        default="urn:marginweave:privacy-of-rejected:2", alias="$schema", description="Identifier of this contract."
+    )
+    rejected: Rejection = Field(description="The decision.")

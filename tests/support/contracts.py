@@ -1,0 +1,32 @@
+"""The JSON Schemas of released files, made from the models: `python -m tests.support.contracts` writes them anew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from marginweave.schemas.released.contract import json_schema
+from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
+from marginweave.schemas.released.manifest import Manifest
+from marginweave.schemas.released.statement import PrivacyStatement, RejectedStatement
+
+PLACE = Path(__file__).parents[2] / "schemas" / "released"
+CONTRACTS: dict[str, type[BaseModel]] = {
+    "privacy": PrivacyStatement,
+    "privacy-of-rejected": RejectedStatement,
+    "evaluation": Evaluation,
+    "internal-evaluation": InternalEvaluation,
+    "manifest": Manifest,
+}
+
+
+def contract_text(name: str) -> str:
+    """The JSON Schema of a file, as it is published."""
+    return json.dumps(json_schema(CONTRACTS[name]), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    for name in CONTRACTS:
+        (PLACE / f"{name}.schema.json").write_text(contract_text(name), encoding="utf-8")
