@@ -13,7 +13,6 @@ from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.values import FROZEN
 from marginweave.schemas.configuration.yaml_source import digest_of
 from marginweave.schemas.names import check_name
 from marginweave.schemas.program import Program
