@@ -76,12 +76,14 @@ class EngineSettings(BaseModel):
     @field_validator("dask")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
-        if value not in {None, LOCAL} and not _TLS.fullmatch(value) and not _LOOPBACK.fullmatch(value):
+        if value is None or value == LOCAL:
+            return value
+        if not _TLS.fullmatch(value) and not _LOOPBACK.fullmatch(value):
             raise ValueError(
                 f"({value}) must be local, tls://host:port or tcp://127.0.0.1:port: "
                 "what workers are sent is private, so that beyond this machine it is encrypted"
             )
-        if value not in {None, LOCAL} and not 1 <= int(value.rpartition(":")[2]) <= _LAST_PORT:
+        if not 1 <= int(value.rpartition(":")[2]) <= _LAST_PORT:
             raise ValueError(f"({value}) must have a port in [1, {_LAST_PORT}]")
         return value
 

@@ -103,7 +103,7 @@ class Configuration(Sections):
     def from_written(cls, resolved: Mapping[str, Any], raw: Mapping[str, Any]) -> Self:
         """The configuration of `resolved`, which remembers what was written, `raw`; raises ValidationError."""
         found = cls.model_validate(resolved)
-        found.__dict__["written"] = canonical_written(raw)  # where a cached property is kept
+        vars(found)["written"] = canonical_written(raw)  # where a cached property is kept
         return found
 
     @property
@@ -126,7 +126,7 @@ class Configuration(Sections):
     def as_resolved(self, canonical: str) -> Configuration:
         """What was written here, as another version has resolved it: `canonical` is of that one."""
         found = Configuration.from_canonical(canonical, self.execution)
-        found.__dict__["written"] = self.written
+        vars(found)["written"] = self.written
         return found
 
     @cached_property

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, field_validator, model_validator
@@ -50,7 +50,7 @@ def _published(text: str) -> str:
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 
 
-class Confirmation(BaseModel):
+class Confirmation(BaseModel, frozen=True):
     """`public` says where the facts of a column are published; privacy.json prints it as an assumption of the guarantee.
 
     `confirm: true` marks a column that `marginweave init` drafted from the data. Such a column is refused until it carries
@@ -92,7 +92,7 @@ class Confirmation(BaseModel):
         return [*(["missing"] if read else []), *facts]
 
 
-class ColumnBase(Confirmation):
+class ColumnBase(Confirmation, frozen=True):
     """One column of the table."""
 
     measured: ClassVar[bool] = False
@@ -100,9 +100,9 @@ class ColumnBase(Confirmation):
     is_set: ClassVar[bool] = False
     """Whether a cell can hold several values."""
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Names of the values that are counted: none."""
+        """Names of the values that are counted, in canonical order; empty for a private domain."""
         return ()
 
     @property
@@ -157,7 +157,7 @@ class ColumnBase(Confirmation):
         return code if code >= 0 else None
 
 
-class IdentifierColumn(ColumnBase):
+class IdentifierColumn(ColumnBase, frozen=True):
     """A column that tells people apart, such as a number or a name: it is dropped, and the output does not have it.
 
     It is read only where `privacy.unit` names it; `missing` lists the texts that mean "no identifier".
@@ -167,7 +167,7 @@ class IdentifierColumn(ColumnBase):
     missing: Texts | None = None
 
 
-class ConstantColumn(ColumnBase):
+class ConstantColumn(ColumnBase, frozen=True):
     """A column with one public `value` in every row: the source need not have it, the output has it as text."""
 
     type: Literal["constant"]
@@ -179,7 +179,7 @@ class ConstantColumn(ColumnBase):
         return (Rule(name=RULE_DECLARED, values=(self.value,)),)
 
 
-class MeasuredColumn(ColumnBase):
+class MeasuredColumn(ColumnBase, frozen=True):
     """A column that is counted.
 
     `missing` lists the texts that mean "no value" here, instead of the configuration's list. What is neither missing nor a
@@ -197,11 +197,6 @@ class MeasuredColumn(ColumnBase):
     missing: Texts | None = None
     impute: Imputation | None = None
     outside: Literal["null", "error"] | Literal["other"] = "null"
-
-    @property
-    @abstractmethod
-    def labels(self) -> tuple[str, ...]:
-        """Names of the values that are counted, in canonical order; empty for a private domain."""
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:

@@ -88,7 +88,7 @@ def _draw(value: Any) -> Any:
 Draw = Annotated[Literal["uniform", "midpoint"] | Histogram | None, BeforeValidator(_draw)]
 
 
-class BinnedColumn(MeasuredColumn):
+class BinnedColumn(MeasuredColumn, frozen=True):
     """A number or a date; `draw` says how a synthetic value is chosen inside its bin."""
 
     draw: Draw = None

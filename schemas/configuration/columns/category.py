@@ -21,7 +21,7 @@ FALSE_VALUES = ("false", "0", "no", "f", "n")
 TRUE_VALUES = ("true", "1", "yes", "t", "y")
 
 
-class ValuedColumn(MeasuredColumn):
+class ValuedColumn(MeasuredColumn, frozen=True):
     """A column whose values are declared, or discovered under the budget."""
 
     values: Texts | None = None
@@ -69,7 +69,7 @@ class ValuedColumn(MeasuredColumn):
         return self._matcher.index(text)
 
 
-class Category(ValuedColumn):
+class Category(ValuedColumn, frozen=True):
     """A column of codes or names.
 
     `values` is its public domain; `domain: private` instead has the values discovered under the budget. A value outside
@@ -95,7 +95,7 @@ class Category(ValuedColumn):
         return True
 
 
-class BooleanColumn(MeasuredColumn):
+class BooleanColumn(MeasuredColumn, frozen=True):
     """A column of true and false; it is released as booleans.
 
     `true_values` and `false_values` spell the two, in any case: true, 1, yes, t, y and false, 0, no, f, n unless declared.
@@ -117,7 +117,7 @@ class BooleanColumn(MeasuredColumn):
             raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}, which count as one in any case")
         return self
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """`false` and `true`."""
         return ("false", "true")

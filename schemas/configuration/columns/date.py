@@ -54,7 +54,7 @@ def _format(value: Any) -> Any:
     return None if value is None else str(value)
 
 
-class DateColumn(BinnedColumn):
+class DateColumn(BinnedColumn, frozen=True):
     """A date, or a moment to the second (`type: datetime`), clamped to public `bounds` and released in `bins`.
 
     `bounds` are the first and the last one, in ISO 8601; a last day of moments counts to its end. `bins` is year, quarter,

@@ -48,7 +48,7 @@ def _bounds(value: Any) -> Any:
     return value if value == "private" else _pair(value)
 
 
-class NumberColumn(BinnedColumn):
+class NumberColumn(BinnedColumn, frozen=True):
     """A number, clamped to public `bounds` and released in `bins`.
 
     `bins` is a count of equal widths, a list of edges e_0 < … < e_n, or {min, max, step}; a bin is [e_i, e_i+1), the last

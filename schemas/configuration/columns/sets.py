@@ -15,7 +15,7 @@ MAX_VALUES = 64
 RULE_CAP = "no cell has more values than max_values"
 
 
-class SetColumn(ValuedColumn):
+class SetColumn(ValuedColumn, frozen=True):
     """A column whose cells hold several values, between `separator`s; their order and repetition do not count.
 
     `values` or `domain: private` as for a category. A cell keeps at most `max_values`, a public cap: of more, a uniformly

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -31,13 +32,13 @@ from tests.support.tables import encoded, prepare_rows
 MINUTES = 24 * 60
 
 
-class ClockColumn(MeasuredColumn):
+class ClockColumn(MeasuredColumn, frozen=True):
     """A time of day, 07:45, released by the hour."""
 
     input_rule: ClassVar[str] = "every value is a time of day"
     type: Literal["clock"]
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """The hours."""
         return tuple(f"{hour:02d}h" for hour in range(24))
