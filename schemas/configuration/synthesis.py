@@ -32,7 +32,15 @@ Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
 Rounds = Annotated[PositiveWhole, Field(le=MAX_ROUNDS)]
 
 
-class SynthesisSettings(BaseModel):
+class RecordSettings(BaseModel):
+    """What every synthesizer has: of more than `max_records` so many are kept at random; `seed` makes the draws repeatable."""
+
+    model_config = FROZEN
+    max_records: PositiveWhole | None = None
+    seed: Seed = 0
+
+
+class SynthesisSettings(RecordSettings):
     """How records are made from the counts; post-processing, so nothing here costs privacy.
 
     `records`: `count` makes as many as the protected record count, `exhaust` goes on until the counts are used up (as SDS
@@ -41,16 +49,13 @@ class SynthesisSettings(BaseModel):
     more go on with shorter combinations instead of staying incomplete.
     """
 
-    model_config = FROZEN
     method: Literal["aggregate-seeded"] = "aggregate-seeded"
     records: Annotated[int | Literal["count", "exhaust"], BeforeValidator(_records)] = "count"
-    max_records: PositiveWhole | None = None
     use_synthetic_counts: bool = True
     sample_missing: bool = True
     relax: bool = True
     weight_percentile: Annotated[Positive, Field(le=100)] = 95
     scale: Annotated[Positive, Field(le=100)] = 1.0
-    seed: Seed = 0
 
     @property
     def complete(self) -> bool:
@@ -62,6 +67,17 @@ def _whole_records(value: Any) -> int | str:
     if value == "exhaust":
         raise ValueError(_WHOLE)
     return _records(value, _WHOLE)
+
+
+class CompleteSynthesis(RecordSettings):
+    """A synthesizer that gives every attribute a value; `records` as in `SynthesisSettings`, but for `exhaust`."""
+
+    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing."""
+        return True
 
 
 def _shares(value: Any) -> tuple[float, ...]:
@@ -77,7 +93,7 @@ def _shares(value: Any) -> tuple[float, ...]:
 _PAPER: dict[str, Any] = {"start": "one-way", "rounds": 100, "tolerance": 0.0}
 
 
-class GumSynthesis(BaseModel):
+class GumSynthesis(CompleteSynthesis):
     """Records from marginals, or from k-tuples, by the gradually updating method; post-processing.
 
     `records` and `max_records` as in `SynthesisSettings`. `start`: first rows from a spanning tree of pairs, or each
@@ -86,65 +102,43 @@ class GumSynthesis(BaseModel):
     round. `preset: paper` has the constants of PrivSyn wherever nothing else is said.
     """
 
-    model_config = FROZEN
     method: Literal["gum"] = "gum"
     preset: Literal["default", "paper"] = "default"
-    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
-    max_records: PositiveWhole | None = None
     start: Literal["tree", "one-way"] = "tree"
     rounds: Annotated[Whole, Field(ge=0, le=MAX_ROUNDS)] = 30
     schedule: Literal["step", "exponential", "linear", "root"] = "step"
     tolerance: Annotated[Number, Field(ge=0)] = 1.0
     duplicate: Annotated[tuple[float, ...], BeforeValidator(_shares)] = (0.5, 1.0)
-    seed: Seed = 0
 
     @model_validator(mode="before")
     @classmethod
     def _constants(cls, data: Any) -> Any:
         return {**_PAPER, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
 
-    @property
-    def complete(self) -> bool:
-        """Whether a record lacks a value only where it can be missing: GUM fills every attribute."""
-        return True
 
-
-class MixtureSynthesis(BaseModel):
+class MixtureSynthesis(CompleteSynthesis):
     """Records from marginals, or from k-tuples, by a mixture of products of independent columns; post-processing.
 
     `records` and `max_records` as in `SynthesisSettings`. `components`: how many products one fit mixes; `fits`: how
     many fits are averaged; `iterations`: most steps of a fit, which ends before where the counts are as near as their noise.
     """
 
-    model_config = FROZEN
     method: Literal["mixture"] = "mixture"
-    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
-    max_records: PositiveWhole | None = None
     components: Rounds = 300
     fits: Rounds = 8
     iterations: Rounds = 1000
-    seed: Seed = 0
-
-    @property
-    def complete(self) -> bool:
-        """Whether a record lacks a value only where it can be missing: every attribute gets a value."""
-        return True
 
 
-class PgmSynthesis(BaseModel):
+class PgmSynthesis(CompleteSynthesis):
     """Records from marginals, or from k-tuples, by a graphical model (Private-PGM; `mbi`, an extra); post-processing.
 
     `records` and `max_records` as in `SynthesisSettings`. `iterations`: most steps of the fit; `model_size`: the most that the
     tables of the junction tree may take.
     """
 
-    model_config = FROZEN
     method: Literal["pgm"] = "pgm"
-    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
-    max_records: PositiveWhole | None = None
     iterations: Rounds = 1000
     model_size: ByteSize = ByteSize(80_000_000)
-    seed: Seed = 0
 
     @field_validator("model_size")
     @classmethod
@@ -152,11 +146,6 @@ class PgmSynthesis(BaseModel):
         if not 0 < value <= MAX_MODEL:
             raise ValueError(f"must lie in (0, {MAX_MODEL // 10**9}GB]")
         return value
-
-    @property
-    def complete(self) -> bool:
-        """Whether a record lacks a value only where it can be missing: every attribute gets a value."""
-        return True
 
 
 DenseSynthesis = GumSynthesis | MixtureSynthesis | PgmSynthesis

@@ -66,7 +66,10 @@ def test_bounds_that_came_out_the_wrong_way_round_are_swapped() -> None:
     assert released_bounds(5, 5, GRID) == (10.0, 10.0)
     config = configuration(columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6)
     for number in (0.0, 60.0, 120.0):
-        low, high = config.with_bounds({"age": (number, number)}).columns["age"].bounds  # type: ignore[union-attr]
+        age = config.with_bounds({"age": (number, number)}).columns["age"]
+        assert isinstance(age, NumberColumn)
+        assert isinstance(age.bounds, tuple)
+        low, high = age.bounds
         assert 0 <= low < high <= 120
         assert low <= number <= high
 

@@ -197,7 +197,9 @@ def test_any_other_key_is_one_of_k_tuples() -> None:
 def test_triples_are_as_many_as_there_is_time_for(sizes: list[int]) -> None:
     """Small ones first, and all of as many cells or none; what pairs take that have more cells is left for these."""
     made = {f"c{i}": columns(1, size)["columns"]["c0"] for i, size in enumerate(sizes)}
-    cliques = configuration(privacy__epsilon=9.0, columns=made, aggregate=None).aggregate.cliques
+    settings = configuration(privacy__epsilon=9.0, columns=made, aggregate=None).marginals
+    assert settings is not None
+    cliques = settings.cliques
     cells, pairs = (sorted(map(math.prod, itertools.combinations(sizes, length))) for length in (3, 2))
     limit = cells[-1] if sum(map(fitting_seconds, cells)) <= 250 else 0
     for last, first in itertools.pairwise(() if limit else cells):  # the last that is measured, the first that is not

@@ -187,11 +187,13 @@ def test_whatever_bounds_are_released_the_column_can_be_divided(
         column = parse_configuration(raw(columns={"x": {**declared, "outer": outer}})).columns["x"]
     except InputError:
         return
+    assert isinstance(column, NumberColumn)
     candidates = column.bound_candidates
     assert 1 < len(candidates) <= 10_000
     assert all(a < b for a, b in pairwise(candidates))
     i, j = sorted(data.draw(st.tuples(*[st.integers(0, len(candidates) - 1)] * 2)))
     resolved = column.with_bounds(candidates[i], candidates[j])
     assert len(resolved.labels) == len(column.labels)
+    assert isinstance(resolved.bounds, tuple)
     assert resolved.bounds[0] <= candidates[i] + 1e-9 * abs(high)
     assert resolved.bounds[1] >= candidates[j] - 1e-9 * abs(high)

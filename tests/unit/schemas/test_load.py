@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
@@ -151,7 +152,7 @@ def test_a_broken_rule_is_named(changes: dict, message: str) -> None:
 def test_defaults_are_those_of_the_design() -> None:
     plain = configuration()
     assert (plain.reporting_length, plain.percentile, plain.split) == (3, 99.0, "shares")
-    assert (plain.aggregate.proportions(3), plain.synthesize.method) == ((1, 1, 1), "mixture")
+    assert (plain.tuples.proportions(3), plain.synthesize.method) == ((1, 1, 1), "mixture")
     assert (plain.privacy.neighbors, plain.privacy.accountant) == ("add-remove", "gdp")
 
 
@@ -204,5 +205,6 @@ def test_the_order_of_columns_counts_in_the_digest() -> None:
 def test_bins_of_very_unequal_width_have_a_grid() -> None:
     """The decimals of a synthetic value never ask for more than a double holds."""
     column = configuration(columns__age={"type": "number", "bins": [0, 1e-9, 1e14, 1e15]}).columns["age"]
+    assert isinstance(column, NumberColumn)
     assert column.resolution == 0
     assert [column.grid(i) for i in range(3)] == [(0, 0), (1, 10**14 - 1), (10**14, 10**15)]

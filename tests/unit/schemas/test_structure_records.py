@@ -94,12 +94,12 @@ def test_the_search_agrees_with_trying_every_record(rules: list[Any]) -> None:
     )
     if possible:
         check_records(ATTRIBUTES, forbidden)
-        rules: dict[tuple[int, ...], set[tuple[str, ...]]] = {}
+        tied: dict[tuple[int, ...], set[tuple[str, ...]]] = {}
         for combination in forbidden:
             places, labels = zip(*combination, strict=True)
-            rules.setdefault(places, set()).add(labels)
-        record = find_record({j: ATTRIBUTES[j].labels for j in range(len(SIZES))}, rules)
-        assert set(record) == {place for places in rules for place in places}
+            tied.setdefault(places, set()).add(labels)
+        record = find_record({j: ATTRIBUTES[j].labels for j in range(len(SIZES))}, tied)
+        assert set(record) == {place for places in tied for place in places}
         assert not any(all(record[j] == label for j, label in combination) for combination in forbidden)
     else:
         with pytest.raises(ValueError, match="leaves no combination"):

@@ -174,10 +174,12 @@ structure:
 """)
     found = parse_configuration(raw)
     assert list(found.columns) == ["no", "12:30", "set", "answer", "day"]
-    assert all(list(found.columns[name].values) == codes for name in ("no", "12:30", "set"))
-    assert found.columns["no"].outside == "null"
-    assert found.columns["12:30"].missing == ("null", "0x1")
-    assert found.columns["answer"].false_values == ("no", "0")
+    columns: dict[str, Any] = dict(found.columns)
+    assert all(list(columns[name].values) == codes for name in ("no", "12:30", "set"))
+    assert columns["no"].outside == "null"
+    assert columns["12:30"].missing == ("null", "0x1")
+    assert columns["answer"].false_values == ("no", "0")
+    assert found.structure is not None
     assert found.structure.forbidden == ({"no": ("01",), "12:30": ("no", "1_000")},)
     assert (found.privacy.delta, found.privacy.epsilon, found.dataset) == (1e-6, 10.5, "no")
     for trap, words in (

@@ -46,7 +46,7 @@ def test_a_synthetic_value_outside_the_public_domain_is_a_fault_of_ours(column: 
     good = pd.DataFrame({"sex": ["f"], "region": ["west"], "age": [17], "grade": ["7"]})
     check_contract(output_schema(configuration()), good, "decode")
     with pytest.raises(StageError, match=f"decode: column '{column}'"):
-        check_contract(output_schema(configuration()), good.assign(**{column: [value]}), "decode")
+        check_contract(output_schema(configuration()), good.assign(**{column: pd.Series([value])}), "decode")
 
 
 def suite(path: Path, *expectations: dict) -> Path:

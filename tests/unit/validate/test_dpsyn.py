@@ -70,10 +70,11 @@ def converted(place: Path, **changes: Any) -> Configuration:
 
 def test_every_key_has_its_place(tmp_path: Path) -> None:
     found = converted(tmp_path)
-    columns = found.columns
+    columns: dict[str, Any] = dict(found.columns)
     assert (found.dataset, found.source.file) == ("persons", "persons.csv")
     assert (found.privacy.epsilon, found.privacy.delta) == (10, 3.4e-11)
-    assert found.privacy.unit.model_dump(include={"column", "max_records"}) == {"column": "ID", "max_records": 1}
+    assert found.privacy.subject is not None
+    assert found.privacy.subject.model_dump(include={"column", "max_records"}) == {"column": "ID", "max_records": 1}
     assert found.synthesize.max_records == 1000
     assert "ID" not in columns
     assert columns["SEX"].values == ("M", "F")
@@ -121,7 +122,8 @@ def test_one_configuration_a_run_on_one_account(tmp_path: Path) -> None:
     runs = [RUN, {"epsilon": 0.1, "delta": 1e-9, "max_records_per_individual": 7}]
     first, second = (parse_configuration(parse_yaml(t)) for t in convert(tmp_path, runs=runs).configurations)
     assert (first.privacy.epsilon, second.privacy.epsilon) == (10, 0.1)
-    assert second.privacy.unit.max_records == 7
+    assert second.privacy.subject is not None
+    assert second.privacy.subject.max_records == 7
     assert second.synthesize.max_records is None
     assert first.dataset == second.dataset
 

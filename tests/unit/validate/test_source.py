@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,7 @@ from tests.support.tables import prepare_rows
 MARKER = "xq7marker"
 
 
-def read_source(source: str, columns: list[str], **form: str) -> pa.Table:
+def read_source(source: str, columns: list[str], **form: Any) -> pa.Table:
     """Read a source as a run does."""
     return TableSource(source, SourceFile(file=source, **form)).table(columns)
 
