@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import signal
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from prefect.runtime import flow_run
 from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, home_directory
 from marginweave.flows.orchestration.session import end_with
 from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
+from marginweave.flows.run.counting import CountingStage, counting_method
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
 from marginweave.flows.run.prefect_records import (
     ReleaseEvent,
@@ -41,12 +43,9 @@ from marginweave.flows.run.run_names import (
     is_deployed,
     run_name,
 )
-from marginweave.schemas.budget import DrawKind, Selection
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.released.manifest import RunState
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
     discover_values,
@@ -155,15 +154,31 @@ def _home_of(home: str | None) -> Path:
     return home_directory(Path(home) if home else None, os.environ)
 
 
+# The tasks that count, by the names that `CountingMethod.stages` has for them.
+_COUNTING: dict[str, Callable[..., StageResult]] = {
+    "count records": count_records,
+    "aggregate": aggregate_level,
+    "collect combinations": collect_draws,
+    "discover values": discover_values,
+    "measure one-way": measure_one_way,
+    "count candidates": count_candidates,
+    "round": measure_round,
+    "select marginals": score_pairs,
+    "measure marginals": measure_larger,
+    "collect marginals": collect_marginals,
+}
+# Stages that every release has, beside those that count: from validate to publish.
+_ALWAYS = 9
+
+
 def _release(private: RunReference) -> None:
     """The stages, in order."""
     configuration = private.configuration
-    plan = with_terms(configuration, plan_budget(configuration))
-    bought = bool(configuration.private_bounds)
-    counting = sum(not isinstance(draw, Selection) for draw in plan.draws)  # a stage each
+    counting = counting_method(configuration)
+    plan, stages = with_terms(configuration, counting.draws()), counting.stages()
+    bought, paid = bool(configuration.private_bounds), configuration.evaluate.paid is not None
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
-    apart = bought + fits + (configuration.marginals is not None and rounds_of(configuration) is not None)
-    book = Bookkeeper(private.folder, stages=10 + apart + counting)
+    book = Bookkeeper(private.folder, stages=_ALWAYS + bought + fits + paid + len(stages))
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
@@ -174,7 +189,7 @@ def _release(private: RunReference) -> None:
     else:
         encoded = book.stage("encode", encode, private, preprocessed)
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
-    collected = (_combinations if configuration.marginals is None else _marginals)(book, private, encoded)
+    collected = _count(book, private, encoded, stages)
 
     public = private.derived  # what is given this alone sees no private file
     normalized = book.stage("normalize", normalize_counts, public, collected)
@@ -184,7 +199,7 @@ def _release(private: RunReference) -> None:
     synthesized = book.stage("synthesize", synthesize, public, normalized, parts.get("fit"))
     decoded = book.stage("decode", decode, public, synthesized, normalized, private.suites[1])
     parts |= {"synthesize": synthesized, "decode": decoded}
-    if configuration.evaluate.paid is not None:  # the last draw, of rows against records that are fixed
+    if paid:  # the last draw, of rows against records that are fixed
         parts["paid"] = book.stage("buy evaluation", buy_evaluation, private, encoded, synthesized, normalized)
     parts["evaluate"] = book.stage("evaluate", evaluate, public, parts)
     return_unused_draws(private)
@@ -194,33 +209,15 @@ def _release(private: RunReference) -> None:
     book.finish(private, outputs)
 
 
-def _combinations(book: Bookkeeper, private: RunReference, encoded: StageResult) -> StageResult:
-    """The draws of k-tuples, in order."""
-    if private.configuration.resize is None:  # a resized table has a public number of records
-        book.stage("count records", count_records, private, encoded)
-    for length in range(1, private.configuration.reporting_length + 1):
-        book.stage(f"aggregate k={length}", aggregate_level, private, encoded, length)
-    return book.stage("collect", collect_draws, private)
-
-
-def _marginals(book: Bookkeeper, private: RunReference, encoded: StageResult) -> StageResult:
-    """The draws of marginals that are planned, in order."""
-    plan = private.plan
-    if plan.has(DrawKind.VALUES):
-        book.stage("discover values", discover_values, private, encoded)
-    book.stage("measure one-way", measure_one_way, private, encoded)
-    if rounds_of(private.configuration) is not None:
-        _rounds(book, private, encoded)
-    if plan.has(DrawKind.SCORES):
-        book.stage("select marginals", score_pairs, private, encoded)
-    if plan.has(DrawKind.MARGINALS):
-        book.stage("measure marginals", measure_larger, private, encoded)
-    return book.stage("collect", collect_marginals, private)
-
-
-def _rounds(book: Bookkeeper, private: RunReference, encoded: StageResult) -> None:
-    """Rounds of selection and measurement, until all shares are used: how many follows from what was drawn."""
-    counted, number = book.stage("count candidates", count_candidates, private, encoded), 1
-    while rounds_left(private):
-        book.stage(f"round {number}", measure_round, private, counted, number)
-        number += 1
+def _count(
+    book: Bookkeeper, private: RunReference, encoded: StageResult, stages: Sequence[CountingStage]
+) -> StageResult:
+    """The draws of counts, in order, and all of them together: the result of the last stage."""
+    results = {"encode": encoded}
+    for stage in stages:
+        if stage.repeated and not rounds_left(private):
+            continue
+        given = () if stage is stages[-1] else (results[stage.source],)
+        number = () if stage.number is None else (stage.number,)
+        results[stage.name] = book.stage(stage.name, _COUNTING[stage.task], private, *given, *number)
+    return results[stages[-1].name]

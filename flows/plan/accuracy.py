@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 
+from marginweave.flows.run.counting import counting_method
 from marginweave.flows.run.limits import marginal_noise, public_sizes
 from marginweave.schemas.budget import DrawKind, PlannedDraw
 from marginweave.schemas.configuration.attributes import most_combinations
@@ -50,7 +51,7 @@ def method_forecast(configuration: Configuration) -> list[str]:
 
 def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
     attributes = len(configuration.attributes)
-    counted, other = counts_words(configuration.aggregate, attributes), counts_words(usual, attributes)
+    counted, other = counting_method(configuration).describe(), counts_words(usual, attributes)
     told = f"auto would be {other}" if counted != other else "auto has other settings"
     if configuration.aggregate == usual:
         told = "as auto has it"

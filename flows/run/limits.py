@@ -36,17 +36,6 @@ _MAX_SETS = 200_000
 _MAX_MARGINALS = 20_000
 
 
-def check_size(configuration: Configuration) -> None:
-    """Refuse, from public facts and before any draw, a plan with more cells or more noise than can be handled."""
-    if configuration.marginals is None:
-        _check_combinations(configuration)
-        _check_model(configuration, public_sizes(configuration), ())
-    else:
-        _check_marginals(configuration, configuration.marginals)
-    _check_mixture(configuration)
-    _check_paid(configuration)
-
-
 def marginal_noise(configuration: Configuration, plan: BudgetPlan) -> dict[str, tuple[Fraction | float, ...]]:
     """Deviations of the noise of each draw of marginals, as far as public sizes tell.
 
@@ -81,7 +70,14 @@ def public_sizes(configuration: Configuration) -> tuple[int, ...]:
     return domain_sizes(configuration.attributes, [attribute.labels for attribute in configuration.attributes])
 
 
-def _check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
+def check_tuples(configuration: Configuration) -> None:
+    """Refuse combinations of which too many might be released, or whose noise has no table."""
+    _check_combinations(configuration)
+    _check_model(configuration, public_sizes(configuration), ())
+
+
+def check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
+    """Refuse marginals of too many cells, or whose noise has no table."""
     sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
     number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.looked_at(len(sizes))
@@ -129,7 +125,7 @@ def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: 
         check_model_size(sizes, [*zeros, *cliques], most)
 
 
-def _check_mixture(configuration: Configuration) -> None:
+def check_mixture(configuration: Configuration) -> None:
     """Refuse a mixture that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed."""
     settings = configuration.synthesize
     if not isinstance(settings, MixtureSynthesis):
@@ -154,7 +150,7 @@ def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
     return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
 
 
-def _check_paid(configuration: Configuration) -> None:
+def check_paid(configuration: Configuration) -> None:
     """Refuse a bought comparison of too many marginals, or with too much noise."""
     paid = configuration.evaluate.paid
     if paid is None:
