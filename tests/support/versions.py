@@ -29,7 +29,18 @@ def passes(resolution: str, place: Path) -> bool:
     python = place / "bin" / "python"
     for command in (
         [sys.executable, "-m", "uv", "venv", "--quiet", "--python", sys.executable, str(place)],
-        [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--resolution", resolution, "-e", ".[examples,test]"],
+        [
+            sys.executable,
+            "-m",
+            "uv",
+            "pip",
+            "install",
+            "--quiet",
+            "--resolution",
+            resolution,
+            "-e",
+            ".[evaluation,examples,test]",
+        ],
         [str(python), "-m", "pytest", "-q", "--numprocesses", "auto", "--dist", "loadfile", *SMOKE],
     ):
         if subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode:
