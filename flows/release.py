@@ -66,8 +66,7 @@ from marginweave.tasks.evaluate.paid_task import buy_evaluation
 from marginweave.tasks.evaluate.task import evaluate
 from marginweave.tasks.normalize.task import normalize_counts
 from marginweave.tasks.preprocess.task import preprocess, release_bounds
-from marginweave.tasks.publish.internal import report_internally
-from marginweave.tasks.publish.task import publish
+from marginweave.tasks.publish.task import publish, report_internally
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import quiet
 from marginweave.tasks.synthesize.task import fit_model, synthesize

@@ -180,7 +180,7 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
         InputError: no finished run, or another source than the release was made from.
     """
     from marginweave.tasks.evaluate.internal import compare_internally
-    from marginweave.tasks.publish.internal import report_internally
+    from marginweave.tasks.publish.task import report_internally
 
     reference = _reference(home, run, source)
     compare_internally.fn(reference)

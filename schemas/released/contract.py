@@ -24,14 +24,12 @@ class Described(BaseModel):
 
 
 class ReleasedFile(Described):
-    """A JSON file whose contract, a JSON Schema in `schemas/released/json`, is named in it."""
-
-    schema_: str = Field(default="", alias="$schema", description="Identifier of this contract, its version last.")
+    """A JSON file that names its contract: `schema_` of each kind, with the JSON Schema beside this module."""
 
     def to_json(self) -> bytes:
         """The file: indented JSON, the same bytes for equal content; a key that was not given is left out."""
         content = self.model_dump(mode="json", exclude_unset=True)
-        written = {"$schema": self.schema_, **content}
+        written = {"$schema": type(self).model_fields["schema_"].default, **content}
         return (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode()
 
     @classmethod

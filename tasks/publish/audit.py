@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from marginweave.tasks.empirical.findings import Finding, Verdict
-from marginweave.tasks.publish.svg import BLUE, ORANGE, drawing, inline_svg, new_figure
+from marginweave.tasks.publish.figures import BLUE, ORANGE, drawing, inline_svg, new_figure
 from marginweave.tasks.publish.templates import render
 
 VERDICTS: dict[Verdict, str] = {

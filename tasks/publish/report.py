@@ -13,7 +13,6 @@ from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluati
 from marginweave.schemas.released.statement import MarginalStatement, Mechanism
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish.cautions import reader_warnings
-from marginweave.tasks.publish.distributions import distributions
 from marginweave.tasks.publish.figures import (
     association_figure,
     distribution_figure,
@@ -21,7 +20,7 @@ from marginweave.tasks.publish.figures import (
     worst_marginals_figure,
 )
 from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.publish.records import ShownRecords
+from marginweave.tasks.publish.records import ShownRecords, distributions
 from marginweave.tasks.publish.templates import render
 from marginweave.tasks.publish.wording import paid_words
 

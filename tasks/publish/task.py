@@ -6,21 +6,22 @@ import hashlib
 from pathlib import Path
 
 from marginweave.schemas.budget import BudgetPlan
-from marginweave.schemas.released.evaluation import Evaluation
+from marginweave.schemas.errors import StageError
+from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.schemas.released.statement import AccountStatement, MarginalsStatement, ReleaseFacts
 from marginweave.tasks.aggregate.payloads import unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
-from marginweave.tasks.checkpoint.files import at_place, replace_file
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.confidence import count_intervals, stated_confidence
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
-from marginweave.tasks.publish.pages import release_pages
+from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.publish.records import show_records
 from marginweave.tasks.publish.statement import privacy_statement
 from marginweave.tasks.publish.synthetic import write_synthetic
 from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
-from marginweave.tasks.references import DerivedReference, StageResult
+from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
 
@@ -78,3 +79,17 @@ def _measured(reference: DerivedReference, normalized: StageResult) -> tuple[dic
     marginals = unpack_marginals(reference.load(normalized))
     table = measurements_table(marginals, reference.resolved)
     return {"measurements.parquet": parquet_bytes(table)}, marginal_facts(marginals, reference.resolved)
+
+
+@stage_task("report internally", patient=True)
+def report_internally(reference: RunReference) -> None:
+    """Write `internal/report.html` (0600) from the release and `internal/evaluation.json`. DP: none.
+
+    Raises:
+        StageError: there is no internal evaluation.
+    """
+    evaluation = read_file(reference.folder.internal_evaluation)
+    if evaluation is None:
+        raise StageError(f"{reference.folder.internal_evaluation} is missing")
+    page = internal_report(reference.folder.release, InternalEvaluation.from_json(evaluation))
+    replace_file(reference.folder.internal_report, page, PRIVATE_MODE)

@@ -65,7 +65,7 @@ def test_each_has_its_occasion(changes: dict[str, Any], aggregates: Aggregates, 
 
 @pytest.mark.parametrize(("candidates", "said"), [(1 << 26, "about 17 may be"), ((1 << 26) + 1, "up to 17 may be")])
 def test_a_bound_on_the_candidates_is_not_told_as_their_number(candidates: int, said: str) -> None:
-    level = Level(length=3, columns=np.zeros((17, 3)), values=np.zeros((17, 3)), counts=np.full(17, 100))
+    level = Level(length=3, columns=np.zeros((17, 3), int), values=np.zeros((17, 3), int), counts=np.full(17, 100))
     one = released(candidates=candidates, threshold=1)
     aggregates = replace(one, levels=(level,), noise=(replace(one.noise[0], length=3),))
     assert said in found(aggregates)

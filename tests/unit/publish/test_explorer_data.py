@@ -35,7 +35,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]
 
 def test_it_is_the_release() -> None:
     release, codes = published()
-    header, arrays = unpack(explorer_data(release, codes))
+    header, arrays = unpack(explorer_data(release, tuple(codes)))
     names = [attribute["name"] for attribute in header["attributes"]]
     assert names == list(release.aggregates.domain.names)
     assert [tuple(a["labels"]) for a in header["attributes"]] == list(release.aggregates.domain.labels)
@@ -60,7 +60,7 @@ def test_counts_of_any_size_are_kept() -> None:
         counts = level.counts.copy()
         counts[0] = largest
         aggregates = replace(release.aggregates, levels=(replace(level, counts=counts), *release.aggregates.levels[1:]))
-        assert unpack(explorer_data(replace(release, aggregates=aggregates), codes))[1]["counts-1"][0] == largest
+        assert unpack(explorer_data(replace(release, aggregates=aggregates), tuple(codes)))[1]["counts-1"][0] == largest
 
 
 def test_of_many_records_a_sample_is_taken() -> None:
