@@ -134,7 +134,9 @@ def release(
             if place != request.folder.release:
                 ending.event = ReleaseEvent.AWAITING
         with suppress(BudgetError):  # a ledger that has gone away meanwhile makes no failure of what is released
-            warn_of_exhaustion(request.folder.run, private.ledger.account_total(request.configuration.dataset), warn_at)
+            warn_of_exhaustion(
+                request.folder.run, private.ledger.accounts.total(request.configuration.dataset), warn_at
+            )
     return str(place)
 
 

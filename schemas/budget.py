@@ -32,6 +32,11 @@ def amount(value: float) -> Decimal:
     return Decimal(math.nextafter(value, math.inf) if value else 0.0).quantize(_STEP, context=_EXACT)
 
 
+def stated(value: float | Decimal) -> Decimal:
+    """`value` as the shortest decimal of its double, so that caps and statements compare as they were typed."""
+    return Decimal(repr(float(value)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stability:
     """How far one unit of privacy moves the table that is counted: `records` of its rows at most come or go, or change.
@@ -54,6 +59,16 @@ class Plain:
 
     epsilon: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
+
+    @classmethod
+    def stated(cls, epsilon: float | Decimal, delta: float | Decimal) -> Plain:
+        """(epsilon, delta) as typed: the shortest decimals of their doubles."""
+        return cls(epsilon=stated(epsilon), delta=stated(delta))
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, Any]) -> Plain:
+        """The amounts that `texts` has as `epsilon` and `delta`."""
+        return cls(epsilon=Decimal(texts["epsilon"]), delta=Decimal(texts["delta"]))
 
     def __add__(self, other: Plain) -> Plain:
         if not other:  # most draws charge nothing in plain, and there are thousands of them
@@ -123,6 +138,12 @@ class Cost:
             "plain_delta": self.plain.delta,
         }
         return {name: format(value, "f") for name, value in named.items()}
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, Any]) -> Cost:
+        """What `texts` says, where the plain amounts may be missing."""
+        plain = Plain(epsilon=Decimal(texts["plain_epsilon"] or 0), delta=Decimal(texts["plain_delta"] or 0))
+        return cls(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
 
 
 class DrawKind(StrEnum):
@@ -307,6 +328,11 @@ class BudgetPlan:
     def cost(self) -> Cost:
         """Sum of the draws: what the release is guaranteed by, and what is reserved for it."""
         return sum((draw.cost for draw in self.draws), Cost())
+
+    @property
+    def statement(self) -> Plain:
+        """The (epsilon, delta) that the release states."""
+        return Plain.stated(self.epsilon, self.delta)
 
     @cached_property
     def by_name(self) -> dict[str, PlannedDraw]:

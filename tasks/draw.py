@@ -24,7 +24,7 @@ def draw_once(
     name = str(draw)
     if prepared is not None:
         _check_terms(standing(reference, draw), prepared)
-    payload = run_draw(reference.ledger, reference.draws, reference.secrets, reference.attempt, name, prepared)
+    payload = run_draw(reference.ledger.draws, reference.draws, reference.secrets, reference.attempt, name, prepared)
     record = standing(reference, draw)
     if record.digest is None:
         raise forgotten(reference.attempt.release, name)
@@ -36,7 +36,7 @@ def draw_once(
 
 def standing(reference: RunReference, draw: PlannedDraw) -> DrawRecord:
     """The ledger's record of a planned draw, or of the spare that 0.1.0 drew in its place."""
-    return standing_draw(reference.ledger, reference.attempt.release, str(draw))
+    return standing_draw(reference.ledger.draws, reference.attempt.release, str(draw))
 
 
 def _check_terms(draw: DrawRecord, prepared: PreparedDraw) -> None:

@@ -24,7 +24,7 @@ from marginweave.tasks.checkpoint.files import file_digest
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import BlockFile, Store, address
 from marginweave.tasks.ledger import Ledger, Witness, ledger_location
-from marginweave.tasks.ledger.reserved import reserved_plan
+from marginweave.tasks.ledger.plans import reserved_plan
 from marginweave.tasks.program import program_identity
 
 BOUNDS = "bounds"
@@ -178,7 +178,7 @@ class RunReference(CheckpointReference):
         Raises:
             BudgetError: nothing is reserved yet.
         """
-        record = self.ledger.release(self.manifest.release)
+        record = self.ledger.releases.find(self.manifest.release)
         if record is None:
             raise BudgetError(f"release {self.manifest.release} is not reserved in the ledger")
         return reserved_plan(record, plan_budget(self.configuration))
@@ -198,17 +198,17 @@ class RunReference(CheckpointReference):
     @cached_property
     def store(self) -> Store:
         """Sensitive checkpoints."""
-        return Store(self.folder.private, self.ledger.checkpoint_key)
+        return Store(self.folder.private, self.ledger.keys.checkpoint_key)
 
     @cached_property
     def draws(self) -> DrawStore:
         """Draws of noise."""
-        return DrawStore(self.folder, self.ledger.checkpoint_key)
+        return DrawStore(self.folder, self.ledger.keys.checkpoint_key)
 
     @cached_property
     def secrets(self) -> DrawSecrets:
         """The secrets of draws that are not committed yet."""
-        return DrawSecrets(self.folder, self.ledger.checkpoint_key)
+        return DrawSecrets(self.folder, self.ledger.keys.checkpoint_key)
 
     def _slice(self) -> dict[str, Any]:
         return self.configuration.model_dump(  # what rows pass through

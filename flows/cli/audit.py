@@ -35,8 +35,7 @@ def verify(
     """
     from marginweave.flows.verify.files import audit_files
     from marginweave.schemas.errors import AuditError
-    from marginweave.tasks.ledger.anchor import Anchor
-    from marginweave.tasks.ledger.audit import audit_ledger
+    from marginweave.tasks.ledger.audit import Anchor, audit_ledger
 
     location = location_of(example, home)
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
@@ -99,9 +98,9 @@ def export(
     from marginweave.schemas.errors import InputError
     from marginweave.tasks.checkpoint.files import at_place, replace_file
     from marginweave.tasks.ledger import opening_command
+    from marginweave.tasks.ledger.accounts import account_in
     from marginweave.tasks.ledger.audit import audit_ledger
-    from marginweave.tasks.ledger.checks import account_in
-    from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
+    from marginweave.tasks.ledger.audit.export import comma_separated, json_lines, registry_record
     from marginweave.tasks.program import program_identity
     from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 
@@ -145,7 +144,9 @@ def alias(
     from marginweave.tasks.ledger import Ledger, Witness
 
     witness = Witness(home_of(home))
-    Ledger.open(location_of(example, home), witness=witness).alias(dataset, other, reason, actor=getpass.getuser())
+    Ledger.open(location_of(example, home), witness=witness).accounts.alias(
+        dataset, other, reason, actor=getpass.getuser()
+    )
     out.print(f"Sources of {other} may be released under {dataset}; what {other} has spent is not counted there")
 
 
@@ -161,7 +162,7 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
     from marginweave.tasks.ledger import Ledger, Witness
 
     witness = Witness(home_of(home))
-    name = Ledger.open(location_of(example, home), witness=witness).rotate_key(reason, actor=getpass.getuser())
+    name = Ledger.open(location_of(example, home), witness=witness).keys.rotate(reason, actor=getpass.getuser())
     out.print(f"New rows are sealed with key {name}")
     out.print("Back up the ledger's keys. Without them you cannot make further releases")
 
@@ -170,8 +171,8 @@ def _keys(location: LedgerLocation) -> tuple[Keyring, str]:
     """The keys, or an empty ring and why there are none."""
     from marginweave.schemas.errors import BudgetError
     from marginweave.tasks.ledger import opening_command
-    from marginweave.tasks.ledger.key import load_key
     from marginweave.tasks.ledger.keyring import Keyring
+    from marginweave.tasks.ledger.keys import load_key
 
     try:
         return load_key(location, os.environ, opening_command()), ""
@@ -181,7 +182,7 @@ def _keys(location: LedgerLocation) -> tuple[Keyring, str]:
 
 def _loaded(location: LedgerLocation) -> Keyring:
     from marginweave.tasks.ledger import opening_command
-    from marginweave.tasks.ledger.key import load_key
+    from marginweave.tasks.ledger.keys import load_key
 
     return load_key(location, os.environ, opening_command())
 

@@ -83,7 +83,7 @@ def open_account(
         policy=None if per is None else policy_of(per),
     )
     location = ledger_location(os.environ)
-    Ledger.create(location).open_account(account, actor=getpass.getuser())
+    Ledger.create(location).accounts.open(account, actor=getpass.getuser())
     out.print(
         f"Account {dataset} is open: epsilon {float(account.epsilon):g} at delta {float(account.delta):g}, in {location}"
     )
@@ -162,8 +162,8 @@ def cap(
     if per is not None:
         policy = None if per == "none" else policy_of(per)
     cap_ = float(decimal_of("epsilon", epsilon)), float(decimal_of("delta", delta))
-    ledger.change_cap(dataset, *cap_, reason, getpass.getuser(), policy=policy, weak_delta=weak_delta)
-    out.print(_line(ledger.account_total(dataset)))
+    ledger.accounts.change_cap(dataset, *cap_, reason, getpass.getuser(), policy=policy, weak_delta=weak_delta)
+    out.print(_line(ledger.accounts.total(dataset)))
 
 
 @app.command("list")
@@ -173,7 +173,7 @@ def list_accounts(example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger list`
     """
-    for total in _compared(example, home).accounts():
+    for total in _compared(example, home).accounts.totals():
         out.print(_line(total))
 
 
@@ -185,12 +185,12 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
     Example: `marginweave ledger show census-2026`
     """
     from marginweave.flows.cli.spending import box, by_draw, by_release, by_stage, left, period
-    from marginweave.tasks.ledger.room import room
+    from marginweave.tasks.ledger.boxes import epsilon_left
 
     ledger = _compared(example, home)
-    total, releases = ledger.account_total(dataset), ledger.releases(dataset)
+    total, releases = ledger.accounts.total(dataset), ledger.releases.of(dataset)
     out.print(_line(total))
-    out.print(left(total, room(total)))
+    out.print(left(total, epsilon_left(total)))
     out.print(box(total))
     if total.account.policy is not None:
         out.print(period(total.account, total.account.policy, releases))

@@ -36,10 +36,10 @@ def expire(
 
     age, witness = days("older-than", older_than), Witness(home_of(home))
     ledger = Ledger.open(location_of(example, home), witness=witness)
-    expired = ledger.expire(age, release)
+    expired = ledger.draws.expire(age, release)
     for name in expired.returned:
         out.print(f"Release {name}: what was reserved is given back")
-        record = ledger.release(name)
+        record = ledger.releases.find(name)
         if record is not None and record.charged != Cost():
             out.print(
                 f"Its run {record.run} had begun to draw and can no longer finish; what was drawn stays charged. Give a new "

@@ -116,7 +116,7 @@ def _release(request: Request, reference: RunReference, config: Path, source: st
 
 def _has_drawn(reference: RunReference, lease: str | None) -> bool:
     """Whether the attempt called `lease` has begun a draw; another process may have begun others meanwhile."""
-    record = reference.ledger.release(reference.manifest.release)
+    record = reference.ledger.releases.find(reference.manifest.release)
     return record is not None and any(lease and draw.lease == lease for draw in record.draws)
 
 

@@ -30,7 +30,8 @@ def scientific(delta: Decimal | float) -> str:
 
 def left(total: AccountTotal, largest: float) -> str:
     """One sentence on what is left at the cap's delta; `largest` is the epsilon that one more release may have."""
-    from marginweave.tasks.ledger.admission import is_closed, rounded_down
+    from marginweave.tasks.ledger.admission import rounded_down
+    from marginweave.tasks.ledger.boxes import is_closed
 
     at = f"left at delta {scientific(total.account.delta)}"
     if is_closed(total.account, total.spent):
@@ -56,7 +57,7 @@ def box(total: AccountTotal) -> str:
 def period(account: Account, policy: Policy, releases: Sequence[ReleaseRecord]) -> str:
     """One sentence on what was spent of the policy in this period, and what a policy is."""
     from marginweave.tasks.ledger.admission import rounded_up
-    from marginweave.tasks.ledger.policies import period_epsilon, period_spent
+    from marginweave.tasks.ledger.forecast import period_epsilon, period_spent
 
     moment = datetime.now(UTC)
     spent = period_epsilon(policy, period_spent(policy, account.dataset, releases, moment))

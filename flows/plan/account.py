@@ -11,7 +11,7 @@ from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, Witness, opening_for
 from marginweave.tasks.ledger.admission import delta_refusal, unit_refusal
-from marginweave.tasks.ledger.largest import largest_epsilon
+from marginweave.tasks.ledger.forecast import largest_epsilon
 
 
 def ledger_forecast(request: Request) -> list[str]:
@@ -27,9 +27,9 @@ def ledger_forecast(request: Request) -> list[str]:
         command = opening_for(dataset, plan, request.path)
         witness = Witness(request.folder.path.parent.parent)
         ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
-        ledger.check_account(dataset, command)
-        after, fits = ledger.forecast(dataset, plan)
-        total = ledger.account_total(dataset)
+        ledger.accounts.check(dataset, command)
+        after, fits = ledger.accounts.forecast(dataset, plan)
+        total = ledger.accounts.total(dataset)
     except BudgetError as refusal:
         return [f"Ledger: {refusal}"]
     verdict = "it fits"
@@ -49,7 +49,7 @@ def policy_forecast(request: Request) -> list[str]:
     dataset, plan = request.configuration.dataset, plan_budget(request.configuration)
     try:
         ledger = Ledger.open(request.ledger_location)
-        found = ledger.period_forecast(dataset, plan, datetime.now(UTC))
+        found = ledger.accounts.period_forecast(dataset, plan, datetime.now(UTC))
     except BudgetError:  # `ledger_forecast` says so
         return []
     if found is None or math.isinf(found.after):  # of an account without delta

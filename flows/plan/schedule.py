@@ -19,9 +19,8 @@ from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, opening_for
-from marginweave.tasks.ledger.admission import total_with
-from marginweave.tasks.ledger.openings import planned_statement
-from marginweave.tasks.ledger.policies import period_epsilon, period_spent, runs_a_period
+from marginweave.tasks.ledger.boxes import total_with
+from marginweave.tasks.ledger.forecast import period_epsilon, period_spent, runs_a_period
 
 MOST_RUNS = 10_000
 _CHUNK = 1000  # as many as Prefect computes at a time
@@ -98,7 +97,7 @@ def schedule_forecast(request: Request, schedule: Schedule) -> list[str]:
         return ["Schedule: public example data keeps an account in the home, which no schedule needs"]
     try:
         ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan, request.path))
-        account, releases = ledger.account_total(dataset).account, ledger.releases(dataset)
+        account, releases = ledger.accounts.total(dataset).account, ledger.releases.of(dataset)
     except BudgetError:
         return ["Schedule: without an account no run fits"]
     spent, moment = Spent(), datetime.now(UTC)
@@ -153,7 +152,7 @@ class _Taken:
             self._in_this = runs_a_period(policy, of_period, plan, MOST_RUNS)
             self._in_any = runs_a_period(policy, Spent(), plan, MOST_RUNS)
             if self._in_any == 0:
-                self.needed = period_epsilon(policy, Spent().with_charge(plan.cost, planned_statement(plan)))
+                self.needed = period_epsilon(policy, Spent().with_charge(plan.cost, plan.statement))
         self._count: dict[date, int] = {}
 
     def admits(self, time: datetime) -> bool:
@@ -189,13 +188,13 @@ def _fitting(account: Account, spent: Spent, plan: BudgetPlan) -> int:
 
 
 def _after(spent: Spent, plan: BudgetPlan, runs: int) -> Spent:
-    cost, statement = _times(plan.cost, runs), _times(planned_statement(plan), runs)
+    cost, statement = _times(plan.cost, runs), _times(plan.statement, runs)
     later = replace(spent, releases=spent.releases + runs, ever=spent.ever + runs)
     return replace(later, cost=spent.cost + cost, statement=spent.statement + statement)
 
 
 def _admits(account: Account, spent: Spent, plan: BudgetPlan) -> bool:
-    return total_with(account, spent, plan.cost, planned_statement(plan))[1]
+    return total_with(account, spent, plan.cost, plan.statement)[1]
 
 
 def _amount(account: Account, spent: Spent, plan: BudgetPlan, fitting: int) -> Amount:

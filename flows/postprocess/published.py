@@ -107,7 +107,7 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
     settings = settings.model_copy(update=changes)
     place = to or folder.release / f"synthesis-{settings.seed}"
     _check_empty(place, "choose another folder with --to, or another --seed")
-    looked = Ledger.open(ledger_of(folder, home)).internally_evaluated(manifest.dataset, None)
+    looked = Ledger.open(ledger_of(folder, home)).evaluations.precede(manifest.dataset, None)
     selected = looked or bool(published.statement.selected_after_internal_evaluation)
     statement = published.statement.model_copy(
         update={"synthesis": settings.model_dump(mode="json"), "selected_after_internal_evaluation": selected}

@@ -151,17 +151,17 @@ def _ended(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: boo
 
 def _give_up(ledger: Ledger, release_id: str) -> None:
     """Shut out every attempt at a release, give back what was never begun, and book what was begun as lost."""
-    if ledger.release(release_id) is None:
+    if ledger.releases.find(release_id) is None:
         return
     lease = uuid.uuid4().hex
-    ledger.take_lease(release_id, lease)
-    record = ledger.release(release_id)  # as it stands now that no other attempt can move it
+    ledger.draws.take_lease(release_id, lease)
+    record = ledger.releases.find(release_id)  # as it stands now that no other attempt can move it
     if record is None:
         return
     for draw in record.draws:
         if draw.state == State.DRAWN:
-            ledger.lose_draw(release_id, draw.name, lease)
-    ledger.give_back(release_id, [draw.name for draw in record.draws if draw.state == State.RESERVED])
+            ledger.draws.lose(release_id, draw.name, lease)
+    ledger.draws.return_unused(release_id, [draw.name for draw in record.draws if draw.state == State.RESERVED])
 
 
 def _may_hold_something(folder: RunFolder) -> bool:

@@ -26,8 +26,8 @@ from marginweave.schemas.released.statement import (
     ReleaseIdentity,
 )
 from marginweave.tasks.checkpoint.run_folder import RunFolder, holds, staged_release
-from marginweave.tasks.ledger.policies import NO_GUARANTEE, period_epsilon, period_spent
-from marginweave.tasks.ledger.totals import account_sums
+from marginweave.tasks.ledger.boxes import account_sums
+from marginweave.tasks.ledger.forecast import NO_GUARANTEE, period_epsilon, period_spent
 from marginweave.tasks.references import RunReference, StageResult
 
 CAP_WAS_CHANGED = (
@@ -84,9 +84,9 @@ class Bookkeeper:
         if not holds(staged := staged_release(self.folder, reference.lease), outputs):
             raise StageError(f"{staged} was changed since it was written; the same command makes it again")
         if settings.approval is None:
-            reference.ledger.finish(release, reference.lease, outputs)
+            reference.ledger.releases.publish(release, reference.lease, outputs)
         else:
-            reference.ledger.submit(release, reference.lease, outputs)
+            reference.ledger.approvals.submit(release, reference.lease, outputs)
         sync_with_ledger(self.folder, self.folder.present_manifest(), reference.ledger)
         if not settings.keep_private:
             self.folder.purge_private()
@@ -99,10 +99,10 @@ def return_unused_draws(reference: RunReference) -> None:
         BudgetError: another attempt has taken over: it publishes nothing.
     """
     release = reference.manifest.release
-    reference.ledger.check_lease(release, reference.lease)
-    record = reference.ledger.release(release)
+    reference.ledger.draws.check_lease(release, reference.lease)
+    record = reference.ledger.releases.find(release)
     reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED] if record else []
-    reference.ledger.give_back(release, reserved)
+    reference.ledger.draws.return_unused(release, reserved)
     for name in reference.secrets.left():  # also where private files are kept
         reference.secrets.destroy(name)
 
@@ -110,9 +110,9 @@ def return_unused_draws(reference: RunReference) -> None:
 def account_statement(reference: RunReference) -> AccountStatement:
     """What the account of the dataset has spent and lost, for privacy.json and the operator."""
     dataset = reference.configuration.dataset
-    total, releases = reference.ledger.account_total(dataset), reference.ledger.releases(dataset)
+    total, releases = reference.ledger.accounts.total(dataset), reference.ledger.releases.of(dataset)
     own = next((record for record in releases if record.release == reference.manifest.release), None)
-    caps, largest = _cap_changes(reference.ledger.cap_changes(dataset))
+    caps, largest = _cap_changes(reference.ledger.accounts.cap_changes(dataset))
     return AccountStatement(
         **dict(account_sums(total)),
         caps_since_the_first_draw=caps,
@@ -168,17 +168,17 @@ def _programs(record: ReleaseRecord | None) -> Programs:
 def release_facts(reference: RunReference) -> ReleaseFacts:
     """Who the release is, for privacy.json."""
     manifest, ledger = reference.manifest, reference.ledger
-    record = ledger.release(manifest.release)
+    record = ledger.releases.find(manifest.release)
     identity = ReleaseIdentity(
         dataset=manifest.dataset,
         run=manifest.run,
         release=manifest.release,
         supersedes=manifest.supersedes,
         programs=_programs(record),
-        selected_after_internal_evaluation=ledger.internally_evaluated(manifest.dataset, manifest.release),
+        selected_after_internal_evaluation=ledger.evaluations.precede(manifest.dataset, manifest.release),
     )
     return ReleaseFacts(
         identity=identity,
         returned=tuple(draw.name for draw in record.draws if draw.state == State.RETURNED) if record else (),
-        evaluated_until_now=ledger.internally_evaluated(manifest.dataset, None),
+        evaluated_until_now=ledger.evaluations.precede(manifest.dataset, None),
     )

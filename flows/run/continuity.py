@@ -23,7 +23,7 @@ from marginweave.tasks.checkpoint.draws import check_same_program
 from marginweave.tasks.checkpoint.files import file_digest
 from marginweave.tasks.checkpoint.run_folder import RunFolder, check_proposed, propose_staged, publish_staged
 from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.reserved import check_same_plan
+from marginweave.tasks.ledger.plans import check_same_plan
 from marginweave.tasks.program import program_identity
 
 
@@ -54,7 +54,7 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
     Raises:
         InputError: the plan is not the one that was reserved, or a draw was begun by another program.
     """
-    record = None if present is None or present.state != RunState.RUNNING else ledger.release(present.release)
+    record = None if present is None or present.state != RunState.RUNNING else ledger.releases.find(present.release)
     if record is None or present is None:
         return
     program, configuration = program_identity(), Configuration.from_canonical(present.configuration)
@@ -63,7 +63,7 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
         reporter().note(
             f"{', '.join(last_digits[:3])} differ from the plan in their last digits; what was reserved is drawn"
         )
-    store = DrawStore(request.folder, ledger.checkpoint_key)
+    store = DrawStore(request.folder, ledger.keys.checkpoint_key)
     for draw in record.draws:
         if draw.state == State.DRAWN and store.read(record.release, draw.name, draw.lease or "", None) is None:
             check_same_program(draw, program, present.run)
@@ -94,7 +94,7 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
         StageError: draws without their manifest, or a run without its key.
         BudgetError: a finished or submitted run that the ledger does not know, as after the restore of an old copy.
     """
-    release = ledger.release(present.release) if present is not None else None
+    release = ledger.releases.find(present.release) if present is not None else None
     drawn = folder.draws.is_dir() and any(folder.draws.iterdir())
     if release is not None and present is not None:
         _check_charges(folder, present, release)
@@ -138,7 +138,7 @@ def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Ma
     Raises:
         StageError: the files are not those that were booked.
     """
-    record = ledger.release(present.release)
+    record = ledger.releases.find(present.release)
     if record is None or not (record.outputs or record.proposed):
         return present
     if record.decision is None or record.decision.approved:
@@ -183,7 +183,7 @@ def check_history(request: Request, ledger: Ledger) -> None:
         BudgetError: the ledger does not know what the runs of this home have spent: it was replaced, or restored too old.
     """
     dataset, name = request.configuration.dataset, request.folder.run
-    releases = ledger.releases(dataset)
+    releases = ledger.releases.of(dataset)
     if request.folder.read_manifest() is None and any(
         record.run == name and record.charged != Cost() for record in releases
     ):

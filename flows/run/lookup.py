@@ -142,7 +142,7 @@ def apply_decision(folder: RunFolder, manifest: Manifest, home: Path) -> Manifes
         StageError: the run is in progress, or a file of an approved release was changed.
     """
     ledger = Ledger.open(ledger_of(folder, home), witness=Witness(home))
-    record = ledger.release(manifest.release)
+    record = ledger.releases.find(manifest.release)
     if record is None or record.decision is None:
         return manifest
     with run_lock(folder):
@@ -212,11 +212,11 @@ def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tup
         manifest = folder.read_manifest() or manifest
         if approved:
             manifest = sync_with_ledger(folder, manifest, ledger)  # a proposal that was changed can still be rejected
-        record = ledger.release(manifest.release)
+        record = ledger.releases.find(manifest.release)
         if manifest.state in {RunState.AWAITING, RunState.REJECTED}:
             check_continuity(folder, manifest, ledger)
         if record is None or not record.proposed:
             raise InputError(f"run {run} does not await approval; it is {manifest.state.value}")
-        decision = ledger.decide(manifest.release, approved=approved, by=by, reason=reason)
+        decision = ledger.approvals.decide(manifest.release, approved=approved, by=by, reason=reason)
         sync_with_ledger(folder, manifest, ledger)
     return folder, decision

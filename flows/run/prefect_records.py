@@ -22,7 +22,7 @@ from marginweave.schemas.ledger.accounts import AccountTotal
 from marginweave.schemas.ledger.states import CHARGED
 from marginweave.schemas.released.evaluation import Evaluation, MarginalDistance
 from marginweave.schemas.released.statement import PrivacyStatement
-from marginweave.tasks.ledger.admission import is_closed
+from marginweave.tasks.ledger.boxes import is_closed
 from marginweave.tasks.references import RunReference
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _show_budget(reference: RunReference) -> None:
     from prefect.artifacts import create_table_artifact
 
     with suppress(Exception):  # the ledger's disk may be what stopped the run
-        record = reference.ledger.release(reference.manifest.release)
+        record = reference.ledger.releases.find(reference.manifest.release)
         if record is None or not any(draw.state in CHARGED for draw in record.draws):
             return
         rows = [{"draw": draw.name, "state": draw.state.value, **draw.cost.texts} for draw in record.draws]

@@ -26,11 +26,10 @@ from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
-from marginweave.tasks.ledger import Ledger, Witness, is_older, opening_for, upgrade
-from marginweave.tasks.ledger.largest import largest_epsilon
-from marginweave.tasks.ledger.openings import planned_statement
-from marginweave.tasks.ledger.publishing import check_correction as check_correctable
-from marginweave.tasks.ledger.sources import SourceDigest
+from marginweave.tasks.ledger import Ledger, ReleaseRequest, Witness, is_older, opening_for, upgrade
+from marginweave.tasks.ledger.forecast import largest_epsilon
+from marginweave.tasks.ledger.keyring import SourceDigest
+from marginweave.tasks.ledger.releases import check_correction as check_correctable
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
 from marginweave.tasks.validate.source import TableSource, check_source
@@ -61,7 +60,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     check_continuity(request.folder, present, ledger)
     check_same_draws(request, present, ledger)
     supersedes = check_correction(request, present)
-    digest = ledger.source_digest(TableSource(request.source, request.configuration.source).chunks())
+    digest = ledger.keys.source_digest(TableSource(request.source, request.configuration.source).chunks())
     present = (
         _begin(request, ledger, digest, supersedes) if present is None else _resume(request, present, ledger, digest)
     )
@@ -110,7 +109,7 @@ def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceD
     if present.state != RunState.RUNNING:
         return present
     changed = present.with_execution(request.configuration.execution).with_program(program_identity())
-    record = ledger.release(present.release)
+    record = ledger.releases.find(present.release)
     if record is not None and record.draws and all(draw.state == State.RETURNED for draw in record.draws):
         release = str(uuid.uuid4())
         changed = changed.with_release(release, digest.mark(release))
@@ -144,9 +143,9 @@ def check_request(request: Request) -> Ledger:
     present = request.folder.read_manifest()
     corrected = check_correction(request, present)
     if present is None and corrected is not None:
-        releases = {record.release: record for record in ledger.releases(request.configuration.dataset)}
+        releases = {record.release: record for record in ledger.releases.of(request.configuration.dataset)}
         check_correctable(request.configuration.dataset, corrected.release, releases)
-    if present is None or (present.state == RunState.RUNNING and ledger.release(present.release) is None):
+    if present is None or (present.state == RunState.RUNNING and ledger.releases.find(present.release) is None):
         _check_admission(request, ledger)
     return ledger
 
@@ -154,15 +153,17 @@ def check_request(request: Request) -> Ledger:
 def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | None = None) -> None:
     """What the ledger would refuse when the release is reserved it refuses now; the source where its digest is known."""
     configuration = request.configuration
-    ledger.check_admission(
-        dataset=configuration.dataset,
-        run=request.folder.run,
-        plan=plan_budget(configuration),
-        plan_digest=configuration.written_digest,
-        source=source,
-        unit=configuration.privacy.unit_key,
-        actor=getpass.getuser(),
-        largest=partial(largest_epsilon, configuration),
+    ledger.releases.check_admission(
+        ReleaseRequest(
+            dataset=configuration.dataset,
+            run=request.folder.run,
+            plan=plan_budget(configuration),
+            plan_digest=configuration.written_digest,
+            source=source,
+            unit=configuration.privacy.unit_key,
+            actor=getpass.getuser(),
+            largest=partial(largest_epsilon, configuration),
+        )
     )
 
 
@@ -178,14 +179,14 @@ def open_ledger(request: Request) -> Ledger:
     if not request.is_example:
         command = opening_for(configuration.dataset, plan, request.path)
         ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
-        ledger.check_account(configuration.dataset, command)
+        ledger.accounts.check(configuration.dataset, command)
         return ledger
     if request.ledger_file is not None and is_older(request.ledger_file):
         upgrade(request.ledger_file, os.environ)
     ledger = Ledger.create(request.ledger_location, witness=witness)
-    if all(total.account.dataset != configuration.dataset for total in ledger.accounts()):
-        cap = planned_statement(plan)
-        ledger.open_account(
+    if all(total.account.dataset != configuration.dataset for total in ledger.accounts.totals()):
+        cap = plan.statement
+        ledger.accounts.open(
             Account(
                 dataset=configuration.dataset,
                 epsilon=max(_EXAMPLE_EPSILON, cap.epsilon),
@@ -231,4 +232,4 @@ def internal_evaluation_due(reference: RunReference) -> bool:
     made = folder.internal_evaluation.exists() and folder.internal_report.exists()
     if made or not reference.configuration.evaluate.internal:
         return False
-    return reference.ledger.awaiting_approval(manifest.dataset) is None
+    return reference.ledger.approvals.awaited(manifest.dataset) is None

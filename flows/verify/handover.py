@@ -28,10 +28,10 @@ from marginweave.tasks.checkpoint.files import PUBLIC_MODE, read_file, staged_fi
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import opening_command
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.books import release_of
-from marginweave.tasks.ledger.export import json_lines
-from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.reserved import reserved_plan
+from marginweave.tasks.ledger.audit.export import json_lines
+from marginweave.tasks.ledger.keys import load_key
+from marginweave.tasks.ledger.plans import reserved_plan
+from marginweave.tasks.ledger.records import release_of
 from marginweave.tasks.publish.statement import promise
 from marginweave.tasks.publish.templates import render
 from marginweave.tasks.references import RunReference

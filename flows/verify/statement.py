@@ -15,10 +15,9 @@ from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.statement import AccountStatement, AccountSums, PrivacyStatement
-from marginweave.tasks.ledger.admission import account_total
 from marginweave.tasks.ledger.audit import AuditedLedger
-from marginweave.tasks.ledger.replay import Standing
-from marginweave.tasks.ledger.totals import account_sums
+from marginweave.tasks.ledger.audit.replay import Standing
+from marginweave.tasks.ledger.boxes import account_sums, account_total
 
 _ENDED = frozenset({"SUBMITTED", "PUBLISHED"})
 

@@ -7,12 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from marginweave.schemas.budget import (
-    NOTHING,
-    Cost,
-    Neighbors,
-    Plain,
-)
+from marginweave.schemas.budget import NOTHING, Cost, Neighbors, Plain
 from marginweave.schemas.ledger.policy import Policy
 from marginweave.schemas.ledger.releases import ReleaseRecord
 
@@ -28,6 +23,11 @@ class Box:
     mu2: Decimal = Decimal(0)
     delta_add: Decimal = Decimal(0)
     allowance: Plain = NOTHING
+
+    @property
+    def amounts(self) -> tuple[Decimal, ...]:
+        """Its coordinates: mu^2, the delta of thresholds, epsilon and delta of the allowance."""
+        return self.mu2, self.delta_add, self.allowance.epsilon, self.allowance.delta
 
     def holds(self, cost: Cost) -> bool:
         """Whether `cost` is at most the box in every coordinate."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from marginweave.schemas.budget import (
-    Cost,
-)
+from marginweave.schemas.budget import Cost
+
+LEDGER_ACTOR = "marginweave"
+
+
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
 
 
 class EventKind(StrEnum):
@@ -40,14 +45,14 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One row of the ledger without its seals. `cost` stands on the RESERVED row of a draw only: it is booked once.
+    """One row of the ledger without its seals. Only the RESERVED row of a draw has a `cost`: it is charged once.
 
     A release begins with a RESERVED row without `draw`, whose `body` has the public facts of the release.
     """
 
     kind: EventKind
-    actor: str
-    created: datetime
+    actor: str = LEDGER_ACTOR
+    created: datetime = field(default_factory=lambda: now())  # noqa: PLW0108 - tests set the clock back
     account: str | None = None
     release: str | None = None
     draw: str | None = None

@@ -61,7 +61,8 @@ class ReleaseRecord:
     release that this one corrects, `superseded_by` the published one that corrects it. `discovery` is what the statement
     of an `accountant: joint` rests on. `delta_threshold` and `spent_epsilon` are those of its plan; rows of
     0.1.0 have neither. `program` is the one that reserved it. `by_statement` says that the account's box does not hold it, and
-    that it was admitted as the first of its account by its own (epsilon, delta).
+    that it was admitted as the first of its account by its own (epsilon, delta). `planned` has the facts of each draw by
+    name, in the order of the plan; `draws` is complete when it has all of them.
     """
 
     release: str
@@ -90,6 +91,7 @@ class ReleaseRecord:
     spent_epsilon: float | None = None
     program: Program | None = None
     by_statement: bool = False
+    planned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def reserved(self) -> Cost:
@@ -112,6 +114,11 @@ class ReleaseRecord:
         spares = sum(draw.is_spare for draw in charged)
         times = spares + (len(charged) > spares)
         return Plain(epsilon=self.epsilon * times, delta=self.delta * times)
+
+    @property
+    def pending(self) -> list[str]:
+        """The names of the draws that may still be made."""
+        return [draw.name for draw in self.draws if draw.state in {State.RESERVED, State.DRAWN}]
 
     def draw(self, name: str) -> DrawRecord | None:
         """The draw called `name`, or None."""

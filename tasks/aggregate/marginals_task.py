@@ -123,7 +123,7 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     if standing(reference, draw).state == State.RESERVED:
         sizes = drawn_compression(reference).sizes
         if not _cliques(reference, sizes):
-            reference.ledger.give_back(reference.manifest.release, [str(draw)])
+            reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
     if standing(reference, draw).state in (State.COMMITTED, State.RETURNED):
         return _larger(reference)[1]
     rows = compressed_rows(reference, encoded)

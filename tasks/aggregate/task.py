@@ -164,7 +164,7 @@ def _level(reference: RunReference, length: int) -> tuple[bytes, StageResult]:
 def _give_back(reference: RunReference, length: int) -> None:
     draws = [standing(reference, draw) for draw in reference.plan.draws if draw.length == length]
     names = [draw.name for draw in draws if draw.state == State.RESERVED]
-    reference.ledger.give_back(reference.manifest.release, names)
+    reference.ledger.draws.return_unused(reference.manifest.release, names)
 
 
 def _unreached(reference: RunReference, length: int) -> DrawnLevel:

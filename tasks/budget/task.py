@@ -7,7 +7,8 @@ from functools import partial
 from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.draws import reconcile
-from marginweave.tasks.ledger.largest import largest_epsilon
+from marginweave.tasks.ledger import ReleaseRequest
+from marginweave.tasks.ledger.forecast import largest_epsilon
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
 from marginweave.tasks.stage import stage_task
@@ -27,17 +28,17 @@ def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> Non
     """
     configuration, corrected = reference.configuration, reference.manifest.supersedes
     release, ledger = reference.manifest.release, reference.ledger
-    known = ledger.release(release)
+    known = ledger.releases.find(release)
     begun = frozenset[str]() if known is None else {draw.name for draw in known.draws if draw.state != State.RESERVED}
     for name in (draw.name for draw in plan.draws if draw.name not in begun):
         reference.secrets.make(release, name)
-    ledger.reserve(
+    request = ReleaseRequest(
         dataset=configuration.dataset,
-        release_id=release,
+        release=release,
         run=reference.manifest.run,
         plan=plan,
         plan_digest=reference.manifest.plan_digest,
-        source=ledger.source_digest(TableSource(reference.source, configuration.source).chunks()),
+        source=ledger.keys.source_digest(TableSource(reference.source, configuration.source).chunks()),
         unit=configuration.privacy.unit_key,
         program=program_identity(),
         actor=actor,
@@ -45,5 +46,6 @@ def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> Non
         supersedes=None if corrected is None else corrected.release,
         largest=partial(largest_epsilon, configuration),
     )
-    ledger.take_lease(release, reference.lease)
-    reconcile(ledger, reference.draws, reference.secrets, reference.attempt)
+    ledger.releases.reserve(request)
+    ledger.draws.take_lease(release, reference.lease)
+    reconcile(ledger.draws, reference.draws, reference.secrets, reference.attempt)

@@ -19,7 +19,7 @@ _ENDED = frozenset({State.COMMITTED, State.RETURNED, State.CHARGED_LOST})
 
 
 class DrawLedger(Protocol):
-    """What `run_draw` needs of the ledger (`tasks.ledger.Ledger`)."""
+    """What `run_draw` needs of the ledger (`tasks.ledger.draws.Draws`)."""
 
     def release(self, release_id: str) -> ReleaseRecord | None:
         """The release, or None."""
@@ -27,13 +27,13 @@ class DrawLedger(Protocol):
     def check_lease(self, release_id: str, lease: str) -> None:
         """Refuse an attempt that was taken over."""
 
-    def begin_draw(self, release_id: str, name: str, lease: str, facts: Mapping[str, str]) -> None:
+    def begin(self, release_id: str, name: str, lease: str, facts: Mapping[str, str]) -> None:
         """RESERVED → DRAWN, with what a repetition must agree with."""
 
-    def commit_draw(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
+    def commit(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
         """DRAWN → COMMITTED."""
 
-    def lose_draw(self, release_id: str, name: str, lease: str) -> None:
+    def lose(self, release_id: str, name: str, lease: str) -> None:
         """DRAWN → CHARGED_LOST."""
 
 
@@ -109,13 +109,13 @@ def run_draw(
         )
         payload = prepared.make(bits, secret.noise)
         if bits.tainted:
-            ledger.lose_draw(attempt.release, name, attempt.lease)
+            ledger.lose(attempt.release, name, attempt.lease)
             raise BudgetError(
                 f"draw {name} of release {attempt.release} is tainted: its seed is not from the operating system"
             )
         address = attempt.release, draw.name, lease
         digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
-    ledger.commit_draw(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
+    ledger.commit(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
     if standing_draw(ledger, attempt.release, name).state != State.COMMITTED:  # read back, not merely sent
         raise forgotten(attempt.release, name)
     secrets.destroy(name)
@@ -203,7 +203,7 @@ def _adopted(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str)
         return False
     store.mend(draw.release, draw.name, begun_by, found)
     digest = store.digest(draw.release, draw.name, begun_by, found)
-    ledger.commit_draw(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
+    ledger.commit(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
     return True
 
 
@@ -222,11 +222,11 @@ def _begun(
         if secret is None or bound is None:
             raise StageError(f"the seed of draw {draw.name} cannot be read back; nothing was charged for it yet")
         facts = {"inputs": bound, "program": attempt.program.digest, "version": attempt.program.version}
-        ledger.begin_draw(attempt.release, draw.name, attempt.lease, facts)
+        ledger.begin(attempt.release, draw.name, attempt.lease, facts)
         return secret
     check_same_program(draw, attempt.program, secrets.folder.run)
     if secret is None or bound is None or not hmac.compare_digest(bound, draw.facts.get("inputs", "")):
-        ledger.lose_draw(attempt.release, draw.name, attempt.lease)
+        ledger.lose(attempt.release, draw.name, attempt.lease)
         raise lost(draw)
     return secret
 

@@ -50,7 +50,7 @@ def compare_internally(reference: RunReference) -> None:
     source = TableSource(reference.source, configuration.source)
     state = source.state()
     check_source(reference, source)
-    reference.ledger.record_internal_evaluation(configuration.dataset, manifest.release)
+    reference.ledger.evaluations.record(configuration.dataset, manifest.release)
     raw = RawBlocks(source, configuration, (*configuration.source_names, *_determined(reference.source, configuration)))
     sensitive = joined_tables(encoded_rows(raw, configuration, reference.folder.internal))
     broken = add_rules([(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw])
@@ -102,7 +102,7 @@ def _determined(source: str, configuration: Configuration) -> list[str]:
 def check_source(reference: RunReference, source: TableSource) -> None:
     """Raise InputError unless `source` holds the bytes that the release was made from."""
     manifest = reference.manifest
-    if not reference.ledger.source_digest(source.chunks()).matches(manifest.release, manifest.source_digest):
+    if not reference.ledger.keys.source_digest(source.chunks()).matches(manifest.release, manifest.source_digest):
         raise InputError(f"the source is not the one that run {manifest.run} was made from")
 
 
@@ -202,10 +202,10 @@ def attack_internally(reference: RunReference, holdout: Path) -> Path:
     source = TableSource(reference.source, configuration.source)
     places = (source, TableSource(str(holdout.resolve()), configuration.source))
     check_source(reference, source)
-    held_out, manifest = reference.ledger.source_digest(places[1].chunks()), reference.manifest
+    held_out, manifest = reference.ledger.keys.source_digest(places[1].chunks()), reference.manifest
     if held_out.matches(manifest.release, manifest.source_digest):
         raise InputError("--attacks needs rows that were in no release, and these are the source of the run")
-    reference.ledger.record_internal_evaluation(configuration.dataset, reference.manifest.release)
+    reference.ledger.evaluations.record(configuration.dataset, reference.manifest.release)
     rows, others = (_encoded_table(place, configuration, reference.folder.internal) for place in places)
     published = pq.read_table(reference.folder.release / "synthetic.parquet")
     made = encode_table(clean_table(published, configuration), configuration)

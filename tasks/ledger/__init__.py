@@ -1,5 +1,6 @@
 """The budget ledger: what may be spent on an account, what was, and the proof that nothing was changed since."""
 
+from marginweave.tasks.ledger.admission import ReleaseRequest
 from marginweave.tasks.ledger.ledger import Ledger
 from marginweave.tasks.ledger.location import (
     LedgerLocation,
@@ -7,8 +8,8 @@ from marginweave.tasks.ledger.location import (
     example_ledger_location,
     ledger_location,
     opening_command,
+    opening_for,
 )
-from marginweave.tasks.ledger.openings import opening_for
 from marginweave.tasks.ledger.schema import is_older, upgrade
 from marginweave.tasks.ledger.witness import Witness
 
@@ -16,6 +17,7 @@ __all__ = [
     "Ledger",
     "LedgerLocation",
     "PostgresLocation",
+    "ReleaseRequest",
     "Witness",
     "example_ledger_location",
     "is_older",

@@ -2,62 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from marginweave.schemas.budget import BudgetPlan, Plain
+from marginweave.schemas.budget import MOST_DELTA, BudgetPlan, Plain, stated
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, CapChange
 from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.schemas.ledger.policy import Policy
-from marginweave.tasks.ledger.admission import account_total, total_with
-from marginweave.tasks.ledger.books import account_body, cap_body, policy_body, stated
-from marginweave.tasks.ledger.boxes import box_body, box_for, box_of_cap
-from marginweave.tasks.ledger.checks import (
-    account_in,
-    as_stored,
-    check_cap,
-    check_dataset,
-    check_policy,
-    check_weak_delta,
-    policy_as_stored,
-)
-from marginweave.tasks.ledger.core import LedgerCore, now
-from marginweave.tasks.ledger.location import opening_command
-from marginweave.tasks.ledger.openings import opening_for, planned_statement
-from marginweave.tasks.ledger.policies import PeriodForecast, period_forecast
+from marginweave.schemas.names import check_name
+from marginweave.tasks.ledger.boxes import account_total, box_for, box_of_cap, total_with
+from marginweave.tasks.ledger.forecast import PeriodForecast, period_forecast, policy_fault
+from marginweave.tasks.ledger.location import opening_command, opening_for
+from marginweave.tasks.ledger.plans import check_cap
+from marginweave.tasks.ledger.records import account_body, box_body, cap_body, policy_body
+from marginweave.tasks.ledger.session import Session
 
 
-class Accounts(LedgerCore):
-    """The methods of the ledger on accounts."""
+@dataclass(frozen=True)
+class Accounts:
+    """The accounts of a ledger."""
 
-    def open_account(self, account: Account, *, actor: str) -> None:
-        """Open `account` with the box of its cap; again with the same facts does nothing.
+    session: Session
+
+    def open(self, account: Account, *, actor: str) -> None:
+        """Open `account` with the box of its cap; a second time with the same facts does nothing.
 
         Raises:
             BudgetError: it is open with other facts.
             InputError: a name or number that breaks a rule.
         """
-        check_dataset(account.dataset)
-        account = as_stored(account)
-        check_cap(float(account.epsilon), float(account.delta))
-        check_weak_delta(account.delta, account.weak_delta)
-        check_policy(account.policy, account.epsilon, account.delta)
-        account = replace(account, box=box_for(account.cap, account.kind_of_plan))
-        with self._writing() as journal:
-            present = self._view(journal).accounts.get(account.dataset)
+        account = _checked(account)
+        with self.session.writing() as journal:
+            present = self.session.view(journal).accounts.get(account.dataset)
             if present is None:
                 body = account_body(account)
-                journal.add_account(
-                    Event(kind=EventKind.OPENED, actor=actor, created=now(), account=account.dataset, body=body)
-                )
+                journal.add_account(Event(kind=EventKind.OPENED, actor=actor, account=account.dataset, body=body))
             elif account_body(replace(present, box=None)) != account_body(replace(account, box=None)):
                 raise BudgetError(
-                    f"account {account.dataset} is open with epsilon {present.epsilon:f}, delta {float(present.delta)!r}, "
-                    f"unit {present.unit}, neighbors {present.neighbors}{_kind(present)}{_policy(present)}; "
-                    "`marginweave ledger cap` changes a cap and the policy of a period, the rest stays"
+                    f"account {account.dataset} is open with {_facts(present)}; `marginweave ledger cap` changes a cap and the "
+                    "policy of a period, the rest stays"
                 )
 
     def change_cap(
@@ -74,7 +62,7 @@ class Accounts(LedgerCore):
         """Set the cap of an account to (epsilon, delta), and the policy of its periods; what was spent stays spent.
 
         Its box becomes that of the new cap by the rule of the present one. A cap that is raised because of noisy results is
-        no filter any more: what holds is the largest cap that any outcome would have led to.
+        no filter any more: the guarantee is then that of the largest cap that any outcome would have led to.
 
         Raises:
             BudgetError: no such account.
@@ -83,57 +71,75 @@ class Accounts(LedgerCore):
         check_cap(float(epsilon), float(delta))
         if not reason.strip():
             raise InputError("reason must say why the cap is changed")
-        with self._writing() as journal:
-            account = account_in(self._view(journal).accounts, dataset, opening_command(dataset))
-            check_weak_delta(delta, weak_delta or account.weak_delta)
+        cap = Plain.stated(epsilon, delta)
+        with self.session.writing() as journal:
+            account = account_in(self.session.view(journal).accounts, dataset, opening_command(dataset))
+            _check_weak_delta(cap, weak_delta or account.weak_delta)
+            chosen = account.policy if policy == "as it is" else policy and _as_stored(policy)
+            _check_policy(chosen, cap)
             body: dict[str, Any] = {**cap_body(epsilon, delta), "reason": reason}
             if account.box is not None:
-                cap = Plain(epsilon=stated(epsilon), delta=stated(delta))
                 body["box"] = box_body(box_of_cap(account, cap))
             if weak_delta:
                 body["weak_delta"] = weak_delta
-            chosen = account.policy if policy == "as it is" else policy and policy_as_stored(policy)
-            check_policy(chosen, stated(epsilon), stated(delta))
             if chosen != account.policy:
                 body["policy"] = policy_body(chosen)
-            journal.append(Event(kind=EventKind.CAP_CHANGED, actor=actor, created=now(), account=dataset, body=body))
+            journal.append(Event(kind=EventKind.CAP_CHANGED, actor=actor, account=dataset, body=body))
 
-    def accounts(self) -> tuple[AccountTotal, ...]:
+    def alias(self, dataset: str, other: str, reason: str, *, actor: str) -> None:
+        """Decide that sources released under `other` may be released under `dataset` as well; a second time does nothing.
+
+        The two accounts do not see each other's spending: people who are in both are protected by the sum of their totals.
+
+        Raises:
+            BudgetError: one of the accounts is not open.
+            InputError: the same account twice, or no reason.
+        """
+        if not reason.strip():
+            raise InputError("reason must say why one source may have two accounts")
+        if dataset == other:
+            raise InputError(f"other ({other}) must be another account than {dataset}")
+        with self.session.writing() as journal:
+            accounts = self.session.view(journal).accounts
+            account_in(accounts, other, opening_command(other))
+            if other not in account_in(accounts, dataset, opening_command(dataset)).aliases:
+                body = {"other": other, "reason": reason}
+                journal.append(Event(kind=EventKind.ALIASED, actor=actor, account=dataset, body=body))
+
+    def totals(self) -> tuple[AccountTotal, ...]:
         """All accounts with what they have spent, in order of opening."""
-        view = self._now()
+        view = self.session.view()
         return tuple(account_total(account, view.spent_of(account.dataset)) for account in view.accounts.values())
 
-    def account_total(self, dataset: str) -> AccountTotal:
+    def total(self, dataset: str) -> AccountTotal:
         """What one account has spent.
 
         Raises:
             BudgetError: no such account.
         """
-        view = self._now()
-        account = account_in(view.accounts, dataset, opening_command(dataset))
-        return account_total(account, view.spent_of(dataset))
+        view = self.session.view()
+        return account_total(account_in(view.accounts, dataset, opening_command(dataset)), view.spent_of(dataset))
 
-    def check_account(self, dataset: str, command: str) -> None:
+    def check(self, dataset: str, command: str) -> None:
         """Refuse a dataset without an account, with the `command` that opens one.
 
         Raises:
             BudgetError: no such account.
         """
-        account_in(self._now().accounts, dataset, command)
+        account_in(self.session.view().accounts, dataset, command)
 
     def cap_changes(self, dataset: str) -> tuple[CapChange, ...]:
         """The caps that an account had since its first draw, oldest first: one where none was changed, none before a draw."""
         changes: list[CapChange] = []
         drawn = False
-        for event in self._all_events():
+        for event in self.session.events():
             if event.account != dataset:
                 continue
             drawn = drawn or event.kind == EventKind.DRAWN
             if event.kind in {EventKind.OPENED, EventKind.CAP_CHANGED}:
-                change = CapChange(
-                    epsilon=Decimal(event.body["epsilon"]), delta=Decimal(event.body["delta"]), since=event.created
-                )
-                changes = [*changes, change] if drawn else [change]
+                epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
+                changes = changes if drawn else []
+                changes.append(CapChange(epsilon=epsilon, delta=delta, since=event.created))
         return tuple(changes) if drawn else ()
 
     def forecast(self, dataset: str, plan: BudgetPlan) -> tuple[float, bool]:
@@ -142,9 +148,9 @@ class Accounts(LedgerCore):
         Raises:
             BudgetError: no such account.
         """
-        view = self._now()
+        view = self.session.view()
         account = account_in(view.accounts, dataset, opening_for(dataset, plan))
-        return total_with(account, view.spent_of(dataset), plan.cost, planned_statement(plan))
+        return total_with(account, view.spent_of(dataset), plan.cost, plan.statement)
 
     def period_forecast(self, dataset: str, plan: BudgetPlan, moment: datetime) -> PeriodForecast | None:
         """What the account's policy says of one more release of `plan` at `moment`; None where there is no policy.
@@ -152,14 +158,71 @@ class Accounts(LedgerCore):
         Raises:
             BudgetError: no such account.
         """
-        view = self._now()
+        view = self.session.view()
         account = account_in(view.accounts, dataset, opening_for(dataset, plan))
-        return period_forecast(account, view.releases.values(), plan.cost, planned_statement(plan), moment)
+        return period_forecast(account, view.releases.values(), plan.cost, plan.statement, moment)
 
 
-def _kind(account: Account) -> str:
-    return "" if account.kind_of_plan is None else ", for releases of another plan"
+def account_in(accounts: Mapping[str, Account], dataset: str, command: str) -> Account:
+    """The account of `dataset`.
+
+    Raises:
+        BudgetError: there is none; the message names the open account with nearly this name, and ends with `command`,
+            which opens it.
+    """
+    if dataset not in accounts:
+        close = difflib.get_close_matches(dataset, accounts, n=1)
+        meant = f"did you mean {close[0]}? If not, open it" if close else "open it"
+        raise BudgetError(f"the ledger has no account {dataset}; {meant}: {command}")
+    return accounts[dataset]
 
 
-def _policy(account: Account) -> str:
-    return f", {account.policy}" if account.policy else ""
+def _checked(account: Account) -> Account:
+    """`account` with the amounts that its row will hold and the box of its cap: every reader finds what was checked.
+
+    Raises:
+        InputError: a name or number that breaks a rule, such as an amount too small for a double, which would be stored as 0.
+    """
+    try:
+        check_name(account.dataset)
+    except ValueError as error:
+        raise InputError(f"dataset ({account.dataset!r}) {error}") from None
+    for name, value in (("epsilon", account.epsilon), ("delta", account.delta)):
+        if value and not stated(value):
+            raise InputError(f"{name} ({value}) is too small: it would be stored as 0")
+    cap, policy = Plain.stated(account.epsilon, account.delta), account.policy and _as_stored(account.policy)
+    check_cap(float(cap.epsilon), float(cap.delta))
+    _check_weak_delta(cap, account.weak_delta)
+    _check_policy(policy, cap)
+    box = box_for(cap, account.kind_of_plan)
+    return replace(account, epsilon=cap.epsilon, delta=cap.delta, policy=policy, box=box)
+
+
+def _as_stored(policy: Policy) -> Policy:
+    """`policy` with the amounts that its row will hold."""
+    return replace(policy, epsilon=stated(policy.epsilon), delta=stated(policy.delta))
+
+
+def _check_policy(policy: Policy | None, cap: Plain) -> None:
+    """Refuse a policy for a period that is no part of the cap; no policy is always possible."""
+    fault = policy and policy_fault(policy, cap.epsilon, cap.delta)
+    if fault:
+        raise InputError(fault)
+
+
+def _check_weak_delta(cap: Plain, reason: str | None) -> None:
+    """Refuse a cap whose delta is above .001 without a reason."""
+    if cap.delta > MOST_DELTA and not (reason or "").strip():
+        raise InputError(
+            f"delta ({float(cap.delta):g}) is above {MOST_DELTA}: with that probability all may be disclosed; choose one far "
+            "below 1 / (number of people), or say why not with --weak-delta REASON"
+        )
+
+
+def _facts(account: Account) -> str:
+    kind = "" if account.kind_of_plan is None else ", for releases of another plan"
+    policy = f", {account.policy}" if account.policy else ""
+    return (
+        f"epsilon {account.epsilon:f}, delta {float(account.delta)!r}, unit {account.unit}, neighbors {account.neighbors}"
+        f"{kind}{policy}"
+    )

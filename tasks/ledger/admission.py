@@ -2,41 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Literal, TypeAlias
+from functools import cached_property
+from typing import TypeAlias
 
-from marginweave.schemas.budget import MOST_DELTA, Cost, Plain
+from marginweave.schemas.budget import MOST_DELTA, BudgetPlan, Cost, Plain, stated
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger.accounts import Account, AccountTotal, Spent
+from marginweave.schemas.ledger.accounts import Account, Spent
+from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.tasks.accounting.composition import account_epsilon
-from marginweave.tasks.ledger.books import stated
-from marginweave.tasks.ledger.boxes import box_of_cap
+from marginweave.schemas.program import Program
+from marginweave.tasks.ledger.boxes import admitted, box_of_cap, is_closed
+from marginweave.tasks.ledger.forecast import period_forecast
+from marginweave.tasks.ledger.journal import Journal
+from marginweave.tasks.ledger.keyring import SourceDigest
 from marginweave.tasks.ledger.location import raising_command
-from marginweave.tasks.ledger.policies import period_forecast
-from marginweave.tasks.ledger.sources import SourceDigest
 
-Admitted = Literal["sums", "statement"]
 Largest: TypeAlias = Callable[[Account, Spent], float]
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
+_FACTORS_OF_DELTA = (1, 2, 4, 8, 16, 32, 64)
+# What may make of a refusal an admission, or of its reason another one.
+_CHANGES = frozenset(
+    {
+        EventKind.OPENED,
+        EventKind.ACCOUNT_BOXED,
+        EventKind.CAP_CHANGED,
+        EventKind.ALIASED,
+        EventKind.RESERVED,
+        EventKind.RETURNED,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a release asks for, from its plan and configuration."""
+class ReleaseRequest:
+    """What a run asks of its account: a release of `plan`, from a source, by a program.
 
-    release: str
+    Before a row is read there is no `release` id yet, and there may be no `source`. A release that `needs_approval` is
+    published by a decision alone; `supersedes` is a published release of the same account that this one corrects. `largest`
+    says with which epsilon the same configuration fits an account, 0 for none: for the words of a refusal.
+    """
+
     dataset: str
-    cost: Cost
-    statement: Plain
-    unit: str
-    neighbors: str
+    run: str
+    plan: BudgetPlan
     plan_digest: str
-    source: SourceDigest | None
+    unit: str
+    actor: str
+    release: str = ""
+    source: SourceDigest | None = None
+    program: Program | None = None
+    needs_approval: bool = False
+    supersedes: str | None = None
+    largest: Largest | None = None
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What all its draws cost."""
+        return self.plan.cost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,41 +74,8 @@ class Refusal:
     message: str
 
 
-def account_total(account: Account, spent: Spent) -> AccountTotal:
-    """What the account is charged for, and the smallest epsilon of it at the cap's delta.
-
-    A release counts with the cost of its charged draws and, as plain statement, with its (epsilon, delta).
-    """
-    epsilon, composition = account_epsilon(spent.cost, spent.statement, account.delta)
-    return AccountTotal(account=account, epsilon=epsilon, composition=composition, spent=spent)
-
-
-def is_closed(account: Account, spent: Spent) -> bool:
-    """Whether nothing more is admitted, however little it asks for and whatever is given back.
-
-    The box does not hold what was reserved for a release that its own statement admitted, or what 0.1.0 had spent; or there
-    is no box. What is given back does not count: where it does not come back, the box would be exceeded.
-    """
-    box = account.box
-    return box is None or any(cost is not None and not box.holds(cost) for cost in (spent.alone, account.history))
-
-
-def admitted(account: Account, spent: Spent, cost: Cost, statement: Plain) -> Admitted | None:
-    """How a release of `cost` that states `statement` is admitted, or None.
-
-    `sums`: the box holds it and everything charged. `statement`: the first release that an account ever has may be as dear as
-    its cap by its own (epsilon, delta), which can be less than its sums cost. That was fixed before any noise; nothing is
-    admitted behind it (`is_closed`).
-    """
-    if account.box is None or is_closed(account, spent):
-        return None
-    if account.box.holds(spent.cost + cost):
-        return "sums"
-    return "statement" if spent.ever == 0 and statement.within(account.cap) else None
-
-
-def check_identity(request: Request, known: ReleaseRecord) -> None:
-    """Refuse a release id that stands for something else already.
+def check_identity(request: ReleaseRequest, known: ReleaseRecord) -> None:
+    """Refuse a release id that is in use for something else.
 
     Raises:
         InputError: dataset, plan or source differ; the message says which.
@@ -96,34 +90,20 @@ def check_identity(request: Request, known: ReleaseRecord) -> None:
 
 
 def refusal(
-    request: Request,
-    account: Account,
-    spent: Spent,
-    releases: Collection[ReleaseRecord],
-    moment: datetime,
-    largest: Largest | None = None,
+    request: ReleaseRequest, account: Account, spent: Spent, releases: Collection[ReleaseRecord], moment: datetime
 ) -> Refusal | None:
     """Why `request` is refused at `moment`, or None where it may be reserved.
 
-    `spent` is the account's, `releases` are all of the ledger; `largest` says with which epsilon the same configuration
-    would fit, 0 for none.
+    `spent` is the account's, `releases` are all of the ledger.
     """
     if account.frozen:
         return Refusal(reason="reconciled", message=frozen_words(account))
-    if (other_unit := unit_refusal(request.unit, request.neighbors, account)) is not None:
-        return other_unit
-    source = request.source
-    for other in releases if source is not None else ():
-        allowed = other.dataset in {account.dataset, *account.aliases}
-        if not allowed and source is not None and source.matches(other.release, other.source_digest):
-            message = (
-                f"this source was released under account {other.dataset}, byte for byte; releases about the same people share "
-                "one account, also where their sources differ in order, format or a few rows, which nothing here can see; to "
-                f'decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
-            )
-            return Refusal(reason="source", message=message)
-    over = _over_box(request, account, spent, largest)
-    return over or _over_policy(request, account, releases, moment)
+    return (
+        unit_refusal(request.unit, request.plan.neighbors, account)
+        or _source_refusal(request.source, account, releases)
+        or _cap_refusal(request, account, spent)
+        or _policy_refusal(request, account, releases, moment)
+    )
 
 
 def frozen_words(account: Account) -> str:
@@ -155,25 +135,67 @@ def delta_refusal(cost: Cost, account: Account) -> Refusal | None:
     return Refusal(reason="cap", message=message)
 
 
-def total_with(account: Account, spent: Spent, cost: Cost, statement: Plain) -> tuple[float, bool]:
-    """Epsilon of the account at its cap's delta with one more release, and whether that is admitted."""
-    fits = admitted(account, spent, cost, statement) is not None
-    return account_total(account, spent.with_charge(cost, statement)).epsilon, fits
+def record_refusal(journal: Journal, request: ReleaseRequest, refused: Refusal, moment: datetime) -> None:
+    """Append the REFUSED row of a release, unless the same was refused before and nothing has changed since."""
+    body = {
+        "epsilon": str(request.plan.statement.epsilon),
+        "delta": str(request.plan.statement.delta),
+        "run": request.run,
+        "plan_digest": request.plan_digest,
+        "unit": request.unit,
+        "neighbors": request.plan.neighbors,
+        "reason": refused.reason,
+    }
+    for event in reversed(journal.all_events()):
+        if event.account != request.dataset:
+            continue
+        if event.kind in _CHANGES:
+            break
+        if event.kind == EventKind.REFUSED and dict(event.body) == body:
+            return
+    journal.append(
+        Event(kind=EventKind.REFUSED, actor=request.actor, created=moment, account=request.dataset, body=body)
+    )
 
 
-def _over_box(request: Request, account: Account, spent: Spent, largest: Largest | None) -> Refusal | None:
-    if admitted(account, spent, request.cost, request.statement) is not None:
+def rounded_up(value: float | Decimal) -> str:
+    """`value` with four digits, never below it."""
+    return _rounded(value, _UP)
+
+
+def rounded_down(value: float | Decimal) -> str:
+    """`value` with four digits, never above it."""
+    return _rounded(value, _DOWN)
+
+
+def _source_refusal(source: SourceDigest | None, account: Account, releases: Iterable[ReleaseRecord]) -> Refusal | None:
+    if source is None:
+        return None
+    allowed = {account.dataset, *account.aliases}
+    for other in releases:
+        if other.dataset not in allowed and source.matches(other.release, other.source_digest):
+            message = (
+                f"this source was released under account {other.dataset}, byte for byte; releases about the same people share "
+                "one account, also where their sources differ in order, format or a few rows, which nothing here can see; to "
+                f'decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
+            )
+            return Refusal(reason="source", message=message)
+    return None
+
+
+def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Refusal | None:
+    if admitted(account, spent, request.cost, request.plan.statement) is not None:
         return None
     without_delta = delta_refusal(request.cost, account)
     message = without_delta.message if without_delta else _why(request.cost, account, spent)
-    if without_delta or is_closed(account, spent):
-        largest = None
-    epsilon = 0.0 if largest is None else largest(account, spent)
-    if epsilon:
-        message += f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
-    elif largest is not None:
-        message += ". With no epsilon does a release of the same configuration fit; a smaller privacy.delta may"
-    raised = _raised(account, spent, request)
+    if request.largest is not None and not (without_delta or is_closed(account, spent)):
+        epsilon = request.largest(account, spent)
+        message += (
+            f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"
+            if epsilon
+            else ". With no epsilon does a release of the same configuration fit; a smaller privacy.delta may"
+        )
+    raised = _raised_cap(request, account, spent)
     if raised is not None:
         command = raising_command(account.dataset, f"{raised.epsilon:f}", repr(float(raised.delta)))
         message += f". To raise the cap instead: {command}"
@@ -192,90 +214,85 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
             else "0.1.0 spent more than its box holds"
         )
         return f"{name} admits nothing under its cap of epsilon {account.epsilon:f} at delta {float(account.delta)!r}: {why}"
-    whole = spent.cost + asked
-    coordinates = (
-        ("mu^2", box.mu2, spent.cost.mu2, asked.mu2, whole.mu2),
-        ("delta for thresholds", box.delta_add, spent.cost.delta, asked.delta, whole.delta),
-        ("plain epsilon", box.allowance.epsilon, spent.cost.plain.epsilon, asked.plain.epsilon, whole.plain.epsilon),
-        ("plain delta", box.allowance.delta, spent.cost.plain.delta, asked.plain.delta, whole.plain.delta),
-    )
+    names = ("mu^2", "delta for thresholds", "plain epsilon", "plain delta")
+    amounts = zip(names, box.amounts, *map(_boxed, (spent.cost, asked, spent.cost + asked)), strict=True)
     over = "; ".join(
-        f"{what} {_down(max(Decimal(0), limit - used))} of {_down(limit)} left, and {_up(more)} is asked for"
-        for what, limit, used, more, total in coordinates
+        f"{what} {_short(max(Decimal(0), limit - used), _DOWN)} of {_short(limit, _DOWN)} left, and {_short(more, _UP)} is "
+        "asked for"
+        for what, limit, used, more, total in amounts
         if total > limit
     )
     return f"{name} (epsilon {account.epsilon:f} at delta {float(account.delta)!r}) does not hold this release: {over}"
 
 
-def _raised(account: Account, spent: Spent, request: Request) -> Plain | None:
+def _boxed(cost: Cost) -> tuple[Decimal, ...]:
+    """What of a cost each coordinate of a box bounds."""
+    return cost.mu2, cost.delta, cost.plain.epsilon, cost.plain.delta
+
+
+def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> Plain | None:
     """The least cap, with four digits of epsilon and a multiple of delta, whose box holds the release; None for none."""
     if account.box is None:
         return None
-    needed = spent.cost + request.cost
     if spent.ever == 0:
-        statement, cap = request.statement, account.cap
+        statement, cap = request.plan.statement, account.cap
         return Plain(epsilon=max(statement.epsilon, cap.epsilon), delta=max(statement.delta, cap.delta))
-
-    def holds(cap: Plain) -> bool:
-        box = box_of_cap(account, cap)
-        return all(box.holds(cost) for cost in (needed, spent.alone, account.history) if cost is not None)
-
-    for times in (1, 2, 4, 8, 16, 32, 64):
-        delta = stated(account.delta * times)
-        if delta > MOST_DELTA and times > 1:
+    needed = [cost for cost in (spent.cost + request.cost, spent.alone, account.history) if cost is not None]
+    for factor in _FACTORS_OF_DELTA:
+        delta = stated(account.delta * factor)
+        if delta > MOST_DELTA and factor > 1:
             return None
-        low, high = account.epsilon, account.epsilon * 2**10
-        if holds(Plain(epsilon=low, delta=delta)):
-            return Plain(epsilon=low, delta=delta)
-        if not holds(Plain(epsilon=high, delta=delta)):
-            continue
-        while _UP.create_decimal(low) < _UP.create_decimal(high) and high - low > low / 10**5:
-            middle = (low + high) / 2
-            low, high = (low, middle) if holds(Plain(epsilon=middle, delta=delta)) else (middle, high)
-        return Plain(epsilon=_UP.create_decimal(high).normalize(), delta=delta)
+        epsilon = _least_epsilon(account, delta, needed)
+        if epsilon is not None:
+            return Plain(epsilon=epsilon, delta=delta)
     return None
 
 
-def _over_policy(
-    request: Request, account: Account, releases: Collection[ReleaseRecord], moment: datetime
+def _least_epsilon(account: Account, delta: Decimal, needed: Iterable[Cost]) -> Decimal | None:
+    """The least epsilon from the account's on, with four digits, whose box at `delta` holds all of `needed`; by halving."""
+
+    def holds(epsilon: Decimal) -> bool:
+        box = box_of_cap(account, Plain(epsilon=epsilon, delta=delta))
+        return all(map(box.holds, needed))
+
+    low, high = account.epsilon, account.epsilon * 2**10
+    if holds(low):
+        return low
+    if not holds(high):
+        return None
+    while _UP.create_decimal(low) < _UP.create_decimal(high) and high - low > low / 10**5:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return _UP.create_decimal(high).normalize()
+
+
+def _policy_refusal(
+    request: ReleaseRequest, account: Account, releases: Collection[ReleaseRecord], moment: datetime
 ) -> Refusal | None:
-    asked = period_forecast(account, releases, request.cost, request.statement, moment)
+    statement = request.plan.statement
+    asked = period_forecast(account, releases, request.cost, statement, moment)
     if asked is None or asked.fits:
         return None
     policy = asked.policy
     message = (
         f"account {account.dataset} has a policy of {policy}, of which epsilon {rounded_up(asked.before)} is spent since "
-        f"{asked.start} (UTC); this release asks for epsilon {request.statement.epsilon:f} at delta "
-        f"{float(request.statement.delta)!r}"
+        f"{asked.start} (UTC); this release asks for epsilon {statement.epsilon:f} at delta {float(statement.delta)!r}"
     )
     if asked.fits_from is not None:
         return Refusal(reason="policy", message=f"{message}; it fits from {asked.fits_from} (UTC) on")
-    alone = _UP.create_decimal(request.statement.epsilon), _UP.create_decimal(request.statement.delta)
+    epsilon = max(_UP.create_decimal(statement.epsilon), policy.epsilon)
+    delta = max(_UP.create_decimal(statement.delta), policy.delta)
     command = raising_command(account.dataset, f"{account.epsilon:f}", repr(float(account.delta)))
-    return Refusal(
-        reason="policy",
-        message=f"{message}, more than it allows in any {policy.per}; to change the policy: {command} "
-        f"--per {policy.per}={max(alone[0], policy.epsilon):f},{float(max(alone[1], policy.delta))!r}",
+    message += (
+        f", more than it allows in any {policy.per}; to change the policy: {command} "
+        f"--per {policy.per}={epsilon:f},{float(delta)!r}"
     )
+    return Refusal(reason="policy", message=message)
 
 
-def _up(value: Decimal) -> str:
-    return f"{float(_UP.create_decimal(value)):g}"
+def _short(value: Decimal, context: Context) -> str:
+    return f"{float(context.create_decimal(value)):g}"
 
 
-def _down(value: Decimal) -> str:
-    return f"{float(_DOWN.create_decimal(value)):g}"
-
-
-def rounded_up(epsilon: float) -> str:
-    """`epsilon` with four digits, never below it."""
-    return _rounded(epsilon, _UP)
-
-
-def rounded_down(epsilon: float) -> str:
-    """`epsilon` with four digits, never above it."""
-    return _rounded(epsilon, _DOWN)
-
-
-def _rounded(epsilon: float, context: Context) -> str:
-    return f"{context.create_decimal(Decimal(repr(epsilon))).normalize():f}"
+def _rounded(value: float | Decimal, context: Context) -> str:
+    return f"{context.create_decimal(Decimal(str(value))).normalize():f}"

@@ -1,16 +1,19 @@
-"""The box of constants that a cap (epsilon, delta) admits: chosen when an account is opened, and again when its cap changes."""
+"""The box of constants that a cap (epsilon, delta) admits: how it is chosen, what it still holds, and what is left of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from decimal import ROUND_FLOOR, Context, Decimal
-from typing import Any
+from typing import Literal
 
 from marginweave.schemas.budget import NOTHING, Cost, Plain
-from marginweave.schemas.ledger.accounts import Account, Box, Spent
-from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.accounting.composition import rounded
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
+from marginweave.schemas.released.statement import AccountBox, AccountSums, Amounts, ReconciledStatement
+from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
+from marginweave.tasks.accounting.composition import account_epsilon, rounded
+from marginweave.tasks.ledger.records import box_body
 
+Admitted = Literal["sums", "statement"]
 # Exact for products of amounts.
 _EXACT = Context(prec=400)
 _FLOOR = Context(prec=40, rounding=ROUND_FLOOR)
@@ -32,8 +35,8 @@ def box_for(cap: Plain, kind_of_plan: Cost | None = None) -> Box:
     """
     if not cap.delta:
         return Box(allowance=cap)
-    if kind_of_plan is None or not _amounts(kind_of_plan):
-        return _filled(cap, _times(cap.delta, _THRESHOLDS), NOTHING)
+    if kind_of_plan is None or not (kind_of_plan.mu2 or kind_of_plan.delta or kind_of_plan.plain):
+        return _filled(cap, _EXACT.multiply(cap.delta, _THRESHOLDS), NOTHING)
     if not (kind_of_plan.delta or kind_of_plan.plain):
         return _filled(cap, Decimal(0), NOTHING)
     fits, over = 0, _MOST
@@ -55,17 +58,18 @@ def box_of_cap(account: Account, cap: Plain) -> Box:
         return box_for(cap, account.kind_of_plan)
     if not account.delta:
         kept = Plain(epsilon=min(before.allowance.epsilon, cap.epsilon))
-        return _filled(cap, _times(cap.delta, _THRESHOLDS), kept)
-    more, wider = _part(cap.epsilon, account.epsilon), _part(cap.delta, account.delta)
-    allowance = Plain(epsilon=_times(before.allowance.epsilon, more), delta=_times(before.allowance.delta, wider))
-    return _filled(cap, _times(before.delta_add, wider), allowance)
+        return _filled(cap, _EXACT.multiply(cap.delta, _THRESHOLDS), kept)
+    more, wider = _FLOOR.divide(cap.epsilon, account.epsilon), _FLOOR.divide(cap.delta, account.delta)
+    epsilon, delta = before.allowance.epsilon, before.allowance.delta
+    allowance = Plain(epsilon=_EXACT.multiply(epsilon, more), delta=_EXACT.multiply(delta, wider))
+    return _filled(cap, _EXACT.multiply(before.delta_add, wider), allowance)
 
 
 def box_of_history(account: Account, spent: Spent) -> Box:
     """The box of an account of 0.1.0: room for what thresholds have spent, and the part of its cap that was set aside."""
     if not account.delta:
         return Box(allowance=account.cap)
-    delta_add = min(account.delta, max(_times(account.delta, _THRESHOLDS), spent.cost.delta))
+    delta_add = min(account.delta, max(_EXACT.multiply(account.delta, _THRESHOLDS), spent.cost.delta))
     left = _EXACT.subtract(account.delta, delta_add)
     aside = account.old_allowance
     return _filled(account.cap, delta_add, Plain(epsilon=aside.epsilon, delta=min(aside.delta, left)))
@@ -73,8 +77,7 @@ def box_of_history(account: Account, spent: Spent) -> Box:
 
 def box_fault(box: Box, cap: Plain) -> str | None:
     """Why a box promises more than its cap, or None."""
-    amounts = (box.mu2, box.delta_add, box.allowance.epsilon, box.allowance.delta)
-    if not all(amount.is_finite() and amount >= 0 for amount in amounts):
+    if not all(amount.is_finite() and amount >= 0 for amount in box.amounts):
         return "the box has an amount that is none"
     beside = box.allowance + Plain(delta=box.delta_add)
     if not beside.within(cap) or (box.mu2 and box.mu2 > _largest(cap, box.delta_add, box.allowance) * _SLACK):
@@ -82,24 +85,77 @@ def box_fault(box: Box, cap: Plain) -> str | None:
     return None
 
 
-def box_body(box: Box) -> dict[str, str]:
-    """A box as exact texts, as `box_from` reads it."""
-    named = {
-        "mu2": box.mu2,
-        "delta_add": box.delta_add,
-        "allowance_epsilon": box.allowance.epsilon,
-        "allowance_delta": box.allowance.delta,
-    }
-    return {name: format(value, "f") for name, value in named.items()}
+def admitted(account: Account, spent: Spent, cost: Cost, statement: Plain) -> Admitted | None:
+    """How a release of `cost` that states `statement` is admitted, or None.
 
-
-def box_from(body: Mapping[str, Any]) -> Box | None:
-    """The box in the body of a row, or None."""
-    found = body.get("box")
-    if found is None:
+    `sums`: the box holds it and everything charged. `statement`: the first release that an account ever has may be as dear as
+    its cap by its own (epsilon, delta), which can be less than its sums cost. That was fixed before any noise; nothing is
+    admitted behind it (`is_closed`).
+    """
+    if account.box is None or is_closed(account, spent):
         return None
-    allowance = Plain(epsilon=Decimal(found["allowance_epsilon"]), delta=Decimal(found["allowance_delta"]))
-    return Box(mu2=Decimal(found["mu2"]), delta_add=Decimal(found["delta_add"]), allowance=allowance)
+    if account.box.holds(spent.cost + cost):
+        return "sums"
+    return "statement" if spent.ever == 0 and statement.within(account.cap) else None
+
+
+def is_closed(account: Account, spent: Spent) -> bool:
+    """Whether nothing more is admitted, however little it asks for and whatever is given back.
+
+    The box does not hold what was reserved for a release that its own statement admitted, or what 0.1.0 had spent; or there
+    is no box. What is given back does not count: where it does not come back, the box would be exceeded.
+    """
+    box = account.box
+    return box is None or any(cost is not None and not box.holds(cost) for cost in (spent.alone, account.history))
+
+
+def account_total(account: Account, spent: Spent) -> AccountTotal:
+    """What the account is charged for, and the smallest epsilon of it at the cap's delta.
+
+    A release counts with the cost of its charged draws and, as plain statement, with its (epsilon, delta).
+    """
+    epsilon, composition = account_epsilon(spent.cost, spent.statement, account.delta)
+    return AccountTotal(account=account, epsilon=epsilon, composition=composition, spent=spent)
+
+
+def total_with(account: Account, spent: Spent, cost: Cost, statement: Plain) -> tuple[float, bool]:
+    """Epsilon of the account at its cap's delta with one more release, and whether that is admitted."""
+    fits = admitted(account, spent, cost, statement) is not None
+    return account_total(account, spent.with_charge(cost, statement)).epsilon, fits
+
+
+def epsilon_left(total: AccountTotal) -> float:
+    """The largest epsilon, at the cap's delta, of one more release of Gaussian draws alone that still fits; 0 for none.
+
+    There is none under a cap without any delta. It is more than the difference between cap and total, because several
+    releases together cost less than the sum of their epsilons. DP: arithmetic on public numbers.
+    """
+    account, spent = total.account, total.spent
+    if not account.delta or account.box is None or is_closed(account, spent):
+        return 0.0
+    if spent.ever == 0:
+        return float(account.epsilon)
+    left = rounded(account.box.mu2 - spent.cost.mu2, up=False)
+    return gdp_epsilon(math.sqrt(left), float(account.delta)) if left > 0 else 0.0
+
+
+def account_sums(total: AccountTotal) -> AccountSums:
+    """The part of privacy.json's `account` that follows from the account and its sums: an auditor finds it in the rows."""
+    account = total.account
+    box = AccountBox() if account.box is None else AccountBox(**box_body(account.box))
+    return AccountSums(
+        dataset=account.dataset,
+        epsilon=total.epsilon,
+        delta=float(account.delta),
+        cap_epsilon=float(account.epsilon),
+        composition=total.composition,
+        box=box,
+        spent=Amounts(**total.spent.cost.texts),
+        releases=total.spent.releases,
+        releases_before_box=account.releases_before,
+        weak_delta=account.weak_delta,
+        reconciled=tuple(ReconciledStatement(**each.facts) for each in account.reconciled) or None,
+    )
 
 
 def _filled(cap: Plain, delta_add: Decimal, allowance: Plain) -> Box:
@@ -126,19 +182,9 @@ def _fits(cap: Plain, cost: Cost, steps: int) -> bool:
 def _multiple(cost: Cost, steps: int) -> Cost:
     number = Decimal(steps) / 2**_STEPS
     return Cost(
-        mu2=_times(cost.mu2, number),
-        delta=_times(cost.delta, number),
-        plain=Plain(epsilon=_times(cost.plain.epsilon, number), delta=_times(cost.plain.delta, number)),
+        mu2=_EXACT.multiply(cost.mu2, number),
+        delta=_EXACT.multiply(cost.delta, number),
+        plain=Plain(
+            epsilon=_EXACT.multiply(cost.plain.epsilon, number), delta=_EXACT.multiply(cost.plain.delta, number)
+        ),
     )
-
-
-def _amounts(cost: Cost) -> bool:
-    return bool(cost.mu2 or cost.delta or cost.plain)
-
-
-def _times(amount: Decimal, number: Decimal) -> Decimal:
-    return _EXACT.multiply(amount, number)
-
-
-def _part(new: Decimal, old: Decimal) -> Decimal:
-    return _FLOOR.divide(new, old)

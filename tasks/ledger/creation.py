@@ -12,12 +12,11 @@ from pathlib import Path
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.events import Event
-from marginweave.tasks.ledger.engines import connected, postgres_engine, sqlite_engine
-from marginweave.tasks.ledger.file_systems import check_local
+from marginweave.tasks.ledger.connection import connected, postgres_engine, sqlite_engine
 from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.key import environment_key, key_file, load_key, make_key_file
 from marginweave.tasks.ledger.keyring import Keyring
-from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, opening_command
+from marginweave.tasks.ledger.keys import environment_key, key_file, load_key, make_key_file
+from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, check_local, opening_command
 from marginweave.tasks.ledger.schema import check_schema, migrate, schema_version, upgrade
 
 

@@ -11,12 +11,21 @@ from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.events import Event
-from marginweave.tasks.ledger.chain import GENESIS, check_chain, check_row, seal
-from marginweave.tasks.ledger.engines import PAUSES, FullDisk, LostConnection, connected, reserve_beside
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.tasks.ledger.connection import PAUSES, FullDisk, LostConnection, connected, reserve_beside
 from marginweave.tasks.ledger.keyring import Keyring, key_id, sealing_key
 from marginweave.tasks.ledger.location import LedgerLocation
-from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, columns_of, event_of
-from marginweave.tasks.ledger.view import View
+from marginweave.tasks.ledger.records import release_of
+from marginweave.tasks.ledger.tables import (
+    ACCOUNTS,
+    EVENTS,
+    GENESIS,
+    check_chain,
+    check_row,
+    columns_of,
+    event_of,
+    seal,
+)
 
 _AT_ONCE = 500  # numbers in one question
 
@@ -28,6 +37,17 @@ class Journal:
     connection: Connection
     key: Keyring
     written: list[tuple[Table, list[dict[str, Any]]]] = field(default_factory=list)  # in this transaction, in order
+
+    def release(self, release: str) -> ReleaseRecord:
+        """The release of this id.
+
+        Raises:
+            BudgetError: it was never reserved, or as `release_events`.
+        """
+        record = release_of(self.release_events(release))
+        if record is None:
+            raise BudgetError(f"release {release} is not in the ledger")
+        return record
 
     def release_events(self, release: str) -> tuple[Event, ...]:
         """All events of one release, oldest first, each checked by its own seal.
@@ -50,7 +70,7 @@ class Journal:
         Raises:
             BudgetError: as `all_events`.
         """
-        rows = self._rows(select(EVENTS))
+        rows = self.rows_from(0)
         check_chain(rows, self.key)
         return rows
 
@@ -78,13 +98,9 @@ class Journal:
         """
         return tuple(map(event_of, self.all_rows()))
 
-    def view(self, known: View) -> View:
-        """The whole ledger, of which only the rows behind `known` are read and checked.
-
-        Raises:
-            BudgetError: as `all_events`, or the newest row of `known` is not there any more.
-        """
-        return known.with_rows(self._rows(select(EVENTS).where(EVENTS.c.seq >= known.seq)), self.key)
+    def rows_from(self, seq: int) -> list[dict[str, Any]]:
+        """The rows from number `seq` on, oldest first, as they are."""
+        return self._rows(select(EVENTS).where(EVENTS.c.seq >= seq))
 
     def check_newest(self) -> None:
         """Refuse a ledger whose newest row the key does not verify, or that has no row at all.
@@ -100,16 +116,8 @@ class Journal:
         """Whether there is no row, authentic or not."""
         return self.connection.execute(select(func.count()).select_from(EVENTS)).scalar_one() == 0
 
-    def append(self, entry: Event, *, sealed_by: str | None = None) -> None:
-        """Add `entry` as the newest row, sealed with the key in use, or with `sealed_by` from here on.
-
-        Raises:
-            BudgetError: no key of the ring verifies the newest row.
-        """
-        self.append_all([entry], sealed_by=sealed_by)
-
-    def append_all(self, entries: Sequence[Event], *, sealed_by: str | None = None) -> None:
-        """Add `entries` in their order, as `append` does.
+    def append(self, *entries: Event, sealed_by: str | None = None) -> None:
+        """Add `entries` as the newest rows, in their order, sealed with the key in use, or with `sealed_by` from here on.
 
         Raises:
             BudgetError: no key of the ring verifies the newest row.
@@ -121,7 +129,8 @@ class Journal:
         for number, entry in enumerate(entries, start=seq + 1):
             rows.append(seal(columns_of(entry), seq=number, prev_hash=previous, keys=self.key, sealed_by=name))
             previous = rows[-1]["row_hash"]
-        self._insert(EVENTS, rows)
+        if rows:
+            self._insert(EVENTS, rows)
 
     def sealing_key(self) -> str:
         """The id of the key in use, which sealed the newest row.
@@ -165,9 +174,8 @@ class Journal:
 def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writing: bool) -> Iterator[Journal]:
     """The ledger inside one transaction of `connected`.
 
-    Where the answer of its commit is lost, it is looked up whether the rows are there, and they are written once more if
-    they are not: so rows stand once, and the caller goes on as if nothing had happened. Where the disk is full at the commit,
-    the reserve is given up for them.
+    Where the answer to its commit is lost, the rows are looked up, and written if they are missing: so they are there once, and
+    the caller notices nothing. Where the disk is full at the commit, the reserve is given up for them.
 
     Raises:
         BudgetError: as `connected`.
@@ -182,20 +190,20 @@ def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writi
         if journal is None or not ended:
             raise
         if journal.written:
-            _settle(engine, location, journal, error)
+            _write_once(engine, location, journal, error)
     except FullDisk as error:
         reserve = reserve_beside(location)
         if journal is None or not ended or reserve is None or not reserve.give_up():
             raise
-        _settle(engine, location, journal, error)
+        _write_once(engine, location, journal, error)
 
 
-def _settle(engine: Engine, location: LedgerLocation, journal: Journal, lost: BudgetError) -> None:
-    """Have the rows of `journal` in the ledger, whose commit was sent or not, once.
+def _write_once(engine: Engine, location: LedgerLocation, journal: Journal, lost: BudgetError) -> None:
+    """Write the rows of `journal`, unless the commit that was lost has written them.
 
-    Sealed rows carry the hash of the row before: where that is still the newest one, nothing was written since, every rule
-    that was checked for them holds, and they go in as they are. A writer has the lock, so that a commit that is still under
-    way has ended before.
+    Sealed rows have the hash of the row before them: where that is still the newest, nothing was written since, every rule that
+    was checked for them holds, and they are inserted as they are. A writer has the lock, so a commit still under way ends
+    before.
 
     Raises:
         LostConnection: the server does not come back, or others have written meanwhile: then the rows are not there.

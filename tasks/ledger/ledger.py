@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.ledger.accounts import Accounts
-from marginweave.tasks.ledger.approvals import Approvals
-from marginweave.tasks.ledger.core import now
+from marginweave.tasks.ledger.approvals import Approvals, Evaluations
+from marginweave.tasks.ledger.connection import connected, engine_for
 from marginweave.tasks.ledger.creation import create_ledger
-from marginweave.tasks.ledger.decisions import Decisions
-from marginweave.tasks.ledger.drawing import Drawing
-from marginweave.tasks.ledger.engines import connected, engine_for
-from marginweave.tasks.ledger.evaluations import Evaluations
-from marginweave.tasks.ledger.file_systems import check_local
+from marginweave.tasks.ledger.draws import Draws
 from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.location import LedgerLocation, opening_command
-from marginweave.tasks.ledger.moves import LEDGER_ACTOR
-from marginweave.tasks.ledger.reconciliation import Reconciliation
+from marginweave.tasks.ledger.keys import Keys, load_key
+from marginweave.tasks.ledger.location import LedgerLocation, check_local, opening_command
+from marginweave.tasks.ledger.other_homes import OtherHomes
+from marginweave.tasks.ledger.reconciliation import Outcome, reconcile
 from marginweave.tasks.ledger.releases import Releases
 from marginweave.tasks.ledger.schema import check_schema
+from marginweave.tasks.ledger.session import Session
 from marginweave.tasks.ledger.witness import Witness
 
 _FORMAT = 1
 
 
-class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions, Reconciliation):
-    """The ledger at `location`, sealed with `key`; made by `open` or `create`. Every method is one transaction."""
+class Ledger:
+    """A ledger that is open, by its parts; made by `open` or `create`. Every method of a part is one transaction."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.location = session.location
+        self.accounts = Accounts(session)
+        self.releases = Releases(session)
+        self.draws = Draws(session)
+        self.approvals = Approvals(session)
+        self.evaluations = Evaluations(session)
+        self.keys = Keys(session)
 
     @classmethod
     def open(
@@ -45,7 +52,7 @@ class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions, Rec
 
         Args:
             location: the database file, or where in PostgreSQL.
-            environment: where MARGINWEAVE_LEDGER_KEY may stand.
+            environment: may have MARGINWEAVE_LEDGER_KEY.
             command: the command that would open what is missing (`opening_command`), for the end of a refusal.
             witness: what a home has seen of it; every command that draws, returns or publishes has one.
 
@@ -56,13 +63,7 @@ class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions, Rec
         """
         command = command or opening_command()
         if isinstance(location, Path):
-            check_local(location)
-            try:
-                exists = location.is_file()
-            except OSError as error:
-                raise BudgetError(f"the ledger at {location} cannot be read: {error.strerror}") from None
-            if not exists:
-                raise BudgetError(f"there is no ledger at {location}; open an account: {command}")
+            _check_file(location, command)
         engine = engine_for(location)
         with connected(engine, location, writing=False) as connection:
             check_schema(connection, location, command)
@@ -71,7 +72,7 @@ class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions, Rec
             journal.check_newest()
             if witness is not None:
                 witness.open(journal, f"the ledger {location}")
-        return cls(location=location, engine=engine, key=key, witness=witness)
+        return cls(Session(location=location, engine=engine, key=key, witness=witness))
 
     @classmethod
     def create(
@@ -87,8 +88,7 @@ class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions, Rec
             BudgetError: the database was lost while its key is there, or as `open`.
             InputError: MARGINWEAVE_LEDGER_KEY is malformed.
         """
-        first = Event(kind=EventKind.LEDGER_CREATED, actor=LEDGER_ACTOR, created=now(), body={"format": _FORMAT})
-        create_ledger(location, environment, first)
+        create_ledger(location, environment, Event(kind=EventKind.LEDGER_CREATED, body={"format": _FORMAT}))
         return cls.open(location, environment=environment, witness=witness)
 
     def verify(self) -> int:
@@ -97,5 +97,18 @@ class Ledger(Accounts, Releases, Approvals, Drawing, Evaluations, Decisions, Rec
         Raises:
             BudgetError: names the first row that does not fit.
         """
-        with self._reading() as journal:
-            return len(journal.all_events())
+        return len(self.session.events())
+
+    def reconcile(self, homes: Sequence[Path], others: OtherHomes | None = None, *, actor: str) -> Outcome:
+        """Add what the runs below `homes` have seen and the ledger, restored from an old copy, lacks (`reconciliation`)."""
+        return reconcile(self.session, homes, others, actor=actor)
+
+
+def _check_file(location: Path, command: str) -> None:
+    check_local(location)
+    try:
+        exists = location.is_file()
+    except OSError as error:
+        raise BudgetError(f"the ledger at {location} cannot be read: {error.strerror}") from None
+    if not exists:
+        raise BudgetError(f"there is no ledger at {location}; open an account: {command}")

@@ -1,7 +1,8 @@
-"""Where a ledger lives: fixed per user or by the environment, never by the working directory."""
+"""Where a ledger lives: fixed per user or by the environment, never by the working directory or on a network disk."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ import platformdirs
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.errors import BudgetError, InputError
 
 LEDGER_VARIABLE = "MARGINWEAVE_LEDGER"
 OWNER_VARIABLE = "MARGINWEAVE_LEDGER_OWNER"
@@ -85,9 +87,11 @@ def opening_command(
     return command if neighbors == "add-remove" else f"{command} --neighbors {neighbors}"
 
 
-def opening_command_for(dataset: str, configuration: Path) -> str:
-    """The command that opens an account for the plan of a configuration file."""
-    return f"marginweave ledger open {shlex.quote(dataset)} --for {shlex.quote(str(configuration))}"
+def opening_for(dataset: str, plan: BudgetPlan, configuration: Path | None = None) -> str:
+    """The command that opens an account that holds a release of `plan`, which `configuration` has, for the end of a refusal."""
+    if configuration is not None:
+        return f"marginweave ledger open {shlex.quote(dataset)} --for {shlex.quote(str(configuration))}"
+    return opening_command(dataset, plan.epsilon, plan.delta, unit=plan.unit, neighbors=plan.neighbors)
 
 
 def raising_command(dataset: str, epsilon: str, delta: str) -> str:
@@ -117,3 +121,56 @@ def _declared_key_file(environment: Mapping[str, str]) -> Path:
 
 def _user_folder() -> Path:
     return platformdirs.user_data_path("marginweave", appauthor=False)
+
+
+MOUNTS = Path("/proc/self/mounts")
+_NETWORK = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+    }
+    | {"ocfs2", "orangefs", "prl_fs", "smb3", "smbfs", "vboxsf"}
+)
+# A program serves these, most often over a network; the two are local disks.
+_FUSE = re.compile(r"fuse\.(?!fuse-overlayfs$|ntfs)")
+
+
+def check_local(file: Path) -> None:
+    """Refuse a database file that would lie on a network file system. Where the system lists no mounts, nothing is known.
+
+    Raises:
+        BudgetError: names the kind of file system and the way out.
+    """
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return
+    kind = file_system(file.parent.resolve(), mounts)
+    if kind in _NETWORK or _FUSE.match(kind):
+        raise BudgetError(
+            f"the ledger {file} would lie on a network file system ({kind}), where SQLite's locks and write-ahead log do not "
+            "hold; choose a local disk, or PostgreSQL: MARGINWEAVE_LEDGER=postgresql://…"
+        )
+
+
+def file_system(folder: Path, mounts: str) -> str:
+    """Type of the file system that the absolute `folder` is on, from the lines of /proc/self/mounts; the newest mount wins."""
+    kind, depth = "", -1
+    for line in mounts.splitlines():
+        _, place, name, *_ = line.split(" ")
+        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place))
+        if folder.is_relative_to(point) and len(point.parts) >= depth:
+            kind, depth = name, len(point.parts)
+    return kind

@@ -1,4 +1,4 @@
-"""Homes that nobody can look at after a ledger was restored: what a steward says of them, and what that costs."""
+"""Homes that nobody can look at after a ledger was restored: what a steward states about them, and what that costs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from marginweave.schemas.budget import Cost, Plain, amount
+from marginweave.schemas.budget import Cost, Plain, amount, stated
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.ledger.books import cap_body, stated
-from marginweave.tasks.ledger.checks import check_cap
+from marginweave.tasks.ledger.plans import check_cap
+from marginweave.tasks.ledger.records import cap_body
 
 
 @dataclass(frozen=True, kw_only=True)
 class OtherHomes:
-    """What a steward says of the homes that were not looked at: that there are none, and why, or what they may have drawn."""
+    """What a steward states about homes that were not looked at: that there are none, and why, or what they may have drawn."""
 
     reason: str | None = None
     unaccounted: Plain | None = None

@@ -1,14 +1,17 @@
-"""What a plan must say to be believed: used where a release is reserved, and again where an auditor reads its rows."""
+"""What a plan must say to be believed, at a reservation and at an audit, and whether it is the plan that was reserved."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 
-from marginweave.schemas.budget import Cost, Discovery, Neighbors, Plain
+from marginweave.schemas.budget import BudgetPlan, Cost, Discovery, GaussianMeasurement, Neighbors, Plain, PlannedDraw
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
 from marginweave.schemas.ledger.states import SPARE_PREFIX
+from marginweave.schemas.program import Program
 from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.composition import PricedDraw, composed_epsilon
 from marginweave.tasks.accounting.selection_composition import release_delta
@@ -18,6 +21,33 @@ from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_los
 _SLACK = 1e-9
 # Far above any plan's: squares and exponentials of more than this leave the floats.
 _LARGEST_AMOUNT = Decimal(10) ** 12
+# Another library may compute another last digit; no rule of the program changes a number by so little.
+_LAST_DIGITS = 1e-9
+
+
+def check_cap(epsilon: float, delta: float) -> None:
+    """Refuse a cap that is no (epsilon, delta).
+
+    Raises:
+        InputError: epsilon is not positive and finite, or delta not inside [0, 1).
+    """
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise InputError(f"epsilon ({epsilon}) must be positive and finite")
+    if not 0 <= delta < 1:
+        raise InputError(f"delta ({delta}) must be at least 0 and below 1")
+
+
+def check_plan(plan: BudgetPlan) -> None:
+    """Refuse a plan whose statement and draws do not fit each other.
+
+    Raises:
+        InputError: what is wrong, by the rules that an auditor applies to the rows.
+    """
+    check_cap(plan.epsilon, plan.delta)
+    fault = stated_fault(plan.statement, [draw.name for draw in plan.draws])
+    fault = fault or draws_fault(plan.statement, plan.draws, plan.neighbors, plan.discovery)
+    if fault is not None:
+        raise InputError(f"plan: {fault}")
 
 
 def stated_fault(statement: Plain, names: Sequence[str]) -> str | None:
@@ -65,6 +95,90 @@ def draws_fault(
             f"the draws cost epsilon {spent:.6g} at delta {statement.delta}, more than the stated {statement.epsilon}"
         )
     return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanComparison:
+    """What a plan has otherwise than the rows: in words `differences`, and `last_digits` of which floats alone differ."""
+
+    differences: tuple[str, ...]
+    last_digits: tuple[str, ...]
+
+
+def reserved_plan(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
+    """The plan as it was reserved, which is what is drawn: all numbers are the rows'; `plan` says what each draw is for.
+
+    Rows of 0.1.0 have the prices and parameters of draws alone.
+
+    Raises:
+        InputError: the release has a draw that is not in `plan`, the plan of its configuration.
+    """
+    if record.delta_threshold is None or record.spent_epsilon is None:
+        rows = {row.name: row for row in record.draws if row.parameter is not None}
+        return replace(
+            plan, draws=tuple(_reserved(draw, rows[draw.name]) if draw.name in rows else draw for draw in plan.draws)
+        )
+    for row in record.draws:
+        if row.name not in plan.by_name or row.mechanism != plan.by_name[row.name].mechanism:
+            raise InputError(
+                f"release {record.release} has the draw {row.name}, which this version does not plan for its configuration; "
+                f"use marginweave {record.program}"
+            )
+    return replace(
+        plan,
+        epsilon=float(record.epsilon),
+        delta=float(record.delta),
+        neighbors=record.neighbors,
+        accountant=record.accountant,
+        delta_threshold=record.delta_threshold,
+        spent_epsilon=record.spent_epsilon,
+        draws=tuple(_reserved(plan.by_name[row.name], row) for row in record.draws),
+        unit=record.unit,
+        discovery=record.discovery,
+    )
+
+
+def compare_plan(record: ReleaseRecord, plan: BudgetPlan) -> PlanComparison:
+    """The plan of an attempt against the rows of its release, in every field that the rows hold. DP: public numbers."""
+    rows = [draw.name for draw in record.draws if not draw.is_spare]
+    pairs: list[tuple[str, object, object]] = [
+        ("epsilon", record.epsilon, Decimal(repr(plan.epsilon))),
+        ("delta", record.delta, Decimal(repr(plan.delta))),
+        ("neighbors", record.neighbors, plan.neighbors),
+        ("unit", record.unit, plan.unit),
+        ("accountant", record.accountant, plan.accountant),
+        ("discovery", record.discovery and asdict(record.discovery), plan.discovery and asdict(plan.discovery)),
+        ("the draws in their order", rows, [draw.name for draw in plan.draws]),
+    ]
+    if record.delta_threshold is not None:
+        pairs.append(("the delta of thresholds", record.delta_threshold, plan.delta_threshold))
+    for draw in plan.draws:
+        row = record.draw(draw.name)
+        pairs += [] if row is None else _draw_pairs(row, draw)
+    other = [(name, was, now) for pair in pairs for name, was, now in _flat(*pair) if was != now]
+    close = {name for name, was, now in other if _close(was, now)}
+    differences = (f"{name} ({now}) was reserved as {was}" for name, was, now in other if name not in close)
+    return PlanComparison(differences=tuple(differences), last_digits=tuple(sorted(close)))
+
+
+def check_same_plan(record: ReleaseRecord, plan: BudgetPlan, program: Program | None) -> tuple[str, ...]:
+    """The names of floats that differ from the reserved plan in their last digits; any other difference is refused.
+
+    What is drawn is what the rows have, those digits included.
+
+    Raises:
+        InputError: what differs, and what to do.
+    """
+    compared = compare_plan(record, plan)
+    if compared.differences:
+        began = f"marginweave {record.program}" if record.program is not None else "marginweave 0.1.0"
+        more = len(compared.differences) - 3
+        first = "; ".join(compared.differences[:3]) + (f"; and {more} more" if more > 0 else "")
+        raise InputError(
+            f"run {record.run} was reserved by {began} with another plan than {program} would draw: {first}. This attempt drew "
+            "nothing: finish the run with the program that began it, or give a new release a name of its own with --run"
+        )
+    return compared.last_digits
 
 
 def _joint_fault(
@@ -116,3 +230,36 @@ def _amounts(cost: Cost) -> tuple[Decimal, ...]:
 
 def _is_amount(value: Decimal) -> bool:
     return value.is_finite() and 0 <= value <= _LARGEST_AMOUNT
+
+
+def _draw_pairs(row: DrawRecord, draw: PlannedDraw) -> Iterator[tuple[str, object, object]]:
+    yield f"mechanism of {row.name}", row.mechanism, draw.mechanism
+    yield f"length of {row.name}", row.length, draw.length
+    yield f"parameter of {row.name}", row.parameter, draw.parameter
+    for name, text in draw.cost.texts.items():
+        yield f"{name} of {row.name}", Decimal(row.cost.texts[name]), Decimal(text)
+    for name in sorted({*row.terms, *draw.terms}) if row.terms else ():
+        yield f"{name} of {row.name}", row.terms.get(name), draw.terms.get(name)
+
+
+def _flat(name: str, was: object, now: object) -> Iterator[tuple[str, object, object]]:
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in sorted({*was, *now}):
+            yield from _flat(f"{key} in {name}", was.get(key), now.get(key))
+    else:
+        yield name, was, now
+
+
+def _close(was: object, now: object) -> bool:
+    try:
+        numbers = [float(value) for value in (was, now) if isinstance(value, float | Decimal | str)]
+    except ValueError:
+        return False
+    return len(numbers) == 2 and math.isclose(*numbers, rel_tol=_LAST_DIGITS)
+
+
+def _reserved(draw: PlannedDraw, row: DrawRecord) -> PlannedDraw:
+    assert row.parameter is not None
+    if isinstance(draw, GaussianMeasurement):
+        return replace(draw, noise_multiplier=row.parameter, cost=row.cost, terms=row.terms)
+    return replace(draw, epsilon=row.parameter, cost=row.cost, terms=row.terms)

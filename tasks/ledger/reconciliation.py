@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind, now
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import RECONCILING, TRANSITIONS, State
-from marginweave.tasks.ledger.books import cap_body, release_of
-from marginweave.tasks.ledger.chain import check_row
-from marginweave.tasks.ledger.core import LedgerCore, now
 from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.keyring import Keyring
-from marginweave.tasks.ledger.moves import LEDGER_ACTOR
 from marginweave.tasks.ledger.other_homes import OtherHomes, unaccounted_cost
-from marginweave.tasks.ledger.tables import event_of
+from marginweave.tasks.ledger.records import cap_body, release_with
+from marginweave.tasks.ledger.session import Session
+from marginweave.tasks.ledger.tables import check_row, event_of
 from marginweave.tasks.ledger.witness import BlindRun, Row, Sighting, blind_runs, sightings
 
 _DRAWING = frozenset({EventKind.DRAWN, EventKind.COMMITTED, EventKind.CHARGED_LOST})
-_AFTER_THE_DRAWS = (
-    EventKind.SUBMITTED,
-    EventKind.APPROVED,
-    EventKind.REJECTED,
-    EventKind.PUBLISHED,
-    EventKind.SUPERSEDED,
+_AFTER_THE_DRAWS = frozenset(
+    {EventKind.SUBMITTED, EventKind.APPROVED, EventKind.REJECTED, EventKind.PUBLISHED, EventKind.SUPERSEDED}
 )
-_PENDING = frozenset({State.RESERVED, State.DRAWN})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a reconciliation has added, and the accounts that admit nothing after it, again, or are charged for other homes."""
+    """What a reconciliation has added, and which accounts are frozen, opened, or charged for other homes."""
 
     adopted: int
     lost: int
@@ -47,79 +40,80 @@ class Outcome:
     runs: int
 
 
-class Reconciliation(LedgerCore):
-    """The method of the ledger that adds what homes have seen of it."""
+@dataclass(frozen=True, kw_only=True)
+class _Evidence:
+    """What homes have of a ledger: the files of their runs, the runs without a usable file, and the rows that it lacks."""
 
-    def reconcile(self, homes: Sequence[Path], others: OtherHomes | None = None, *, actor: str) -> Outcome:
-        """Adopt what the runs below `homes` have seen and the ledger lacks; again it does nothing.
+    ledger: str
+    seen: tuple[Sighting, ...]
+    blind: tuple[BlindRun, ...]
+    missing: tuple[Row, ...]
 
-        Signed rows become rows of today at the price that they had. Where there are any, or a run has lost its own, the ledger
-        may be an old copy: everything in it that is still RESERVED becomes CHARGED_LOST, for it may have been drawn, and every
-        account admits nothing until `others` is said. What `others` charges, it charges whenever it is said. DP: adds charges
-        only.
+    @property
+    def runs(self) -> int:
+        """How many runs were looked at."""
+        return len({sighting.path for sighting in self.seen} | {run.sighting.path for run in self.blind})
 
-        Raises:
-            BudgetError: a row that this ledger did not sign, a damaged file, or a row of an account that is not open.
-        """
-        with self._writing() as journal:
-            identity = journal.identity()
-            blind = [run for home in homes for run in blind_runs(journal, home)]
-            blinded = [run.sighting for run in blind if run.sighting.path.is_file()]
-            seen = [sighting for home in homes for sighting in sightings(home, identity)]
-            missing = _missing(journal, [*seen, *blinded], self._key)
-            view = self._view(journal)
-            work = _Work(moment=now(), releases={name: list(own) for name, own in view.events.items()})
-            if missing:
-                _check_accounts(missing, view.accounts)
-                work.adopt(missing)
-            if missing or blind:
-                work.lose_reserved()
-                work.lose_forgotten(blind)
-                work.adopt_ends(missing)
-            charging = others is not None and others.unaccounted is not None
-            everyone = bool(missing or blind or charging)
-            concerned = [account for account in view.accounts.values() if everyone or account.frozen]
-            for account in concerned if everyone or others is not None else ():
-                work.close(account, others, missing, len(homes), actor)
-            if work.rows:
-                journal.append_all(work.rows)
-            newest = journal.newest_row()
-            present = journal.hashes([head["seq"] for each in seen if (head := each.head())])
-        for run in blind:  # its rows are adopted, or charged as lost: it begins to see again
+    def settle(self, newest: Row, present: Mapping[int, str]) -> None:
+        """Let the files go on from the `newest` row, once the rows that were added are durable."""
+        for run in self.blind:  # its rows are adopted, or charged as lost
             if run.release is None or run.release.program is not None:
-                run.sighting.begin_again(identity, newest)
-        for sighting in seen:  # after the rows are durable: what was seen is accounted for
+                run.sighting.begin_again(self.ledger, newest)
+        for sighting in self.seen:
             head = sighting.head()
             if head is not None and present.get(head["seq"]) != head["row_hash"]:
-                sighting.append(identity, [newest])
-        datasets = tuple(account.dataset for account in concerned)
-        return Outcome(
-            adopted=work.adopted,
-            lost=work.lost,
-            frozen=datasets if others is None else (),
-            opened=() if others is None else datasets,
-            charged=datasets if charging else (),
-            runs=len({sighting.path for sighting in seen} | {run.sighting.path for run in blind}),
-        )
+                sighting.append(self.ledger, [newest])
+
+
+def reconcile(session: Session, homes: Sequence[Path], others: OtherHomes | None = None, *, actor: str) -> Outcome:
+    """Adopt what the runs below `homes` have seen and the ledger lacks; a second time does nothing.
+
+    Signed rows become rows of today at the price that they had. Where there are any, or a run has lost its own, the ledger
+    may be an old copy: everything in it that is still RESERVED becomes CHARGED_LOST, for it may have been drawn, and every
+    account admits nothing until `others` is given. What `others` charges is charged each time. DP: adds charges only.
+
+    Raises:
+        BudgetError: a row that this ledger did not sign, a damaged file, or a row of an account that is not open.
+    """
+    charging = others is not None and others.unaccounted is not None
+    with session.writing() as journal:
+        evidence = _evidence(journal, homes, session.key)
+        view = session.view(journal)
+        _check_accounts(evidence.missing, view.accounts)
+        additions = _Additions(moment=now(), releases=dict(view.releases))
+        if evidence.missing or evidence.blind:
+            additions.adopt(evidence.missing)
+            additions.lose_reserved()
+            additions.lose_forgotten(evidence.blind)
+            additions.adopt_ends(evidence.missing)
+        everyone = bool(evidence.missing or evidence.blind or charging)
+        concerned = [account for account in view.accounts.values() if everyone or account.frozen]
+        for account in concerned if everyone or others is not None else ():
+            additions.close(account, others, evidence.missing, len(homes), actor)
+        journal.append(*additions.rows)
+        newest = journal.newest_row()
+        present = journal.hashes([head["seq"] for each in evidence.seen if (head := each.head())])
+    evidence.settle(newest, present)
+    datasets = tuple(account.dataset for account in concerned)
+    return Outcome(
+        adopted=additions.adopted.total(),
+        lost=additions.lost.total(),
+        frozen=datasets if others is None else (),
+        opened=() if others is None else datasets,
+        charged=datasets if charging else (),
+        runs=evidence.runs,
+    )
 
 
 @dataclass
-class _Work:
-    """The rows that a reconciliation adds, and every release as it stands with them."""
+class _Additions:
+    """The rows that a reconciliation adds, every release as it is with them, and their numbers by account."""
 
     moment: datetime
-    releases: dict[str, list[Event]]
+    releases: dict[str, ReleaseRecord]
     rows: list[Event] = field(default_factory=list)
-    adopted_by: dict[str, int] = field(default_factory=dict)
-    lost_by: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def adopted(self) -> int:
-        return sum(self.adopted_by.values())
-
-    @property
-    def lost(self) -> int:
-        return sum(self.lost_by.values())
+    adopted: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
 
     def adopt(self, missing: Iterable[Row]) -> None:
         """What was reserved, begun and ended of draws, release by release, each in the order in which it was."""
@@ -129,65 +123,63 @@ class _Work:
             begun.setdefault(str(row["release"]), row["seq"])
         for row in sorted(missing, key=lambda row: (begun[str(row["release"])], str(row["release"]), row["seq"])):
             event = event_of(row)
-            record, release = self._record(event.release), event.release or ""
+            release = event.release or ""
+            record = self.releases.get(release)
             if event.kind == EventKind.RESERVED and event.draw is None and record is None:
                 new.add(release)
-                self._take(row, event)
+                self._adopt(row, event)
             elif (event.kind == EventKind.RESERVED and event.draw is not None and release in new) or (
-                record is not None and _goes_on(record, event)
+                record is not None and _continues(record, event)
             ):
-                self._take(row, event)
+                self._adopt(row, event)
 
     def adopt_ends(self, missing: Iterable[Row]) -> None:
-        """What followed from draws that are all settled: submitted, decided, published."""
+        """What followed from draws that have all ended: submitted, decided, published."""
         for row in missing:
             event = event_of(row)
-            record = self._record(event.release)
+            record = self.releases.get(event.release or "")
             if event.kind in _AFTER_THE_DRAWS and record is not None and _may_end(record, event):
-                self._take(row, event)
+                self._adopt(row, event)
 
     def lose_reserved(self) -> None:
         """Everything that is still RESERVED becomes CHARGED_LOST: nobody knows whether it was drawn."""
-        for release in list(self.releases):
-            record = self._record(release)
-            for draw in record.draws if record else ():
-                if record is not None and draw.state == State.RESERVED:
-                    self._lose(record, draw.name)
+        for record in list(self.releases.values()):
+            self._lose(record, [draw.name for draw in record.draws if draw.state == State.RESERVED])
 
     def lose_forgotten(self, runs: Iterable[BlindRun]) -> None:
-        """What a run has drawn, and an old copy of the ledger has given back."""
+        """What a run has drawn, and an old copy of the ledger has given back, becomes CHARGED_LOST."""
         for run in runs:
-            record = self._record(run.manifest.release)
-            for draw in record.draws if record else ():
-                if record is not None and draw.name in run.forgotten and draw.state == State.RETURNED:
-                    self._lose(record, draw.name)
-
-    def _lose(self, record: ReleaseRecord, draw: str) -> None:
-        entry = self._event(EventKind.CHARGED_LOST, record.dataset, {"reconciled": True}, release=record.release)
-        self._add(replace(entry, draw=draw))
-        self.lost_by[record.dataset] = self.lost_by.get(record.dataset, 0) + 1
+            record = self.releases.get(run.manifest.release)
+            if record is not None:
+                returned = [draw.name for draw in record.draws if draw.state == State.RETURNED]
+                self._lose(record, [name for name in returned if name in run.forgotten])
 
     def close(
-        self, account: Account, others: OtherHomes | None, missing: Sequence[Row], homes: int, actor: str
+        self, account: Account, others: OtherHomes | None, missing: Iterable[Row], homes: int, actor: str
     ) -> None:
         """The row that says what was added to an account, and the charge for what nobody has seen."""
         name = account.dataset
         taken = {event.body.get("adopted") for event in self.rows}
         passed = [row["row_hash"] for row in missing if row["account"] == name and row["row_hash"] not in taken]
         if others is not None and others.unaccounted is not None:
-            self._charge(account, others.unaccounted, len(self.releases))
+            self._charge(account, others.unaccounted)
         body = {
-            "adopted": self.adopted_by.get(name, 0),
-            "lost": self.lost_by.get(name, 0),
+            "adopted": self.adopted[name],
+            "lost": self.lost[name],
             "homes": homes,
             "frozen": others is None,
             **({"passed": passed} if passed else {}),
             **({} if others is None else others.facts),
         }
-        self.rows.append(replace(self._event(EventKind.RECONCILED, name, body), actor=actor))
+        self._add(Event(kind=EventKind.RECONCILED, actor=actor, created=self.moment, account=name, body=body))
 
-    def _charge(self, account: Account, unaccounted: Plain, number: int) -> None:
-        release = f"unaccounted-{account.dataset}-{number}"
+    def _lose(self, record: ReleaseRecord, draws: Iterable[str]) -> None:
+        entry = self._event(EventKind.CHARGED_LOST, record.dataset, record.release)
+        for draw in draws:
+            self._add(replace(entry, draw=draw))
+            self.lost[record.dataset] += 1
+
+    def _charge(self, account: Account, unaccounted: Plain) -> None:
         body = {
             **cap_body(unaccounted.epsilon, unaccounted.delta),
             "reconciled": True,
@@ -199,27 +191,35 @@ class _Work:
             "accountant": "unaccounted",
             "draws": [{"name": "unaccounted", "mechanism": "unaccounted", "length": 0, "parameter": None}],
         }
-        first = self._event(EventKind.RESERVED, account.dataset, body, release=release)
-        draw = replace(first, draw="unaccounted", cost=unaccounted_cost(unaccounted), body={"reconciled": True})
-        for entry in (first, draw, replace(draw, kind=EventKind.CHARGED_LOST, cost=None)):
-            self._add(entry)
+        release = f"unaccounted-{account.dataset}-{len(self.releases)}"
+        draw = replace(self._event(EventKind.RESERVED, account.dataset, release), draw="unaccounted")
+        self._add(replace(draw, draw=None, body=body))
+        self._add(replace(draw, cost=unaccounted_cost(unaccounted)))
+        self._add(replace(draw, kind=EventKind.CHARGED_LOST))
 
-    def _take(self, row: Row, event: Event) -> None:
+    def _adopt(self, row: Row, event: Event) -> None:
         self._add(replace(event, created=self.moment, body={**event.body, "adopted": row["row_hash"]}))
-        self.adopted_by[event.account or ""] = self.adopted_by.get(event.account or "", 0) + 1
+        self.adopted[event.account or ""] += 1
 
     def _add(self, entry: Event) -> None:
         self.rows.append(entry)
-        self.releases.setdefault(entry.release or "", []).append(entry)
+        record = release_with(self.releases.get(entry.release or ""), entry)
+        if record is not None:
+            self.releases[record.release] = record
 
-    def _record(self, release: str | None) -> ReleaseRecord | None:
-        return release_of(self.releases.get(release or "", []))
-
-    def _event(self, kind: EventKind, account: str, body: dict[str, Any], release: str | None = None) -> Event:
-        return Event(kind=kind, actor=LEDGER_ACTOR, created=self.moment, account=account, release=release, body=body)
+    def _event(self, kind: EventKind, account: str, release: str) -> Event:
+        return Event(kind=kind, created=self.moment, account=account, release=release, body={"reconciled": True})
 
 
-def _missing(journal: Journal, seen: Sequence[Sighting], key: Keyring) -> list[Row]:
+def _evidence(journal: Journal, homes: Sequence[Path], key: Keyring) -> _Evidence:
+    ledger = journal.identity()
+    blind = tuple(run for home in homes for run in blind_runs(journal, home))
+    seen = tuple(sighting for home in homes for sighting in sightings(home, ledger))
+    blinded = [run.sighting for run in blind if run.sighting.path.is_file()]
+    return _Evidence(ledger=ledger, seen=seen, blind=blind, missing=_missing(journal, [*seen, *blinded], key))
+
+
+def _missing(journal: Journal, seen: Iterable[Sighting], key: Keyring) -> tuple[Row, ...]:
     """The rows that were seen, and are neither in the ledger nor accounted for in it; each once, oldest first."""
     known: set[str] = set()
     for present in journal.all_rows():
@@ -231,7 +231,7 @@ def _missing(journal: Journal, seen: Sequence[Sighting], key: Keyring) -> list[R
             _check_signed(row, key, sighting)
             if row["row_hash"] not in known:
                 found[row["row_hash"]] = row
-    return sorted(found.values(), key=lambda row: (row["seq"], row["row_hash"]))
+    return tuple(sorted(found.values(), key=lambda row: (row["seq"], row["row_hash"])))
 
 
 def _check_signed(row: Row, key: Keyring, sighting: Sighting) -> None:
@@ -254,8 +254,8 @@ def _check_accounts(missing: Iterable[Row], accounts: Iterable[str]) -> None:
         )
 
 
-def _goes_on(record: ReleaseRecord, event: Event) -> bool:
-    """Whether a signed row about draws, or an attempt, still has to be added to a release as it stands."""
+def _continues(record: ReleaseRecord, event: Event) -> bool:
+    """Whether a signed row about draws, or an attempt, still has to be added to a release as it is."""
     if event.kind == EventKind.EVALUATED_INTERNALLY:
         return True
     if event.kind == EventKind.LEASED:
@@ -267,9 +267,10 @@ def _goes_on(record: ReleaseRecord, event: Event) -> bool:
 
 
 def _may_end(record: ReleaseRecord, event: Event) -> bool:
+    """Whether a signed row about the end of a release still has to be added to it."""
     if event.kind == EventKind.SUPERSEDED:
         return record.superseded_by is None
-    if any(draw.state in _PENDING for draw in record.draws):
+    if record.pending:
         return False
     if event.kind == EventKind.SUBMITTED:
         return not record.proposed

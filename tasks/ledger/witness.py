@@ -20,7 +20,7 @@ from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, Reserve, at_place, remove_file, sync_folder
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger.books import release_of
+from marginweave.tasks.ledger.records import release_of
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger.journal import Journal

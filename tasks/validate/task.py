@@ -48,5 +48,5 @@ _CHANGED = "validate: the source was changed since the run began"
 def _check_unchanged(reference: RunReference, source: TableSource) -> None:
     """What is digested is what is parsed: asked before the first row is read and after the last."""
     manifest = reference.manifest
-    if not reference.ledger.source_digest(source.chunks()).matches(manifest.release, manifest.source_digest):
+    if not reference.ledger.keys.source_digest(source.chunks()).matches(manifest.release, manifest.source_digest):
         raise InputError(_CHANGED)

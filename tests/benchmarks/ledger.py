@@ -18,10 +18,9 @@ from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind, now
 from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.books import release_body
-from marginweave.tasks.ledger.core import now
+from marginweave.tasks.ledger.records import release_body
 from tests.support.releases import ACCOUNT, gaussian, reserve_release, small_plan
 
 REPEATS = 30
@@ -40,7 +39,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 def fill(ledger: Ledger, releases: int) -> None:
     """Finished releases, written in one transaction: the rows are those that `reserve`, the draws and `finish` write."""
     body = release_body(PLAN, run="r", plan_digest="p", source_mark="s", unit="row")
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         for number in range(releases):
             first = Event(
                 kind=EventKind.RESERVED,
@@ -63,9 +62,9 @@ def fill(ledger: Ledger, releases: int) -> None:
 def one_release(ledger: Ledger, name: str) -> tuple[float, float, float]:
     """Reserve, begin and commit one draw of a fresh release."""
     reserve = milliseconds(lambda: reserve_release(ledger, PLAN, name))
-    ledger.take_lease(name, "l")
-    begin = milliseconds(lambda: ledger.begin_draw(name, "count", "l"))
-    commit = milliseconds(lambda: ledger.commit_draw(name, "count", "l", "00" * 32, tainted=False))
+    ledger.draws.take_lease(name, "l")
+    begin = milliseconds(lambda: ledger.draws.begin(name, "count", "l"))
+    commit = milliseconds(lambda: ledger.draws.commit(name, "count", "l", "00" * 32, tainted=False))
     return reserve, begin, commit
 
 
@@ -81,12 +80,12 @@ def measure(folder: Path, releases: int) -> None:
     """One line of the table."""
     location = folder / str(releases) / "ledger.sqlite"
     made = Ledger.create(location, environment={})
-    made.open_account(replace(ACCOUNT, epsilon=Decimal(100), delta=Decimal("1e-5")), actor="a")
+    made.accounts.open(replace(ACCOUNT, epsilon=Decimal(100), delta=Decimal("1e-5")), actor="a")
     fill(made, releases)
     rows = made.verify()
     opening = milliseconds(lambda: Ledger.open(location, environment={}))
     ledger = Ledger.open(location, environment={})
-    first = milliseconds(lambda: ledger.account_total(ACCOUNT.dataset))
+    first = milliseconds(lambda: ledger.accounts.total(ACCOUNT.dataset))
     times, bare = [], []
     with closing(bare_database(folder)) as connection:
         for number in range(REPEATS):  # in turn, so that both meet the same disk

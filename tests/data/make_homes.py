@@ -172,7 +172,7 @@ def _open(dataset: str, epsilon: float, *, delta: str = "1e-4", purse: Decimal =
         neighbors="add-remove",
         purse=Plain(epsilon=purse),
     )
-    Ledger.create(ledger_location(os.environ)).open_account(account, actor=STEWARD)
+    Ledger.create(ledger_location(os.environ)).accounts.open(account, actor=STEWARD)
 
 
 def _run(home: Path, config: Path, run: str | None, ending: str) -> None:

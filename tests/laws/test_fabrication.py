@@ -18,7 +18,7 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level, visits_all
-from marginweave.tasks.ledger.checks import check_plan
+from marginweave.tasks.ledger.plans import check_plan
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import fresh_bits

@@ -25,11 +25,9 @@ from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, GaussianMeasu
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.admission import admitted
-from marginweave.tasks.ledger.boxes import box_fault, box_for, box_of_cap
-from marginweave.tasks.ledger.replay import Replay
-from marginweave.tasks.ledger.rules import within_old_cap
+from marginweave.tasks.ledger import Ledger, ReleaseRequest
+from marginweave.tasks.ledger.audit.replay import Replay, within_old_cap
+from marginweave.tasks.ledger.boxes import admitted, box_fault, box_for, box_of_cap
 from tests.support.releases import PROGRAM, gaussian
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -213,51 +211,52 @@ def test_no_history_leaves_its_box(steps: list[tuple[str, tuple[float, float]]])
     """Whatever is reserved, given back, lost and raised: the sums stay inside, and an auditor agrees with every row."""
     with TemporaryDirectory() as folder:
         ledger = Ledger.create(Path(folder) / "ledger.sqlite", environment={})
-        ledger.open_account(ACCOUNT, actor="steward")
+        ledger.accounts.open(ACCOUNT, actor="steward")
         for number, (what, value) in enumerate(steps):
             _take(ledger, number, what, value)
-            total = ledger.account_total("people")
-            by_statement = [record for record in ledger.releases("people") if record.by_statement]
+            total = ledger.accounts.total("people")
+            by_statement = [record for record in ledger.releases.of("people") if record.by_statement]
             if by_statement and not total.account.box.holds(by_statement[0].reserved):
-                assert [record.release for record in ledger.releases("people")] == [by_statement[0].release]
+                assert [record.release for record in ledger.releases.of("people")] == [by_statement[0].release]
             else:
-                charged = sum((record.charged for record in ledger.releases("people")), Cost())
+                charged = sum((record.charged for record in ledger.releases.of("people")), Cost())
                 assert total.account.box.holds(charged)
                 assert total.spent.cost == charged
             replay = Replay()
-            for seq, event in enumerate(ledger._all_events(), start=1):
+            for seq, event in enumerate(ledger.session.events(), start=1):
                 replay.step(seq, event)
             replay.finish()
 
 
 def _take(ledger: Ledger, number: int, what: str, value: tuple[float, float]) -> None:
-    releases = ledger.releases("people")
+    releases = ledger.releases.of("people")
     if what == "reserve":
         with suppress(BudgetError):
-            ledger.reserve(
+            request = ReleaseRequest(
                 dataset="people",
-                release_id=str(number),
+                release=str(number),
                 run=str(number),
                 plan=_plan(gaussian(*value)),
                 plan_digest="p",
-                source=ledger.source_digest([b"s"]),
+                source=ledger.keys.source_digest([b"s"]),
                 unit="row",
                 program=PROGRAM,
                 actor="steward",
             )
+            ledger.releases.reserve(request)
     elif what == "raise":
-        cap = ledger.account_total("people").account.cap
+        cap = ledger.accounts.total("people").account.cap
         epsilon, delta = (
             float(amount_) * factor for amount_, factor in zip((cap.epsilon, cap.delta), value, strict=True)
         )
         if epsilon < 10 and delta < 1e-4:
-            ledger.change_cap("people", epsilon, delta, "more", "steward")
+            ledger.accounts.change_cap("people", epsilon, delta, "more", "steward")
     elif releases:
         name = releases[value % len(releases)].release
         with suppress(BudgetError):
             if what == "lose":
-                ledger.take_lease(name, f"lease {number}")
-                ledger.begin_draw(name, "count", f"lease {number}")
-                ledger.lose_draw(name, "count", f"lease {number}")
+                ledger.draws.take_lease(name, f"lease {number}")
+                ledger.draws.begin(name, "count", f"lease {number}")
+                ledger.draws.lose(name, "count", f"lease {number}")
             else:
-                ledger.give_back(name, ["level-1"])
+                ledger.draws.return_unused(name, ["level-1"])

@@ -47,16 +47,16 @@ def take_part(
     release: str = "r",
 ) -> bytes:
     """The draw `name` in the attempt `lease`, which is taken where it is not the current one."""
-    record = ledger.release(release)
+    record = ledger.releases.find(release)
     if record is not None and record.lease != lease:
-        ledger.take_lease(release, lease)
+        ledger.draws.take_lease(release, lease)
     attempt = Attempt(release=release, lease=lease, program=program)
-    return run_draw(ledger, store, secrets_of(store), attempt, name, prepared)
+    return run_draw(ledger.draws, store, secrets_of(store), attempt, name, prepared)
 
 
 def settle_begun(ledger: Ledger, store: DrawStore, lease: str, release: str = "r") -> None:
     """What the attempt `lease` does first."""
-    reconcile(ledger, store, secrets_of(store), Attempt(release=release, lease=lease, program=PROGRAM))
+    reconcile(ledger.draws, store, secrets_of(store), Attempt(release=release, lease=lease, program=PROGRAM))
 
 
 def secrets_of(store: DrawStore) -> DrawSecrets:

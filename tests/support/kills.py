@@ -24,7 +24,7 @@ from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
-from marginweave.tasks.ledger.books import releases_of
+from marginweave.tasks.ledger.records import releases_of
 from tests.support.places import REPOSITORY
 
 LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")
@@ -99,7 +99,7 @@ class Victim:
             unit="row",
             neighbors="add-remove",
         )
-        Ledger.create(self.location, environment=self.environment).open_account(account, actor="harness")
+        Ledger.create(self.location, environment=self.environment).accounts.open(account, actor="harness")
 
     @property
     def location(self) -> LedgerLocation:
@@ -143,7 +143,7 @@ class Victim:
         have to be made again, and no longer than the next step of the run.
         """
         ledger = Ledger.open(self.location, environment=self.environment)
-        with ledger._reading() as journal:
+        with ledger.session.reading() as journal:
             events = journal.all_events()
         assert events[: len(self.events)] == self.events, "the ledger has lost rows"
         self.events = events
@@ -210,7 +210,7 @@ class Victim:
             return
         manifest = self.folder.read_manifest()
         unfinished = manifest is not None and manifest.state == RunState.RUNNING
-        store = DrawStore(self.folder, ledger.checkpoint_key)
+        store = DrawStore(self.folder, ledger.keys.checkpoint_key)
         for draw in record.draws:
             if draw.state == State.COMMITTED:
                 bytes_ = store.read(draw.release, draw.name, draw.lease or "", draw.digest)

@@ -16,11 +16,14 @@ from typing import Any
 
 from marginweave.flows import release
 from marginweave.flows.run import bookkeeping, continuity, preparation
+from marginweave.schemas.ledger import events
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger import Ledger, core
+from marginweave.tasks.ledger.draws import Draws
+from marginweave.tasks.ledger.keys import Keys
+from marginweave.tasks.ledger.releases import Releases
 
 FLOW = sys.modules[release.fn.__module__]
 DRAW = "level-1"
@@ -58,23 +61,23 @@ def _named(ending: str) -> Step:
 STEPS: dict[str, Step] = {
     "read the configuration": Step(FLOW, "read_request"),
     "open the ledger": Step(preparation, "open_ledger"),
-    "digest the source": Step(Ledger, "source_digest"),
+    "digest the source": Step(Keys, "source_digest"),
     "write the manifest": Step(RunFolder, "write_manifest"),
     **{stage: _stage(stage) for stage in ("validate", "preprocess", "encode")},
-    "reserve": Step(Ledger, "reserve", writes="ledger"),
-    "take the lease": Step(Ledger, "take_lease", writes="ledger"),
+    "reserve": Step(Releases, "reserve", writes="ledger"),
+    "take the lease": Step(Draws, "take_lease", writes="ledger"),
     "make room for a draw": _of(DrawStore, "room", 1),
     "seal its seed": _of(DrawSecrets, "make", 2),
-    "DRAWN": _of(Ledger, "begin_draw", 2, "ledger"),
+    "DRAWN": _of(Draws, "begin", 2, "ledger"),
     "make the noise": Step(aggregate, "draw_level"),
     "write the draw": _named(".draw"),
     "write its copy": _named(".copy"),
-    "COMMITTED": _of(Ledger, "commit_draw", 2, "ledger"),
+    "COMMITTED": _of(Draws, "commit", 2, "ledger"),
     "destroy its seed": _of(DrawSecrets, "destroy", 1),
     **{
         stage: _stage(stage) for stage in ("collect", "normalize", "fit", "synthesize", "decode", "evaluate", "publish")
     },
-    "PUBLISHED": Step(Ledger, "finish", writes="ledger"),
+    "PUBLISHED": Step(Releases, "publish", writes="ledger"),
     "move the files into place": Step(continuity, "publish_staged"),
     "purge": Step(RunFolder, "purge_private"),
 }
@@ -189,7 +192,7 @@ def _set_back(by: timedelta) -> None:
         def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) - by
 
-    true_now = core.now
+    true_now = events.now
     for module in [module for name, module in sys.modules.items() if name.startswith("marginweave.")]:
         if getattr(module, "now", None) is true_now:
             module.now = lambda: datetime.now(UTC) - by  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger import Ledger, ReleaseRequest
 
 ACCOUNT = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
 PROGRAM = Program(version="1", digest="1" * 64)
@@ -84,7 +84,7 @@ def reserve_release(ledger: Ledger, plan: BudgetPlan, release: str = "first", **
     """Reserve a release of `plan` from `ACCOUNT`, whose run has the same name; a `source` may be given as a text."""
     request: dict[str, Any] = {
         "dataset": ACCOUNT.dataset,
-        "release_id": release,
+        "release": release,
         "run": release,
         "plan": plan,
         "plan_digest": "plan-digest",
@@ -95,5 +95,5 @@ def reserve_release(ledger: Ledger, plan: BudgetPlan, release: str = "first", **
     }
     request |= changes
     if isinstance(request["source"], str):
-        request["source"] = ledger.source_digest([request["source"].encode()])
-    return ledger.reserve(**request)
+        request["source"] = ledger.keys.source_digest([request["source"].encode()])
+    return ledger.releases.reserve(ReleaseRequest(**request))

@@ -44,7 +44,9 @@ from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.evaluate import paid_task
-from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.approvals import Approvals
+from marginweave.tasks.ledger.draws import Draws
+from marginweave.tasks.ledger.releases import Releases
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.preprocess import task as preprocess_stage
@@ -63,7 +65,17 @@ STAGES = (
 )  # fmt: skip
 FIGURES = ("association_figure", "distribution_figure", "error_figure", "worst_marginals_figure")
 LEASE = re.compile(r"\.[0-9a-f]{32}")
-LEDGER = ("reserve", "take_lease", "begin_draw", "commit_draw", "lose_draw", "give_back", "finish", "submit", "decide")
+LEDGER: dict[str, tuple[type, str]] = {
+    "reserve": (Releases, "reserve"),
+    "take_lease": (Draws, "take_lease"),
+    "begin_draw": (Draws, "begin"),
+    "commit_draw": (Draws, "commit"),
+    "lose_draw": (Draws, "lose"),
+    "give_back": (Draws, "return_unused"),
+    "finish": (Releases, "publish"),
+    "submit": (Approvals, "submit"),
+    "decide": (Approvals, "decide"),
+}
 
 
 def made(payload: bytes) -> bytes:
@@ -73,7 +85,7 @@ def made(payload: bytes) -> bytes:
 
 # transition → where the call is that makes it
 POINTS: dict[str, tuple[Any, str]] = {
-    **{name: (Ledger, name) for name in LEDGER},
+    **LEDGER,
     "draw level": (aggregate, "draw_level"),
     "draw number": (aggregate, "add_noise"),
     "draw percentile": (aggregate, "select_percentile"),
@@ -290,7 +302,7 @@ def _break_disk_at(kind: str, moment: int | list[str], place: str) -> None:
     """Break the disk under `place`: right after a number of draws is charged, or before the first file not in a list."""
     seen = Counter[str]()
     if isinstance(moment, int):
-        original = Ledger.begin_draw
+        original = Draws.begin
 
         def charged(*arguments: Any, **named: Any) -> None:
             original(*arguments, **named)
@@ -298,7 +310,7 @@ def _break_disk_at(kind: str, moment: int | list[str], place: str) -> None:
             if seen["calls"] == moment:
                 FAULTS[kind](place)
 
-        Ledger.begin_draw = charged  # type: ignore[method-assign]
+        Draws.begin = charged  # type: ignore[method-assign]
         return
     staged_file = files.staged_file
 

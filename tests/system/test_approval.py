@@ -21,7 +21,7 @@ from marginweave.schemas.ledger.events import EventKind
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.keys import load_key
 from tests.support.command_line import CommandLine
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people

@@ -118,7 +118,7 @@ def run(home: Path, rows: Rows, server: str, changes: dict[str, Any], *, equal: 
     (home / "people.csv").write_text("\n".join([",".join(NAMES), *map(",".join, rows)]) + "\n")
     ledger, seen = home / "ledger" / "ledger.sqlite", Seen()
     account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
-    Ledger.create(ledger, environment={}).open_account(account, actor="test")
+    Ledger.create(ledger, environment={}).accounts.open(account, actor="test")
     printed = io.StringIO()
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(ledger), "PREFECT_API_URL": server}),

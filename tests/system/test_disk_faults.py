@@ -141,28 +141,28 @@ def test_the_rows_of_a_draw_that_was_begun_find_room(cramped: Path) -> None:
     """With every byte of the disk taken after the charge, the lease is read and the draw committed; then `full` is said."""
     place = cramped / "ledger" / "ledger.sqlite"
     ledger = Ledger.create(place, environment={})
-    ledger.open_account(ACCOUNT, actor="steward")
+    ledger.accounts.open(ACCOUNT, actor="steward")
     reserve_release(ledger, small_plan())
-    ledger.take_lease("first", "lease")
-    ledger.begin_draw("first", "count", "lease")
+    ledger.draws.take_lease("first", "lease")
+    ledger.draws.begin("first", "count", "lease")
     FAULTS["full"](str(place.parent))
-    assert ledger.accounts()[0].releases == 1
+    assert ledger.accounts.totals()[0].releases == 1
     assert place.with_name("ledger.reserve").exists()  # reading has not used it
-    ledger.check_lease("first", "lease")
-    ledger.commit_draw("first", "count", "lease", "ab", tainted=False)
+    ledger.draws.check_lease("first", "lease")
+    ledger.draws.commit("first", "count", "lease", "ab", tainted=False)
     FAULTS["full"](str(place.parent))
     for move in (
-        lambda: ledger.begin_draw("first", "level-1", "lease"),
+        lambda: ledger.draws.begin("first", "level-1", "lease"),
         lambda: reserve_release(ledger, small_plan(), "second"),
-        lambda: ledger.change_cap("affairs", 2.0, 1e-6, "more", "steward"),
+        lambda: ledger.accounts.change_cap("affairs", 2.0, 1e-6, "more", "steward"),
     ):
         with pytest.raises(BudgetError, match=r"the disk of the ledger .* is full"):
             move()
-    again = Ledger.open(place, environment={}).release("first")
+    again = Ledger.open(place, environment={}).releases.find("first")
     assert again is not None
     assert [draw.state for draw in again.draws] == [State.COMMITTED, State.RESERVED, State.RESERVED]
     _mend(place.parent, "full")
-    ledger.begin_draw("first", "level-1", "lease")
+    ledger.draws.begin("first", "level-1", "lease")
     assert place.with_name("ledger.reserve").stat().st_size >= 1 << 18
 
 
@@ -170,7 +170,7 @@ def test_a_full_ledger_is_listed(cramped: Path, marginweave: CommandLine) -> Non
     """Reading needs no room, and what writes says that there is none; nothing was set aside either."""
     place = cramped / "ledger" / "ledger.sqlite"
     ledger = Ledger.create(place, environment={})
-    ledger.open_account(ACCOUNT, actor="steward")
+    ledger.accounts.open(ACCOUNT, actor="steward")
     place.with_name("ledger.reserve").unlink()
     FAULTS["full"](str(place.parent))
     cli = replace(marginweave, environment={**marginweave.environment, "MARGINWEAVE_LEDGER": str(place)})

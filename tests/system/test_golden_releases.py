@@ -113,7 +113,7 @@ def _released(home: Path, shape: str, patch: pytest.MonkeyPatch) -> dict[str, by
         unit=asked.privacy.unit_key,
         neighbors=asked.privacy.neighbors,
     )
-    Ledger.create(place).open_account(account, actor="steward")
+    Ledger.create(place).accounts.open(account, actor="steward")
     with _known_secrets():
         folder = run_plainly(home, config, "r") / "release"
     files = {path.name: path for path in folder.iterdir() if path.suffix != ".parquet"}

@@ -46,7 +46,7 @@ def _ledger(cli: CommandLine) -> Ledger:
 def _release(cli: CommandLine, run: str) -> ReleaseRecord | None:
     manifest = RunFolder.at(cli.home, run).read_manifest()
     assert manifest is not None
-    return _ledger(cli).release(manifest.release)
+    return _ledger(cli).releases.find(manifest.release)
 
 
 def test_they_are_listed_and_verified(old: CommandLine) -> None:
@@ -122,7 +122,7 @@ def _check_single(cli: CommandLine, before: ReleaseRecord | None, after: Release
     assert all(new.cost == old.cost for new, old in zip(after.draws, before.draws, strict=True))
     kept = {draw.name: draw.digest for draw in before.draws if draw.state == State.COMMITTED}
     assert {draw.name: draw.digest for draw in after.draws if draw.name in kept} == kept
-    with _ledger(cli)._reading() as journal:
+    with _ledger(cli).session.reading() as journal:
         drawn = [e.draw for e in journal.release_events(after.release) if e.kind == EventKind.DRAWN]
     assert len(drawn) == len(set(drawn)), "a draw was begun twice under one charge"
 
@@ -166,7 +166,7 @@ def test_an_expired_reservation_is_made_again(old: CommandLine) -> None:
     assert second is not None
     assert second.release != first.release
     assert second.outputs
-    spent = _ledger(old).release(first.release)
+    spent = _ledger(old).releases.find(first.release)
     assert spent is not None
     assert {draw.state for draw in spent.draws} == {State.RETURNED}
     assert old("ledger", "verify").returncode == 0

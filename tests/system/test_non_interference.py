@@ -91,7 +91,7 @@ class Flow:
         account = Account(
             dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="subject:person", neighbors="add-remove"
         )
-        Ledger.create(self.ledger, environment={}).open_account(account, actor="test")
+        Ledger.create(self.ledger, environment={}).accounts.open(account, actor="test")
 
     @property
     def ledger(self) -> Path:

@@ -170,8 +170,8 @@ def _change_the_source(office: Office) -> None:
 
 def _exhaust_the_budget(office: Office) -> None:
     ledger = Ledger.open(office.ledger, environment={})
-    total = ledger.account_total("visits")
-    ledger.change_cap("visits", total.epsilon * 1.01, float(total.account.delta), "test", "harness")
+    total = ledger.accounts.total("visits")
+    ledger.accounts.change_cap("visits", total.epsilon * 1.01, float(total.account.delta), "test", "harness")
 
 
 def _spoil_a_draw(office: Office) -> None:
@@ -268,7 +268,7 @@ def test_a_copy_of_a_ledger_that_is_being_written(tmp_path: Path) -> None:
 
     place = tmp_path / "ledger" / "ledger.sqlite"
     ledger = Ledger.create(place, environment={})
-    ledger.open_account(ACCOUNT, actor="steward")
+    ledger.accounts.open(ACCOUNT, actor="steward")
     (copying,) = re.findall(r"^(python3 -c .*?\n.*?)$", PAGE, re.MULTILINE)
     copy = tmp_path / "copy" / "ledger.sqlite"
     copy.parent.mkdir()

@@ -54,7 +54,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         sys.modules["marginweave.flows.run.prefect_records"], "_emit", lambda *_: None
     )  # no server here
     account = Account(dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
-    Ledger.create(location, environment={}).open_account(account, actor="tests")
+    Ledger.create(location, environment={}).accounts.open(account, actor="tests")
     return place
 
 
@@ -219,7 +219,7 @@ def test_other_code_with_the_same_plan_goes_on_and_is_named(
     assert manifest is not None
     assert len(manifest.programs) == 2
     assert manifest.programs[1] == other
-    record = _ledger(home).release(manifest.release)
+    record = _ledger(home).releases.find(manifest.release)
     assert record is not None
     assert record.program == manifest.programs[0]
     assert {draw.facts["program"] for draw in record.draws} == {program.digest for program in manifest.programs}
@@ -257,7 +257,7 @@ def test_last_digits_of_floats_are_no_other_plan(
 
 def _record(home: Path) -> Any:
     ledger = _ledger(home)
-    (record,) = ledger.releases("people")
+    (record,) = ledger.releases.of("people")
     return record
 
 

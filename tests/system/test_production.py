@@ -81,7 +81,7 @@ def dataset(place: Site, name: str, rows: int = 400, epsilon: float = 1.0) -> Pa
     folder = place.home / "tables" / name
     folder.mkdir(parents=True)
     path = people(folder, rows, dataset=name)
-    Ledger.create(ledger_location(place.environment), environment=place.environment).open_account(
+    Ledger.create(ledger_location(place.environment), environment=place.environment).accounts.open(
         Account(
             dataset=name,
             epsilon=Decimal(str(epsilon)),
@@ -107,7 +107,7 @@ def ledger_of(place: Site) -> Ledger:
 
 
 def releases(place: Site, name: str) -> list[ReleaseRecord]:
-    return list(ledger_of(place).releases(name))
+    return list(ledger_of(place).releases.of(name))
 
 
 def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
@@ -267,8 +267,8 @@ def test_ten_at_once(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
         assert (flow_run["state_type"], flow_run["name"]) == ("COMPLETED", dated(name, due, "UTC")), flow_run["state"]
     ledger = ledger_of(place)
     for name in names:
-        (record,) = ledger.releases(name)
+        (record,) = ledger.releases.of(name)
         assert {draw.state for draw in record.draws} == {State.COMMITTED}
-        assert ledger.account_total(name).epsilon == pytest.approx(1.0, abs=1e-3)
+        assert ledger.accounts.total(name).epsilon == pytest.approx(1.0, abs=1e-3)
         assert {file.name for file in (place.home / "runs" / record.run / "release").iterdir()} == RELEASED
     place.run("marginweave", "ledger", "verify")

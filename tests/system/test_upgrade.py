@@ -89,7 +89,7 @@ def _as(site: Path, cli: CommandLine, code: str, *arguments: str | Path) -> subp
 
 
 def _draws(cli: CommandLine) -> dict[str, State]:
-    (record,) = Ledger.open(cli.home / "ledger" / "ledger.sqlite", environment={}).releases("people")
+    (record,) = Ledger.open(cli.home / "ledger" / "ledger.sqlite", environment={}).releases.of("people")
     return {draw.name: draw.state for draw in record.draws}
 
 

@@ -73,7 +73,7 @@ FAULTS = (
     ),
     Fault(
         name="a release is compared with the cap as if it cost nothing",
-        file="tasks/ledger/admission.py",
+        file="tasks/ledger/boxes.py",
         text="if account.box.holds(spent.cost + cost):",
         instead="if account.box.holds(spent.cost):",
         killed_by=(
@@ -107,7 +107,7 @@ FAULTS = (
     ),
     Fault(
         name="the second release of an account is admitted by its statement, too",
-        file="tasks/ledger/admission.py",
+        file="tasks/ledger/boxes.py",
         text='"statement" if spent.ever == 0 and statement.within(account.cap)',
         instead='"statement" if statement.within(account.cap)',
         killed_by=("tests/unit/ledger/test_boxes.py::test_only_the_first_release_is_admitted_by_its_statement",),

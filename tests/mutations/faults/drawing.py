@@ -7,7 +7,7 @@ from tests.mutations.fault import Fault
 _RUN = "tests/unit/checkpoint/test_run_draw.py::"
 _CRASH = f"{_RUN}test_a_killed_draw_is_made_again_byte_for_byte"
 _SECRETS = "tests/unit/checkpoint/test_secrets.py::"
-_CHARGE = "        ledger.begin_draw(attempt.release, draw.name, attempt.lease, facts)\n"
+_CHARGE = "        ledger.begin(attempt.release, draw.name, attempt.lease, facts)\n"
 _MADE = "self.source.seed(name)"
 
 FAULTS = (
@@ -19,7 +19,7 @@ FAULTS = (
             "        make = prepared.make\n\n"
             "        def early(bits: NoiseBits, noise: bytes) -> bytes:\n"
             "            payload = make(bits, noise)\n"
-            "            ledger.begin_draw(attempt.release, draw.name, attempt.lease, facts)\n"
+            "            ledger.begin(attempt.release, draw.name, attempt.lease, facts)\n"
             "            return payload\n\n"
             "        object.__setattr__(prepared, 'make', early)\n"
         ),
@@ -161,7 +161,7 @@ FAULTS = (
     ),
     Fault(
         name="an attempt that was taken over goes on",
-        file="tasks/ledger/moves.py",
+        file="tasks/ledger/draws.py",
         text="    if record.lease != lease:\n",
         instead="    if record.lease is None:\n",
         killed_by=(

@@ -78,20 +78,20 @@ FAULTS = (
     Fault(
         name="digests of private checkpoints are made with a key that everybody has",
         file="tasks/references.py",
-        text="return Store(self.folder.private, self.ledger.checkpoint_key)",
+        text="return Store(self.folder.private, self.ledger.keys.checkpoint_key)",
         instead="return Store(self.folder.private, bytes(32))",
         killed_by=("tests/system/test_stages_capabilities.py::test_private_checkpoints_hang_on_the_key_of_the_ledger",),
     ),
     Fault(
         name="the digest of the source is unkeyed",
-        file="tasks/ledger/sources.py",
+        file="tasks/ledger/keyring.py",
         text='digest = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)',
         instead="digest = hashlib.sha256()",
         killed_by=("tests/unit/ledger/test_places_and_keys.py::test_source_digest_is_keyed_and_ignores_chunks",),
     ),
     Fault(
         name="two releases of one source are marked alike",
-        file="tasks/ledger/sources.py",
+        file="tasks/ledger/keyring.py",
         text="return hmac.digest(self.key, release_id.encode() + self.base, hashlib.sha256).hex()",
         instead="return hmac.digest(self.key, self.base, hashlib.sha256).hex()",
         killed_by=("tests/unit/ledger/test_places_and_keys.py::test_marks_of_one_source_tell_nothing_without_the_key",),

@@ -19,7 +19,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger.checks import check_plan
+from marginweave.tasks.ledger.plans import check_plan
 from marginweave.tasks.mechanisms.laplace import laplace_deviation, laplace_scale
 from tests.support.configurations import PRIVATE, configuration
 

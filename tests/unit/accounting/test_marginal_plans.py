@@ -21,7 +21,7 @@ from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import release_epsilon
 from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations
-from marginweave.tasks.ledger.checks import check_plan
+from marginweave.tasks.ledger.plans import check_plan
 from tests.support.configurations import PRIVATE, configuration
 
 SIZES = (2, 3, 5, 7)

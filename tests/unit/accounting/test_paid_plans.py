@@ -15,7 +15,7 @@ from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import release_epsilon
-from marginweave.tasks.ledger.checks import check_plan
+from marginweave.tasks.ledger.plans import check_plan
 from marginweave.tasks.mechanisms.gaussian import error_deviation
 from tests.support.configurations import configuration
 from tests.support.published import stated

@@ -35,7 +35,7 @@ def draw_store(folder: RunFolder) -> DrawStore:
 def ledger(tmp_path: Path) -> Ledger:
     """A ledger in which attempt `A` at release `r` has the reserved draws count, level-1 and level-2."""
     made = Ledger.create(tmp_path / "ledger" / "ledger.sqlite", environment={})
-    made.open_account(ACCOUNT, actor="steward")
+    made.accounts.open(ACCOUNT, actor="steward")
     reserve_release(made, small_plan(), "r", run="affairs-0123abcd")
-    made.take_lease("r", "A")
+    made.draws.take_lease("r", "A")
     return made

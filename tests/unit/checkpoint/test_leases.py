@@ -22,14 +22,14 @@ def _noise(bits: NoiseBits, noise: bytes) -> bytes:
 
 
 def _states(ledger: Ledger) -> dict[str, State]:
-    record = ledger.release("r")
+    record = ledger.releases.find("r")
     assert record is not None
     return {draw.name: draw.state for draw in record.draws}
 
 
 def _takeover_in_the_draw(ledger: Ledger, store: DrawStore, made: list[bytes]) -> PreparedDraw:
     def slow(bits: NoiseBits, noise: bytes) -> bytes:
-        ledger.take_lease("r", "B")
+        ledger.draws.take_lease("r", "B")
         settle_begun(ledger, store, "B")
         made.append(draw_of_bits(bits, noise))
         return made[0]
@@ -54,7 +54,7 @@ def test_a_stale_lease_is_noticed_before_the_file_has_its_name(ledger: Ledger, d
     """The newcomer has taken the lease and done nothing else yet: the zombie's noise gets no name all the same."""
 
     def slow(bits: NoiseBits, noise: bytes) -> bytes:
-        ledger.take_lease("r", "B")
+        ledger.draws.take_lease("r", "B")
         return draw_of_bits(bits, noise)
 
     with pytest.raises(BudgetError, match="taken over"):
@@ -70,7 +70,7 @@ def test_a_zombie_cannot_rename_after_the_takeover(
     link = os.link
 
     def takeover() -> None:
-        ledger.take_lease("r", "B")
+        ledger.draws.take_lease("r", "B")
         settle_begun(ledger, draw_store, "B")
 
     if moment == "before the check":
@@ -109,10 +109,10 @@ def test_removal_takes_temporary_files_first(
     ledger: Ledger, draw_store: DrawStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A zombie that links while the newcomer removes does not leave its file behind."""
-    ledger.begin_draw("r", "count", "A", {})
+    ledger.draws.begin("r", "count", "A", {})
     with draw_store.room("count", "A", 10) as (staged, _):
         staged.write(b"noise")
-        ledger.take_lease("r", "B")
+        ledger.draws.take_lease("r", "B")
         unlink = type(staged.path).unlink
 
         def racing(path: object, missing_ok: bool = False) -> None:
@@ -128,15 +128,15 @@ def test_removal_takes_temporary_files_first(
 
 def test_a_lease_is_taken_once_and_not_after_publication(ledger: Ledger) -> None:
     """A stale lease cannot come back, the current one is taken again for nothing, and a finished release has no attempts."""
-    ledger.take_lease("r", "B")
+    ledger.draws.take_lease("r", "B")
     rows = ledger.verify()
-    ledger.take_lease("r", "B")
+    ledger.draws.take_lease("r", "B")
     assert ledger.verify() == rows
     with pytest.raises(BudgetError, match="must be new"):
-        ledger.take_lease("r", "A")
-    ledger.give_back("r", ["count", "level-1", "level-2"])
+        ledger.draws.take_lease("r", "A")
+    ledger.draws.return_unused("r", ["count", "level-1", "level-2"])
     with pytest.raises(BudgetError, match="taken over"):
-        ledger.finish("r", "A", {"release/a.csv": "0" * 64})
-    ledger.finish("r", "B", {"release/a.csv": "0" * 64})
+        ledger.releases.publish("r", "A", {"release/a.csv": "0" * 64})
+    ledger.releases.publish("r", "B", {"release/a.csv": "0" * 64})
     with pytest.raises(BudgetError, match="is published"):
-        ledger.take_lease("r", "C")
+        ledger.draws.take_lease("r", "C")

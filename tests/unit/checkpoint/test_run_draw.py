@@ -31,7 +31,7 @@ from tests.support.releases import OTHER_PROGRAM
 
 
 def _state(ledger: Ledger, name: str = "count") -> State:
-    record = ledger.release("r")
+    record = ledger.releases.find("r")
     assert record is not None
     draw = record.draw(name)
     assert draw is not None
@@ -237,7 +237,7 @@ def test_a_killed_draw_is_made_again_byte_for_byte(
     unkeyed = (lambda: os.urandom(8)) if laplace else None
     prepared = prepared_draw(make=_kept(_make, made), unkeyed=unkeyed)
     if lease == "B":
-        ledger.take_lease("r", "B")
+        ledger.draws.take_lease("r", "B")
         settle_begun(ledger, draw_store, "B")
     payload = take_part(ledger, draw_store, "count", lease, prepared)
     assert _state(ledger) == State.COMMITTED
@@ -245,7 +245,7 @@ def test_a_killed_draw_is_made_again_byte_for_byte(
     assert take_part(ledger, draw_store, "count", lease, prepared_draw(make=never_made)) == payload
     settle_begun(ledger, draw_store, lease)
     assert secrets_of(draw_store).left() == frozenset()
-    record = ledger.release("r")
+    record = ledger.releases.find("r")
     assert record is not None
     assert record.charged.mu2 * 100 == 3  # every charge stands, once
     ledger.verify()
@@ -353,7 +353,7 @@ def test_what_stands_in_the_ledger_says_nothing_of_the_inputs(ledger: Ledger, dr
     prepared = prepared_draw()
     for name in ("count", "level-1"):
         take_part(ledger, draw_store, name, "A", prepared)
-    record = ledger.release("r")
+    record = ledger.releases.find("r")
     assert record is not None
     bound = [draw.facts["inputs"] for draw in record.draws[:2]]
     assert bound[0] != bound[1]
@@ -393,7 +393,7 @@ def test_tainted_draws_are_lost_and_not_stored(
 
 def test_nothing_is_drawn_without_a_reservation(ledger: Ledger, draw_store: DrawStore) -> None:
     """Unknown releases, unknown draws and returned draws refuse before any noise."""
-    ledger.give_back("r", ["level-2"])
+    ledger.draws.return_unused("r", ["level-2"])
     for release, name in (("other", "count"), ("r", "level-9"), ("r", "level-2")):
         with pytest.raises(BudgetError):
             take_part(ledger, draw_store, name, "A", prepared_draw(make=never_made), release=release)
@@ -404,7 +404,7 @@ def test_nothing_is_drawn_without_a_reservation(ledger: Ledger, draw_store: Draw
 def test_a_draw_that_0_1_0_began_is_not_called_lost(ledger: Ledger, draw_store: DrawStore) -> None:
     """It kept no seed and no facts: nothing is made or booked, whatever is in the place of a seed, and the charge stays."""
     secrets_of(draw_store).make("r", "count")
-    ledger.begin_draw("r", "count", "A")
+    ledger.draws.begin("r", "count", "A")
     rows = ledger.verify()
     with pytest.raises(
         InputError, match=r"begun by marginweave 0\.1\.0.*: marginweave purge affairs-0123abcd --unfinished$"
@@ -415,8 +415,8 @@ def test_a_draw_that_0_1_0_began_is_not_called_lost(ledger: Ledger, draw_store: 
 
 def test_a_draw_that_0_1_0_lost_has_no_damaged_seed(ledger: Ledger, draw_store: DrawStore) -> None:
     """Booked by 0.1.0, which had not come to its spare."""
-    ledger.begin_draw("r", "count", "A")
-    ledger.lose_draw("r", "count", "A")
+    ledger.draws.begin("r", "count", "A")
+    ledger.draws.lose("r", "count", "A")
     with pytest.raises(BudgetError, match=r"charged and lost .*: marginweave 0\.1\.0 was stopped inside it") as refused:
         take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made))
     assert "damaged" not in str(refused.value)
@@ -424,7 +424,7 @@ def test_a_draw_that_0_1_0_lost_has_no_damaged_seed(ledger: Ledger, draw_store: 
 
 def test_a_whole_draw_of_0_1_0_is_adopted(ledger: Ledger, draw_store: DrawStore) -> None:
     """What it had stored before it was stopped needs no seed."""
-    ledger.begin_draw("r", "count", "A")
+    ledger.draws.begin("r", "count", "A")
     stage_draw(draw_store, "r", "count", "A", b"whole")
     assert take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made)) == b"whole"
 
@@ -442,14 +442,14 @@ def test_of_a_draw_that_expired_the_way_out_is_said(
     """A release that has begun to draw is not reserved again."""
     if begun:
         take_part(ledger, draw_store, "count", "A", prepared_draw())
-    assert ledger.expire(timedelta(0), "r").returned == ("r",)
+    assert ledger.draws.expire(timedelta(0), "r").returned == ("r",)
     with pytest.raises(BudgetError, match=advice):
         take_part(ledger, draw_store, "level-1", "A", prepared_draw(make=never_made))
 
 
 def test_a_draw_that_a_reconciliation_has_lost_has_no_damaged_seed(ledger: Ledger, draw_store: DrawStore) -> None:
     """It was never begun as far as the ledger knows: the reason is the restored ledger."""
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         body = {"reconciled": True}
         kind, created = EventKind.CHARGED_LOST, datetime.now(UTC)
         journal.append(

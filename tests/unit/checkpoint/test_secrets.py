@@ -73,11 +73,11 @@ def test_a_lost_draw_stays_charged(ledger: Ledger, draw_store: DrawStore) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         take_part(ledger, draw_store, "count", "A", prepared_draw(make=dies))
-    before = ledger.release("r")
+    before = ledger.releases.find("r")
     secrets_of(draw_store).destroy("count")
     with pytest.raises(BudgetError, match="charged and lost"):
         take_part(ledger, draw_store, "count", "A", prepared_draw(make=never_made))
-    after = ledger.release("r")
+    after = ledger.releases.find("r")
     assert before is not None
     assert after is not None
     assert after.charged == before.charged

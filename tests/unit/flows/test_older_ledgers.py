@@ -21,7 +21,7 @@ from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.states import CHARGED
 from marginweave.tasks.ledger import Ledger, Witness, upgrade
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.ledger.other_homes import OtherHomes
 from marginweave.tasks.ledger.witness import SEEN
 from tests.support.homes import unpack_home
@@ -50,7 +50,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     account = Account(dataset="people", epsilon=Decimal(3), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARGINWEAVE_LEDGER", str(place))
-        Ledger.create(place, environment={}).open_account(account, actor="steward")
+        Ledger.create(place, environment={}).accounts.open(account, actor="steward")
         run_plainly(home, people(home, 60, aggregate__reporting_length=1), "r")
     cut_after_reservation(place)
     return home
@@ -105,7 +105,7 @@ def test_an_older_copy_is_refused_whatever_became_of_the_rows_that_were_seen(
     (record,) = audited.releases.values()
     assert all(draw.state in CHARGED for draw in record.draws)
     ledger = Ledger.open(place, environment={}, witness=Witness(home))  # is refused no more
-    assert ledger.expire(timedelta(0)).returned == ()
+    assert ledger.draws.expire(timedelta(0)).returned == ()
 
 
 def test_a_home_of_0_1_0_kept_no_rows_and_its_manifests_are_compared(
@@ -123,9 +123,9 @@ def test_a_home_of_0_1_0_kept_no_rows_and_its_manifests_are_compared(
     with pytest.raises(BudgetError, match="older copy of itself"):
         Ledger.open(place, environment={}, witness=Witness(home))
     blind = Ledger.open(place, environment={})
-    assert len(blind.expire(timedelta(0)).returned) == 1
+    assert len(blind.draws.expire(timedelta(0)).returned) == 1
     assert blind.reconcile([home], ALONE, actor="steward").lost
-    record = blind.release(json.loads(next((home / "runs").glob("*/manifest.json")).read_text())["release"])
+    record = blind.releases.find(json.loads(next((home / "runs").glob("*/manifest.json")).read_text())["release"])
     assert record is not None
     assert all(draw.state in CHARGED for draw in record.draws)
     Ledger.open(place, environment={}, witness=Witness(home))
@@ -146,12 +146,12 @@ def test_what_other_homes_released_is_charged_where_nothing_is_missing(tmp_path:
     place = tmp_path / "ledger" / "ledger.sqlite"
     account = Account(dataset="people", epsilon=Decimal(3), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
     ledger = Ledger.create(place, environment={})
-    ledger.open_account(account, actor="steward")
+    ledger.accounts.open(account, actor="steward")
     charge = OtherHomes(unaccounted=Plain(epsilon=Decimal("0.5"), delta=Decimal("1e-7")))
     for times in (1, 2):
         outcome = ledger.reconcile([tmp_path / "home"], charge, actor="steward")
         assert (outcome.charged, outcome.frozen) == (("people",), ())
-        assert ledger.account_total("people").releases == times
+        assert ledger.accounts.total("people").releases == times
     audit_ledger(place, load_key(place, {}, ""))
 
 

@@ -83,13 +83,13 @@ def submitted(home: Path, run: str) -> tuple[RunFolder, Ledger]:
     folder.proposed.mkdir()
     (folder.proposed / "report.html").write_text("a report")
     ledger, release, lease = Ledger.open(home / "ledger.sqlite"), f"release-of-{run}", "one"
-    ledger.open_account(ACCOUNT, actor="steward")
+    ledger.accounts.open(ACCOUNT, actor="steward")
     reserve_release(ledger, small_plan(), release, run=run, needs_approval=True)
-    ledger.take_lease(release, lease)
+    ledger.draws.take_lease(release, lease)
     for name in DRAWS:
-        ledger.begin_draw(release, name, lease)
-        ledger.commit_draw(release, name, lease, "ab" * 32, tainted=False)
-    ledger.submit(release, lease, {"release/report.html": hashlib.sha256(b"a report").hexdigest()})
+        ledger.draws.begin(release, name, lease)
+        ledger.draws.commit(release, name, lease, "ab" * 32, tainted=False)
+    ledger.approvals.submit(release, lease, {"release/report.html": hashlib.sha256(b"a report").hexdigest()})
     return folder, ledger
 
 
@@ -99,7 +99,7 @@ def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(home: Pat
     folder, ledger = submitted(home, "refused")
     assert rewrite_report(home, "refused", None) == folder.proposed / "report.html"
     assert purge_older(home, timedelta(0)).runs == ()
-    ledger.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
+    ledger.approvals.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
     assert folder.present_manifest().state == RunState.AWAITING
     if by_age:
         assert purge_older(home, timedelta(0)).runs == ("refused",)
@@ -112,7 +112,7 @@ def test_a_purge_carries_out_a_rejection_that_was_killed_in_the_middle(home: Pat
 def test_the_report_of_a_rejected_release_is_not_shown(home: Path) -> None:
     """Also where the rejection was killed before the manifest said so."""
     _, ledger = submitted(home, "refused")
-    ledger.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
+    ledger.approvals.decide("release-of-refused", approved=False, by="A. Meier", reason="wrong date")
     with pytest.raises(InputError, match="was rejected"):
         rewrite_report(home, "refused", None)
 

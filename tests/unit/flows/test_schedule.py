@@ -17,10 +17,8 @@ from marginweave.schemas.budget import BudgetPlan, Cost, Plain
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.schemas.ledger.policy import Policy
-from marginweave.tasks.ledger.admission import total_with
-from marginweave.tasks.ledger.boxes import box_for
-from marginweave.tasks.ledger.openings import planned_statement
-from marginweave.tasks.ledger.policies import period_epsilon
+from marginweave.tasks.ledger.boxes import box_for, total_with
+from marginweave.tasks.ledger.forecast import period_epsilon
 from tests.support.releases import gaussian, small_plan
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -51,7 +49,7 @@ def for_3000_days(start: datetime = NOW):
 
 def asked(plan: BudgetPlan) -> tuple[Cost, Plain]:
     """What a release of the plan costs and states."""
-    return plan.cost, planned_statement(plan)
+    return plan.cost, plan.statement
 
 
 def one_by_one(account: Account, plan: BudgetPlan, times) -> tuple[list[datetime], datetime]:
@@ -188,7 +186,7 @@ def test_what_a_full_period_refuses_is_skipped() -> None:
     """Every minute under a policy of a quarter, 130,000 times: a few dozen are looked at, and the first of the next counts."""
     plan = small_plan(cost=gaussian(0.01))
     one = Policy(per="quarter", epsilon=Decimal(2), delta=Decimal("2e-6"))
-    reserved = Spent().with_charge(plan.cost, planned_statement(plan))
+    reserved = Spent().with_charge(plan.cost, plan.statement)
     account = replace(ACCOUNT, policy=replace(one, epsilon=Decimal(repr(period_epsilon(one, reserved)))))
     schedule, asked = Schedule("* * * * *", "UTC"), []
 

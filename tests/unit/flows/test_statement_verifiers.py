@@ -28,8 +28,8 @@ from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.ledger import Ledger, ledger_location, upgrade
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.key import load_key
 from marginweave.tasks.ledger.keyring import Keyring
+from marginweave.tasks.ledger.keys import load_key
 from tests.support.homes import HOMES, unpack_home
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
@@ -93,7 +93,7 @@ def _made(home: Path, kind: str) -> Made:
         unit="row",
         neighbors=KINDS[kind].get("privacy__neighbors", "add-remove"),
     )
-    Ledger.create(location).open_account(account, actor="steward")
+    Ledger.create(location).accounts.open(account, actor="steward")
     run = run_plainly(home, people(home, 300, **KINDS[kind]), kind)
     keys = load_key(location, {}, "")
     audited = audit_ledger(location, keys)

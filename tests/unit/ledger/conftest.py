@@ -72,7 +72,7 @@ def account() -> Account:
 @pytest.fixture
 def ledger(location: LedgerLocation, account: Account) -> Ledger:
     made = Ledger.create(location)
-    made.open_account(account, actor="steward")
+    made.accounts.open(account, actor="steward")
     return made
 
 

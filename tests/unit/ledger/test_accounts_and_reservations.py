@@ -20,7 +20,7 @@ from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
-from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger import Ledger, ReleaseRequest
 from marginweave.tasks.ledger.boxes import box_for
 from tests.support.releases import ALONE, FULL, PROGRAM, gaussian, small_plan
 
@@ -32,7 +32,7 @@ def _kinds(location: Path) -> list[tuple[str, str | None]]:
 
 def test_opening_twice_is_once(ledger, account, location) -> None:
     """The same account again adds no row; 1.0 is 1 and 1e-6 is 0.000001."""
-    ledger.open_account(replace(account, epsilon=Decimal("1.0"), delta=Decimal("0.000001")), actor="other")
+    ledger.accounts.open(replace(account, epsilon=Decimal("1.0"), delta=Decimal("0.000001")), actor="other")
     assert [kind for kind, _ in _kinds(location)] == ["LEDGER_CREATED", "OPENED"]
 
 
@@ -42,8 +42,10 @@ def test_opening_twice_is_once(ledger, account, location) -> None:
 def test_opening_with_other_facts_is_refused(ledger, account, change) -> None:
     """What a person is, and what may be spent on them, is decided once."""
     with pytest.raises(BudgetError, match="affairs is open with epsilon 1"):
-        ledger.open_account(replace(account, **change), actor="steward")
-    assert ledger.account_total("affairs").account == replace(account, epsilon=Decimal("1.0"), box=box_for(account.cap))
+        ledger.accounts.open(replace(account, **change), actor="steward")
+    assert ledger.accounts.total("affairs").account == replace(
+        account, epsilon=Decimal("1.0"), box=box_for(account.cap)
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_opening_with_other_facts_is_refused(ledger, account, change) -> None:
 def test_malformed_accounts_are_bad_input(ledger, account, change, message) -> None:
     """Numbers and names that break a rule never reach the ledger."""
     with pytest.raises(InputError, match=message):
-        ledger.open_account(replace(account, **change), actor="steward")
+        ledger.accounts.open(replace(account, **change), actor="steward")
 
 
 def test_unknown_account_ends_with_the_opening_command(ledger, reserve) -> None:
@@ -78,7 +80,7 @@ def test_reservation_books_every_draw(ledger, reserve, plan, location) -> None:
     assert _kinds(location)[2:] == [(State.RESERVED, name) for name in (None, "count", "level-1", "level-2")]
     assert [draw.cost for draw in record.draws] == [draw.cost for draw in plan().draws]
     assert record.charged == plan().cost
-    assert record == ledger.release("first") == ledger.releases("affairs")[0]
+    assert record == ledger.releases.find("first") == ledger.releases.of("affairs")[0]
     with sqlite3.connect(location) as connection:
         types = connection.execute("SELECT DISTINCT typeof(mu2), typeof(rho), typeof(delta) FROM events").fetchall()
     assert set(types) == {("text", "text", "text"), ("null", "null", "null")}
@@ -87,10 +89,10 @@ def test_reservation_books_every_draw(ledger, reserve, plan, location) -> None:
 def test_same_release_again_is_free(ledger, reserve, location) -> None:
     """Same id, plan and source return the record as it stands and book nothing."""
     reserve()
-    ledger.take_lease("first", "lease")
-    ledger.begin_draw("first", "count", "lease")
+    ledger.draws.take_lease("first", "lease")
+    ledger.draws.begin("first", "count", "lease")
     before = _kinds(location)
-    assert reserve() == ledger.release("first")
+    assert reserve() == ledger.releases.find("first")
     assert _kinds(location) == before
 
 
@@ -116,12 +118,12 @@ def test_other_unit_or_relation_is_refused(ledger, reserve, plan, location) -> N
     with pytest.raises(BudgetError, match=r"neighbors \(replace-one\) must be add-remove"):
         reserve(plan=plan(neighbors="replace-one"))
     assert [kind for kind, _ in _kinds(location)[2:]] == [State.REFUSED, State.REFUSED]
-    assert ledger.release("first") is None
+    assert ledger.releases.find("first") is None
 
 
 def test_one_source_has_one_account(ledger, reserve, account) -> None:
     """The same bytes under a second account would have a second budget for the same people."""
-    ledger.open_account(replace(account, dataset="twin"), actor="steward")
+    ledger.accounts.open(replace(account, dataset="twin"), actor="steward")
     reserve()
     with pytest.raises(BudgetError, match=r"account affairs.*marginweave ledger alias twin affairs"):
         reserve("second", dataset="twin")
@@ -142,16 +144,18 @@ def test_over_the_cap_is_refused_and_the_printed_command_admits(ledger, reserve,
     """A refusal leaves a row and no charge; raising the cap to exactly the printed numbers admits the release."""
     reserve(plan=plan(mu2=FULL))
     heavy = plan(**{"mu2": FULL, **second})
-    spent = ledger.account_total("affairs")
+    spent = ledger.accounts.total("affairs")
     with pytest.raises(BudgetError, match=r"admits nothing under its cap|does not hold this release: ") as error:
         reserve("second", plan=heavy)
-    assert ledger.account_total("affairs") == spent
-    assert ledger.release("second") is None
+    assert ledger.accounts.total("affairs") == spent
+    assert ledger.releases.find("second") is None
     assert _kinds(location)[-1] == (State.REFUSED, None)
     words = shlex.split(str(error.value).partition("To raise the cap instead: ")[2])
     assert words[:4] == ["marginweave", "ledger", "cap", "affairs"]
     given = {words[i]: words[i + 1] for i in range(4, len(words), 2)}
-    ledger.change_cap("affairs", float(given["--epsilon"]), float(given["--delta"]), given["--reason"], "steward")
+    ledger.accounts.change_cap(
+        "affairs", float(given["--epsilon"]), float(given["--delta"]), given["--reason"], "steward"
+    )
     assert reserve("second", plan=heavy).charged == heavy.cost
 
 
@@ -161,7 +165,7 @@ def test_cap_below_the_printed_one_still_refuses(ledger, reserve, plan) -> None:
     with pytest.raises(BudgetError) as error:
         reserve("second", plan=plan(mu2=0.05, epsilon=2.0))
     printed = float(re.findall(r"--epsilon ([0-9.]+)", str(error.value))[0])
-    ledger.change_cap("affairs", printed * 0.998, 1e-6, "too little", "steward")
+    ledger.accounts.change_cap("affairs", printed * 0.998, 1e-6, "too little", "steward")
     with pytest.raises(BudgetError):
         reserve("second", plan=plan(mu2=0.05, epsilon=2.0))
 
@@ -169,8 +173,8 @@ def test_cap_below_the_printed_one_still_refuses(ledger, reserve, plan) -> None:
 def test_a_lowered_cap_refuses_but_forgets_nothing(ledger, reserve, plan) -> None:
     """A cap below what was spent, even in delta, admits nothing more and keeps the release."""
     reserve(plan=plan(cost_delta=1e-7))
-    ledger.change_cap("affairs", 0.001, 1e-9, "the promise was too large", "steward")
-    assert math.isinf(ledger.account_total("affairs").epsilon)
+    ledger.accounts.change_cap("affairs", 0.001, 1e-9, "the promise was too large", "steward")
+    assert math.isinf(ledger.accounts.total("affairs").epsilon)
     with pytest.raises(BudgetError, match=r"admits nothing under its cap of epsilon 0\.001 "):
         reserve("second")
     assert reserve(plan=plan(cost_delta=1e-7)).charged == plan(cost_delta=1e-7).cost
@@ -179,33 +183,33 @@ def test_a_lowered_cap_refuses_but_forgets_nothing(ledger, reserve, plan) -> Non
 def test_cap_needs_a_reason(ledger) -> None:
     """An auditor reads why a cap was changed."""
     with pytest.raises(InputError, match="reason"):
-        ledger.change_cap("affairs", 2.0, 1e-6, " ", "steward")
+        ledger.accounts.change_cap("affairs", 2.0, 1e-6, " ", "steward")
     with pytest.raises(BudgetError, match="marginweave ledger open census"):
-        ledger.change_cap("census", 2.0, 1e-6, "why not", "steward")
+        ledger.accounts.change_cap("census", 2.0, 1e-6, "why not", "steward")
 
 
 def test_returned_releases_cost_nothing(ledger, reserve, plan) -> None:
     """A release of which every draw was given back leaves the account as it was."""
     heavy = plan(mu2=FULL * 0.95)
     reserve(plan=heavy)
-    ledger.give_back("first", ["count", "level-1", "level-2"])
-    total = ledger.account_total("affairs")
+    ledger.draws.return_unused("first", ["count", "level-1", "level-2"])
+    total = ledger.accounts.total("affairs")
     assert (total.epsilon, total.releases) == (0.0, 0)
     reserve("second", plan=heavy)
 
 
 def test_a_total_says_the_deltas_that_add_up(ledger, reserve, plan) -> None:
     reserve(plan=plan(draws=("count", "level-1"), cost_delta=1e-7))
-    assert ledger.account_total("affairs").spent.cost.delta == pytest.approx(Decimal("2e-7"))
+    assert ledger.accounts.total("affairs").spent.cost.delta == pytest.approx(Decimal("2e-7"))
 
 
 def test_totals_list_every_account(ledger, reserve, account) -> None:
     """Accounts stand in order of opening, each with its own releases only."""
-    ledger.open_account(replace(account, dataset="twin"), actor="steward")
+    ledger.accounts.open(replace(account, dataset="twin"), actor="steward")
     reserve()
-    assert [(t.account.dataset, t.releases) for t in ledger.accounts()] == [("affairs", 1), ("twin", 0)]
-    assert ledger.accounts()[0] == ledger.account_total("affairs")
-    assert 0 < ledger.accounts()[0].epsilon <= 1
+    assert [(t.account.dataset, t.releases) for t in ledger.accounts.totals()] == [("affairs", 1), ("twin", 0)]
+    assert ledger.accounts.totals()[0] == ledger.accounts.total("affairs")
+    assert 0 < ledger.accounts.totals()[0].epsilon <= 1
 
 
 @settings(max_examples=12, deadline=None)
@@ -222,21 +226,22 @@ def test_a_release_alone_fits_a_cap_of_its_own(epsilon: float, delta: float, dig
     exact = Decimal(delta)  # every digit of the double
     with TemporaryDirectory() as folder:
         ledger = Ledger.create(Path(folder) / "ledger.sqlite", environment={})
-        ledger.open_account(
+        ledger.accounts.open(
             Account(dataset="a", epsilon=typed, delta=exact, unit="row", neighbors="add-remove", weak_delta="a test"),
             actor="s",
         )
-        request = {"dataset": "a", "plan": plan, "plan_digest": "p", "unit": "row", "actor": "s", "program": PROGRAM}
-        request["source"] = ledger.source_digest([b"s"])
-        ledger.reserve(release_id="one", run="one", **request)  # type: ignore[arg-type]
+        source = ledger.keys.source_digest([b"s"])
+        facts = {"dataset": "a", "plan": plan, "plan_digest": "p", "unit": "row", "actor": "s", "program": PROGRAM}
+        request = ReleaseRequest(release="one", run="one", source=source, **facts)  # type: ignore[arg-type]
+        ledger.releases.reserve(request)
         with pytest.raises(BudgetError):
-            ledger.reserve(release_id="two", run="two", **request)  # type: ignore[arg-type]
+            ledger.releases.reserve(replace(request, release="two", run="two"))
 
 
 def test_race_of_sixteen_for_five_admits_five(ledger, reserve, plan, location) -> None:
     """However many ask at once, the cap holds: five of sixteen releases at epsilon 1 fit what five and a half cost."""
     room = gdp_epsilon(math.sqrt(5.5 * ALONE), 1e-6)
-    ledger.change_cap("affairs", room, 1e-6, "room for five and a half", "steward")
+    ledger.accounts.change_cap("affairs", room, 1e-6, "room for five and a half", "steward")
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(16)
     granted = context.Queue()
@@ -256,24 +261,24 @@ def test_race_of_sixteen_for_five_admits_five(ledger, reserve, plan, location) -
     for process in processes:
         process.join()
     assert sum(results) == 5
-    assert len(ledger.releases("affairs")) == 5
+    assert len(ledger.releases.of("affairs")) == 5
     assert sum(kind == State.REFUSED for kind, _ in _kinds(location)) == 11
     assert ledger.verify() == 3 + 5 * 2 + 11
 
 
 def test_internal_evaluation_marks_what_comes_after(ledger, reserve) -> None:
     """A release reserved before an internal evaluation is unmarked, one reserved after is marked."""
-    ledger.change_cap("affairs", 100.0, 1e-3, "room", "steward")
+    ledger.accounts.change_cap("affairs", 100.0, 1e-3, "room", "steward")
     reserve("before")
-    assert not ledger.internally_evaluated("affairs", None)
-    ledger.record_internal_evaluation("affairs", "before")
+    assert not ledger.evaluations.precede("affairs", None)
+    ledger.evaluations.record("affairs", "before")
     reserve("after")
-    assert not ledger.internally_evaluated("affairs", "before")
-    assert ledger.internally_evaluated("affairs", "after")
-    assert ledger.internally_evaluated("affairs", None)
+    assert not ledger.evaluations.precede("affairs", "before")
+    assert ledger.evaluations.precede("affairs", "after")
+    assert ledger.evaluations.precede("affairs", None)
     for bad in (
-        lambda: ledger.record_internal_evaluation("affairs", "none"),
-        lambda: ledger.internally_evaluated("affairs", "none"),
+        lambda: ledger.evaluations.record("affairs", "none"),
+        lambda: ledger.evaluations.precede("affairs", "none"),
     ):
         with pytest.raises(BudgetError, match="none"):
             bad()
@@ -281,12 +286,12 @@ def test_internal_evaluation_marks_what_comes_after(ledger, reserve) -> None:
 
 def test_forecast_is_what_the_reservation_brings(ledger, reserve, plan, location) -> None:
     """A forecast books nothing, and says the total and the verdict that the reservation then has."""
-    epsilon, fits = ledger.forecast("affairs", plan(mu2=0.01))
+    epsilon, fits = ledger.accounts.forecast("affairs", plan(mu2=0.01))
     before = _kinds(location)
     assert fits
     reserve(plan=plan(mu2=0.01))
-    assert ledger.account_total("affairs").epsilon == epsilon
-    _, fits = ledger.forecast("affairs", plan(mu2=FULL))
+    assert ledger.accounts.total("affairs").epsilon == epsilon
+    _, fits = ledger.accounts.forecast("affairs", plan(mu2=FULL))
     assert not fits
     assert len(before) == 2
     with pytest.raises(BudgetError):
@@ -296,23 +301,23 @@ def test_forecast_is_what_the_reservation_brings(ledger, reserve, plan, location
 def test_finish_books_outputs_once(ledger, reserve, location) -> None:
     """A publication needs every draw settled, is booked once for the same files, and again for new ones."""
     reserve()
-    ledger.take_lease("first", "lease")
+    ledger.draws.take_lease("first", "lease")
     with pytest.raises(BudgetError, match="count, level-1, level-2"):
-        ledger.finish("first", "lease", {"a.csv": "0" * 64})
-    ledger.give_back("first", ["level-1", "level-2"])
-    ledger.begin_draw("first", "count", "lease")
-    ledger.commit_draw("first", "count", "lease", "digest", tainted=False)
+        ledger.releases.publish("first", "lease", {"a.csv": "0" * 64})
+    ledger.draws.return_unused("first", ["level-1", "level-2"])
+    ledger.draws.begin("first", "count", "lease")
+    ledger.draws.commit("first", "count", "lease", "digest", tainted=False)
     for digest, rows in (("0" * 64, 1), ("0" * 64, 1), ("1" * 64, 2)):
-        ledger.finish("first", "lease", {"a.csv": digest})
+        ledger.releases.publish("first", "lease", {"a.csv": digest})
         assert sum(kind == "PUBLISHED" for kind, _ in _kinds(location)) == rows
-        assert ledger.release("first").outputs == {"a.csv": digest}
+        assert ledger.releases.find("first").outputs == {"a.csv": digest}
 
 
 def test_another_plan_is_refused_for_this_attempt(ledger, reserve, plan) -> None:
     """Earlier attempts may have drawn: what is said is that this one has not."""
     reserve()
-    ledger.take_lease("first", "lease")
-    ledger.begin_draw("first", "count", "lease")
+    ledger.draws.take_lease("first", "lease")
+    ledger.draws.begin("first", "count", "lease")
     with pytest.raises(
         InputError, match=r"with another plan .*\. This attempt drew nothing: finish the run with the program"
     ):

@@ -9,7 +9,7 @@ import pytest
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.keys import load_key
 from tests.support.databases import on_both
 
 pytestmark = on_both
@@ -18,7 +18,7 @@ pytestmark = on_both
 @pytest.fixture
 def twins(ledger, account) -> Ledger:
     """A second account."""
-    ledger.open_account(replace(account, dataset="twin"), actor="steward")
+    ledger.accounts.open(replace(account, dataset="twin"), actor="steward")
     return ledger
 
 
@@ -28,7 +28,7 @@ def test_an_alias_admits_the_source_and_stays_in_the_ledger(twins, reserve, loca
     with pytest.raises(BudgetError, match="marginweave ledger alias twin affairs"):
         reserve("second", dataset="twin")
     for _ in range(2):
-        twins.alias("twin", "affairs", "board decision 14", actor="steward")
+        twins.accounts.alias("twin", "affairs", "board decision 14", actor="steward")
     assert reserve("third", dataset="twin").dataset == "twin"
     found = audit_ledger(location, load_key(location, {}, ""))
     assert found.accounts["twin"].aliases == {"affairs"}
@@ -39,8 +39,8 @@ def test_an_alias_admits_the_source_and_stays_in_the_ledger(twins, reserve, loca
 
 def test_an_alias_has_one_direction_and_two_names(twins, reserve, account) -> None:
     """What may be released under `twin` says nothing of the way back, nor of a third account."""
-    twins.open_account(replace(account, dataset="third"), actor="steward")
-    twins.alias("twin", "affairs", "because", actor="steward")
+    twins.accounts.open(replace(account, dataset="third"), actor="steward")
+    twins.accounts.alias("twin", "affairs", "because", actor="steward")
     reserve("first", dataset="twin")
     with pytest.raises(BudgetError, match="released under account twin"):
         reserve("second", dataset="affairs")
@@ -50,25 +50,25 @@ def test_an_alias_has_one_direction_and_two_names(twins, reserve, account) -> No
 
 def test_a_look_at_one_account_marks_what_an_alias_ties_to_it(twins, reserve, account) -> None:
     """Both ways and through a third one, from the alias on: a release reserved before it stays unmarked."""
-    twins.open_account(replace(account, dataset="third"), actor="steward")
+    twins.accounts.open(replace(account, dataset="third"), actor="steward")
     reserve("seen")
-    twins.record_internal_evaluation("affairs", "seen")
+    twins.evaluations.record("affairs", "seen")
     reserve("before", dataset="third", source="another")
-    assert not twins.internally_evaluated("twin", None)
-    twins.alias("twin", "affairs", "because", actor="steward")
-    assert twins.internally_evaluated("twin", None)
-    twins.alias("twin", "third", "because", actor="steward")
-    assert twins.internally_evaluated("third", None)
-    assert not twins.internally_evaluated("third", "before")
+    assert not twins.evaluations.precede("twin", None)
+    twins.accounts.alias("twin", "affairs", "because", actor="steward")
+    assert twins.evaluations.precede("twin", None)
+    twins.accounts.alias("twin", "third", "because", actor="steward")
+    assert twins.evaluations.precede("third", None)
+    assert not twins.evaluations.precede("third", "before")
 
 
 def test_a_source_under_two_accounts_needs_both_aliases(twins, reserve, account) -> None:
     """With one of two accounts decided, the other still refuses."""
-    twins.open_account(replace(account, dataset="third"), actor="steward")
+    twins.accounts.open(replace(account, dataset="third"), actor="steward")
     reserve()
-    twins.alias("twin", "affairs", "because", actor="steward")
+    twins.accounts.alias("twin", "affairs", "because", actor="steward")
     reserve("second", dataset="twin")
-    twins.alias("third", "twin", "because", actor="steward")
+    twins.accounts.alias("third", "twin", "because", actor="steward")
     with pytest.raises(BudgetError, match="released under account affairs"):
         reserve("fourth", dataset="third")
 
@@ -85,5 +85,5 @@ def test_a_source_under_two_accounts_needs_both_aliases(twins, reserve, account)
 def test_what_is_no_decision_is_refused(twins, dataset, other, reason, error) -> None:
     rows = twins.verify()
     with pytest.raises(error):
-        twins.alias(dataset, other, reason, actor="steward")
+        twins.accounts.alias(dataset, other, reason, actor="steward")
     assert twins.verify() == rows

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, GaussianMeasurement, Plain, amount
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Box
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind, now
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger, accounts
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.core import now
-from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.ledger.tables import columns_of, event_of
 
 ALLOWANCE = Plain(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))
@@ -34,7 +33,7 @@ def people(ledger: Ledger, account: Account, monkeypatch: pytest.MonkeyPatch) ->
     chosen = Box(mu2=amount(gdp_mu(3.5, 8e-7) ** 2 * 0.999), delta_add=Decimal("1e-7"), allowance=ALLOWANCE)
     with monkeypatch.context() as patched:
         patched.setattr(accounts, "box_for", lambda *_: chosen)
-        ledger.open_account(replace(account, dataset="people", epsilon=Decimal(4)), actor="steward")
+        ledger.accounts.open(replace(account, dataset="people", epsilon=Decimal(4)), actor="steward")
     return ledger
 
 
@@ -65,11 +64,11 @@ def test_an_allowance_admits_to_its_last_digit_and_no_further(people, ask) -> No
     """Five charges of a tenth fill a half exactly, in decimals; one unit of the 30th digit more is refused, and noted."""
     for number in range(5):
         ask(str(number), "0.1")
-    assert people.account_total("people").spent.cost.plain.epsilon == ALLOWANCE.epsilon
+    assert people.accounts.total("people").spent.cost.plain.epsilon == ALLOWANCE.epsilon
     with pytest.raises(BudgetError, match=r"plain epsilon 0 of 0\.5 left, and 1e-30 is asked for"):
         ask("over", "0." + "0" * 29 + "1")
-    assert people.account_total("people").spent.cost.plain.epsilon == ALLOWANCE.epsilon
-    assert people._all_events()[-1].body["reason"] == "cap"
+    assert people.accounts.total("people").spent.cost.plain.epsilon == ALLOWANCE.epsilon
+    assert people.session.events()[-1].body["reason"] == "cap"
 
 
 def test_each_coordinate_of_an_allowance_is_a_bound(ask) -> None:
@@ -86,9 +85,9 @@ def test_draws_are_charged_together(people, ask) -> None:
     with pytest.raises(BudgetError, match="plain epsilon"):
         ask("too much", "0.3", draws=2)
     ask("first", "0.15", draws=2)
-    assert people.account_total("people").spent.cost.plain.epsilon == Decimal("0.4")
-    people.give_back("first", ["level-2"])
-    assert people.account_total("people").spent.cost.plain.epsilon == Decimal("0.25")
+    assert people.accounts.total("people").spent.cost.plain.epsilon == Decimal("0.4")
+    people.draws.return_unused("first", ["level-2"])
+    assert people.accounts.total("people").spent.cost.plain.epsilon == Decimal("0.25")
 
 
 def test_an_account_without_an_allowance_takes_no_plain_charge(ask, reserve, plan) -> None:
@@ -100,30 +99,30 @@ def test_an_account_without_an_allowance_takes_no_plain_charge(ask, reserve, pla
 
 def test_no_coordinate_pays_for_another(people, ask, reserve, plan) -> None:
     """An allowance that nothing was charged to leaves mu^2 what it has, and mu^2 leaves the allowance what it has."""
-    box = people.account_total("people").account.box
+    box = people.accounts.total("people").account.box
     number = 0
-    while people.account_total("people").spent.cost.mu2 + 3 * amount(0.04) <= box.mu2:
+    while people.accounts.total("people").spent.cost.mu2 + 3 * amount(0.04) <= box.mu2:
         reserve(str(number), dataset="people", plan=plan(mu2=0.04, epsilon=2.0), source="people")
         number += 1
     assert number > 3
     with pytest.raises(BudgetError, match=r"mu\^2"):
         reserve("over", dataset="people", plan=plan(mu2=0.04, epsilon=2.0), source="people")
     ask("laplace", "0.5", "1e-7")
-    assert people.account_total("people").epsilon <= 4
+    assert people.accounts.total("people").epsilon <= 4
 
 
 def test_a_box_is_fixed(people, account) -> None:
     """Opening again with the same facts does nothing; a new cap keeps the allowance's part of it."""
-    people.open_account(replace(account, dataset="people", epsilon=Decimal(4)), actor="steward")
-    assert people.account_total("people").account.box.allowance == ALLOWANCE
-    people.change_cap("people", 8.0, 1e-5, "more", "steward")
-    assert people.account_total("people").account.box.allowance == Plain(epsilon=Decimal(1), delta=Decimal("1e-6"))
+    people.accounts.open(replace(account, dataset="people", epsilon=Decimal(4)), actor="steward")
+    assert people.accounts.total("people").account.box.allowance == ALLOWANCE
+    people.accounts.change_cap("people", 8.0, 1e-5, "more", "steward")
+    assert people.accounts.total("people").account.box.allowance == Plain(epsilon=Decimal(1), delta=Decimal("1e-6"))
 
 
 @pytest.mark.parametrize("change", [{"epsilon": Decimal("1e-400")}, {"delta": Decimal("1e-400")}])
 def test_a_cap_that_would_be_stored_as_nothing_is_refused(ledger, account, change) -> None:
     with pytest.raises(InputError, match=r"\(1E-400\) is too small: it would be stored as 0"):
-        ledger.open_account(replace(account, dataset="people", **change), actor="steward")
+        ledger.accounts.open(replace(account, dataset="people", **change), actor="steward")
 
 
 AMOUNTS = st.decimals(min_value=0, max_value=9, allow_nan=False, allow_infinity=False, places=30)
@@ -150,7 +149,7 @@ def test_a_changed_plain_charge_is_found(people, ask, location: Path, column: st
         connection.execute(f"UPDATE events SET {column} = {value} WHERE draw = 'level-1'")
     connection.close()
     with pytest.raises(BudgetError, match="was changed after it was written"):
-        Ledger.open(location).account_total("people")
+        Ledger.open(location).accounts.total("people")
 
 
 def test_the_audit_counts_the_allowance_again(people, ask, location: Path, monkeypatch: pytest.MonkeyPatch) -> None:

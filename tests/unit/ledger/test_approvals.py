@@ -10,13 +10,12 @@ import pytest
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind, now
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.core import now
-from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.publishing import publication
+from marginweave.tasks.ledger.keys import load_key
+from marginweave.tasks.ledger.releases import publication
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, DRAWS
 
@@ -42,10 +41,10 @@ def drawn(ledger, reserve) -> Finished:
 
     def call(release: str = "first", **changes: object) -> None:
         reserve(release, run=release, **changes)
-        ledger.take_lease(release, f"lease of {release}")
+        ledger.draws.take_lease(release, f"lease of {release}")
         for name in DRAWS:
-            ledger.begin_draw(release, name, f"lease of {release}")
-            ledger.commit_draw(release, name, f"lease of {release}", "ab" * 32, tainted=False)
+            ledger.draws.begin(release, name, f"lease of {release}")
+            ledger.draws.commit(release, name, f"lease of {release}", "ab" * 32, tainted=False)
 
     return call
 
@@ -60,55 +59,55 @@ def test_a_release_that_needs_an_approval_is_published_by_it_alone(ledger, drawn
     """Submitted once, with fixed digests; then no lease, no finish; the first decision stands and publishes what was booked."""
     drawn(needs_approval=True)
     with pytest.raises(BudgetError, match="does not await approval"):
-        ledger.decide("first", approved=True, by="A", reason="early")
+        ledger.approvals.decide("first", approved=True, by="A", reason="early")
     with pytest.raises(BudgetError, match="published by an approval"):
-        ledger.finish("first", "lease of first", FILES)
+        ledger.releases.publish("first", "lease of first", FILES)
     for _ in range(2):
-        ledger.submit("first", "lease of first", FILES)
+        ledger.approvals.submit("first", "lease of first", FILES)
     with pytest.raises(BudgetError, match="has submitted other files"):
-        ledger.submit("first", "lease of first", {"release/a.csv": "ef" * 32})
+        ledger.approvals.submit("first", "lease of first", {"release/a.csv": "ef" * 32})
     with pytest.raises(BudgetError, match="was submitted for approval; there is nothing left to draw"):
-        ledger.take_lease("first", "another")
+        ledger.draws.take_lease("first", "another")
     audit()
     with pytest.raises(BudgetError, match="published by an approval"):
-        ledger.finish("first", "lease of first", FILES)
+        ledger.releases.publish("first", "lease of first", FILES)
     for bad in ({"by": " "}, {"reason": ""}, {"by": "two\nlines"}, {"reason": "x" * 1001}):
         with pytest.raises(InputError, match=next(iter(bad))):
-            ledger.decide("first", **{"approved": True, "by": "A", "reason": "ok", **bad})
-    first = ledger.decide("first", approved=True, by="A", reason="ok")
-    assert ledger.decide("first", approved=False, by="B", reason="late") == first
+            ledger.approvals.decide("first", **{"approved": True, "by": "A", "reason": "ok", **bad})
+    first = ledger.approvals.decide("first", approved=True, by="A", reason="ok")
+    assert ledger.approvals.decide("first", approved=False, by="B", reason="late") == first
     record = audit().releases["first"]
-    assert record == ledger.release("first")
+    assert record == ledger.releases.find("first")
     assert (dict(record.outputs), record.decision.by, record.decision.approved) == (FILES, "A", True)
-    kinds = [event.kind for event in ledger._all_events()][-3:]
+    kinds = [event.kind for event in ledger.session.events()][-3:]
     assert kinds == [EventKind.SUBMITTED, EventKind.APPROVED, EventKind.PUBLISHED]
 
 
 @on_both
 def test_a_rejected_release_stays_charged(ledger, drawn, audit) -> None:
     drawn(needs_approval=True)
-    before = ledger.account_total("affairs")
-    ledger.submit("first", "lease of first", FILES)
-    assert not ledger.decide("first", approved=False, by="B", reason="no").approved
-    assert ledger.decide("first", approved=True, by="A", reason="yes").by == "B"
-    assert ledger.account_total("affairs") == before
+    before = ledger.accounts.total("affairs")
+    ledger.approvals.submit("first", "lease of first", FILES)
+    assert not ledger.approvals.decide("first", approved=False, by="B", reason="no").approved
+    assert ledger.approvals.decide("first", approved=True, by="A", reason="yes").by == "B"
+    assert ledger.accounts.total("affairs") == before
     record = audit().releases["first"]
     assert not record.outputs
     with pytest.raises(BudgetError, match="nothing left to draw"):
-        ledger.take_lease("first", "another")
+        ledger.draws.take_lease("first", "another")
 
 
 def test_only_settled_releases_that_ask_for_it_are_submitted(ledger, drawn, reserve) -> None:
     drawn()
     with pytest.raises(BudgetError, match="needs no approval"):
-        ledger.submit("first", "lease of first", FILES)
+        ledger.approvals.submit("first", "lease of first", FILES)
     reserve("second", needs_approval=True)
-    ledger.take_lease("second", "lease")
+    ledger.draws.take_lease("second", "lease")
     with pytest.raises(BudgetError, match="must be committed or given back"):
-        ledger.submit("second", "lease", FILES)
-    ledger.give_back("second", DRAWS)
+        ledger.approvals.submit("second", "lease", FILES)
+    ledger.draws.return_unused("second", DRAWS)
     with pytest.raises(BudgetError, match="another attempt has taken over"):
-        ledger.submit("second", "lease of another", FILES)
+        ledger.approvals.submit("second", "lease of another", FILES)
 
 
 @on_both
@@ -118,21 +117,21 @@ def test_a_correction_and_what_it_corrects_name_each_other(ledger, drawn, audit)
     for absent in ("old", "nothing"):
         with pytest.raises(InputError, match=f"release {absent} is not a published release of account affairs"):
             drawn("new", supersedes=absent)
-    ledger.finish("old", "lease of old", FILES)
-    before = ledger.account_total("affairs").epsilon
+    ledger.releases.publish("old", "lease of old", FILES)
+    before = ledger.accounts.total("affairs").epsilon
     drawn("new", supersedes="old", needs_approval=True)
-    assert ledger.account_total("affairs").epsilon > before
-    assert ledger.release("old").superseded_by is None
-    ledger.submit("new", "lease of new", FILES)
-    assert ledger.release("old").superseded_by is None
-    ledger.decide("new", approved=True, by="A", reason="ok")
+    assert ledger.accounts.total("affairs").epsilon > before
+    assert ledger.releases.find("old").superseded_by is None
+    ledger.approvals.submit("new", "lease of new", FILES)
+    assert ledger.releases.find("old").superseded_by is None
+    ledger.approvals.decide("new", approved=True, by="A", reason="ok")
     found = audit().releases
     assert (found["old"].superseded_by, found["new"].supersedes) == ("new", "old")
-    assert found["old"] == ledger.release("old")
+    assert found["old"] == ledger.releases.find("old")
     with pytest.raises(InputError, match="run old is superseded already, by run new"):
         drawn("newer", supersedes="old")
     drawn("newer", supersedes="new")
-    ledger.finish("newer", "lease of newer", FILES)
+    ledger.releases.publish("newer", "lease of newer", FILES)
     audit()
 
 
@@ -155,12 +154,12 @@ def test_sealed_rows_that_break_a_rule_are_found(ledger, drawn, audit, changes, 
     """A row that somebody with the key writes past the rules is named with the rule."""
     drawn("free")
     drawn("first", needs_approval=True)
-    ledger.submit("first", "lease of first", FILES)
+    ledger.approvals.submit("first", "lease of first", FILES)
     audit()
     facts = {"account": "affairs", "release": "first", "actor": "steward", "created": now(), **changes}
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         journal.append(Event(**facts))
-    with pytest.raises(AuditError, match=f"row {len(ledger._all_events())} of the ledger.*{fault}"):
+    with pytest.raises(AuditError, match=f"row {len(ledger.session.events())} of the ledger.*{fault}"):
         audit()
 
 
@@ -168,10 +167,10 @@ def test_a_correction_that_does_not_say_so_of_the_old_release_is_found(
     ledger: Ledger, drawn, audit, monkeypatch
 ) -> None:
     drawn("old")
-    ledger.finish("old", "lease of old", FILES)
+    ledger.releases.publish("old", "lease of old", FILES)
     drawn("new", supersedes="old")
     monkeypatch.setattr("marginweave.tasks.ledger.releases.publication", lambda *a: publication(*a)[:1])
-    ledger.finish("new", "lease of new", FILES)
+    ledger.releases.publish("new", "lease of new", FILES)
     with pytest.raises(AuditError, match="release new corrects old, and no row says so of that one"):
         audit()
 
@@ -180,30 +179,30 @@ def test_a_correction_that_does_not_say_so_of_the_old_release_is_found(
 def test_of_two_corrections_begun_at_once_one_is_published(ledger, drawn, audit) -> None:
     """The second is refused in the transaction that would publish it, approved or not; it can still be rejected."""
     drawn("old")
-    ledger.finish("old", "lease of old", FILES)
+    ledger.releases.publish("old", "lease of old", FILES)
     for name in ("one", "two"):
         drawn(name, supersedes="old", needs_approval=True)
-        ledger.submit(name, f"lease of {name}", FILES)
+        ledger.approvals.submit(name, f"lease of {name}", FILES)
     drawn("three", supersedes="old")
-    ledger.decide("one", approved=True, by="A", reason="ok")
-    rows = len(ledger._all_events())
+    ledger.approvals.decide("one", approved=True, by="A", reason="ok")
+    rows = len(ledger.session.events())
     with pytest.raises(InputError, match="run old is superseded already, by run one"):
-        ledger.decide("two", approved=True, by="A", reason="ok")
+        ledger.approvals.decide("two", approved=True, by="A", reason="ok")
     with pytest.raises(InputError, match="run old is superseded already, by run one"):
-        ledger.finish("three", "lease of three", FILES)
-    assert len(ledger._all_events()) == rows
-    assert not ledger.decide("two", approved=False, by="A", reason="too late").approved
+        ledger.releases.publish("three", "lease of three", FILES)
+    assert len(ledger.session.events()) == rows
+    assert not ledger.approvals.decide("two", approved=False, by="A", reason="too late").approved
     audit()
 
 
 def test_a_second_correction_that_is_published_past_the_rules_is_found(ledger, drawn, audit, monkeypatch) -> None:
     drawn("old")
-    ledger.finish("old", "lease of old", FILES)
+    ledger.releases.publish("old", "lease of old", FILES)
     for name in ("one", "two"):
         drawn(name, supersedes="old")
-    ledger.finish("one", "lease of one", FILES)
-    monkeypatch.setattr("marginweave.tasks.ledger.publishing.check_correction", lambda *_: None)
-    ledger.finish("two", "lease of two", FILES)
+    ledger.releases.publish("one", "lease of one", FILES)
+    monkeypatch.setattr("marginweave.tasks.ledger.releases.check_correction", lambda *_: None)
+    ledger.releases.publish("two", "lease of two", FILES)
     with pytest.raises(AuditError, match="release old is superseded twice"):
         audit()
 
@@ -211,22 +210,22 @@ def test_a_second_correction_that_is_published_past_the_rules_is_found(ledger, d
 def test_nobody_looks_at_the_rows_while_a_release_about_the_same_people_awaits_approval(ledger, drawn, account) -> None:
     """Of any account that an alias ties to its own; an account of other people waits for nothing."""
     for name in ("twin", "third", "others"):
-        ledger.open_account(replace(account, dataset=name), actor="steward")
+        ledger.accounts.open(replace(account, dataset=name), actor="steward")
     for one, other in (("twin", "affairs"), ("twin", "third")):
-        ledger.alias(one, other, "the same people", actor="steward")
+        ledger.accounts.alias(one, other, "the same people", actor="steward")
     published = {name: f"of {name}" for name in ("affairs", "twin", "third", "others")}
     for name, release in published.items():
         drawn(release, dataset=name, source=name)
-        ledger.finish(release, f"lease of {release}", FILES)
+        ledger.releases.publish(release, f"lease of {release}", FILES)
     drawn("waiting", needs_approval=True)
-    assert ledger.awaiting_approval("affairs") is None  # under way: its statement is not written yet
-    ledger.submit("waiting", "lease of waiting", FILES)
+    assert ledger.approvals.awaited("affairs") is None  # under way: its statement is not written yet
+    ledger.approvals.submit("waiting", "lease of waiting", FILES)
     for name in ("affairs", "twin", "third"):
-        assert ledger.awaiting_approval(name).release == "waiting"
+        assert ledger.approvals.awaited(name).release == "waiting"
         with pytest.raises(BudgetError, match="run waiting of account affairs awaits approval"):
-            ledger.record_internal_evaluation(name, published[name])
-    assert not ledger.internally_evaluated("affairs", None)
-    ledger.record_internal_evaluation("others", published["others"])
-    ledger.decide("waiting", approved=True, by="A", reason="ok")
-    ledger.record_internal_evaluation("third", published["third"])
-    assert ledger.internally_evaluated("affairs", None)
+            ledger.evaluations.record(name, published[name])
+    assert not ledger.evaluations.precede("affairs", None)
+    ledger.evaluations.record("others", published["others"])
+    ledger.approvals.decide("waiting", approved=True, by="A", reason="ok")
+    ledger.evaluations.record("third", published["third"])
+    assert ledger.evaluations.precede("affairs", None)

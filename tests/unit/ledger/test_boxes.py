@@ -14,16 +14,14 @@ from marginweave.flows.run.request import read_request
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind, now
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger import Ledger, is_older, releases, upgrade
-from marginweave.tasks.ledger.admission import admitted
+from marginweave.tasks.ledger import Ledger, ReleaseRequest, is_older, releases, upgrade
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.core import now
-from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.largest import largest_epsilon
-from marginweave.tasks.ledger.openings import planned_statement
-from marginweave.tasks.ledger.replay import Replay
+from marginweave.tasks.ledger.audit.replay import Replay
+from marginweave.tasks.ledger.boxes import admitted
+from marginweave.tasks.ledger.forecast import largest_epsilon
+from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 from tests.support.budget_plans import configuration
 from tests.support.places import REPOSITORY
@@ -39,7 +37,7 @@ def _audit(location: Path) -> None:
 def test_a_closed_account_stays_closed_after_a_refund(ledger, reserve, location) -> None:
     """The first release uses all of (1, 1e-6), more than the box; given back but for one draw, nothing else is admitted."""
     assert reserve(plan=small_plan(cost=gaussian(FULL))).by_statement
-    ledger.give_back("first", ["level-1", "level-2"])
+    ledger.draws.return_unused("first", ["level-1", "level-2"])
     with pytest.raises(BudgetError, match="its first release was admitted by its own statement"):
         reserve("second", plan=small_plan(cost=gaussian(1e-4), epsilon=0.1))
     _audit(location)
@@ -48,7 +46,7 @@ def test_a_closed_account_stays_closed_after_a_refund(ledger, reserve, location)
 def test_only_the_first_release_is_admitted_by_its_statement(ledger, reserve, location) -> None:
     """Also where the one before it was given back whole."""
     reserve(plan=small_plan(cost=gaussian(1e-4), epsilon=0.1))
-    ledger.give_back("first", ["count", "level-1", "level-2"])
+    ledger.draws.return_unused("first", ["count", "level-1", "level-2"])
     with pytest.raises(BudgetError, match=r"does not hold this release: mu\^2 0\.055\d+ of 0\.055\d+ left"):
         reserve("second", plan=small_plan(cost=gaussian(FULL)))
     _audit(location)
@@ -57,26 +55,26 @@ def test_only_the_first_release_is_admitted_by_its_statement(ledger, reserve, lo
 def test_a_raised_cap_opens_what_was_closed(ledger, reserve, location) -> None:
     """As soon as its box holds all that was reserved for the first release; a lower one does not."""
     reserve(plan=small_plan(cost=gaussian(FULL)))
-    ledger.give_back("first", ["level-1", "level-2"])
+    ledger.draws.return_unused("first", ["level-1", "level-2"])
     small = small_plan(cost=gaussian(1e-4), epsilon=0.1)
-    ledger.change_cap("affairs", 1.001, 1e-6, "too little", "steward")
+    ledger.accounts.change_cap("affairs", 1.001, 1e-6, "too little", "steward")
     with pytest.raises(BudgetError, match="admits nothing"):
         reserve("second", plan=small)
-    ledger.change_cap("affairs", 1.1, 1e-6, "enough", "steward")
+    ledger.accounts.change_cap("affairs", 1.1, 1e-6, "enough", "steward")
     assert not reserve("second", plan=small).by_statement
     _audit(location)
 
 
 def test_changes_of_a_cap_after_the_first_draw_are_told(ledger, reserve) -> None:
     """What was changed before any noise is no news."""
-    ledger.change_cap("affairs", 1.5, 1e-6, "before", "steward")
+    ledger.accounts.change_cap("affairs", 1.5, 1e-6, "before", "steward")
     reserve()
-    assert ledger.cap_changes("affairs") == ()
-    ledger.take_lease("first", "lease")
-    ledger.begin_draw("first", "count", "lease")
-    assert [float(cap.epsilon) for cap in ledger.cap_changes("affairs")] == [1.5]
-    ledger.change_cap("affairs", 2.0, 1e-6, "after", "steward")
-    assert [float(cap.epsilon) for cap in ledger.cap_changes("affairs")] == [1.5, 2.0]
+    assert ledger.accounts.cap_changes("affairs") == ()
+    ledger.draws.take_lease("first", "lease")
+    ledger.draws.begin("first", "count", "lease")
+    assert [float(cap.epsilon) for cap in ledger.accounts.cap_changes("affairs")] == [1.5]
+    ledger.accounts.change_cap("affairs", 2.0, 1e-6, "after", "steward")
+    assert [float(cap.epsilon) for cap in ledger.accounts.cap_changes("affairs")] == [1.5, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +88,7 @@ def test_changes_of_a_cap_after_the_first_draw_are_told(ledger, reserve) -> None
 )
 def test_a_box_that_promises_more_than_its_cap_is_found(ledger, change) -> None:
     """However it came into the rows."""
-    events = ledger._all_events()
+    events = ledger.session.events()
     replay = Replay()
     replay.step(1, events[0])
     with pytest.raises(AuditError, match="the box "):
@@ -112,20 +110,22 @@ def test_a_refusal_is_one_row_however_often_it_is_tried(ledger, reserve, plan) -
     over = small_plan(cost=gaussian(0.01), epsilon=1.0)
 
     def rows() -> int:
-        return sum(event.kind == EventKind.REFUSED for event in ledger._all_events())
+        return sum(event.kind == EventKind.REFUSED for event in ledger.session.events())
 
     for number in range(3):
         with pytest.raises(BudgetError):
             reserve(f"try-{number}", run="night", plan=over)
         with pytest.raises(BudgetError):
-            ledger.check_admission(
-                dataset="affairs", run="night", plan=over, plan_digest="plan-digest", unit="row", actor="steward"
+            ledger.releases.check_admission(
+                ReleaseRequest(
+                    dataset="affairs", run="night", plan=over, plan_digest="plan-digest", unit="row", actor="steward"
+                )
             )
     assert rows() == 1
     with pytest.raises(BudgetError):
         reserve("other", run="another night", plan=over)
     assert rows() == 2
-    ledger.change_cap("affairs", 1.01, 1e-6, "a little", "steward")
+    ledger.accounts.change_cap("affairs", 1.01, 1e-6, "a little", "steward")
     with pytest.raises(BudgetError):
         reserve("try-4", run="night", plan=over)
     assert rows() == 3
@@ -139,17 +139,17 @@ def test_the_largest_epsilon_fits_and_one_percent_more_does_not(
     """What a refusal offers first is a plan of the same configuration that is admitted."""
     asked = configuration(private=private)
     cap = {"epsilon": Decimal("1.8"), "delta": Decimal("4e-6"), "kind_of_plan": plan_budget(asked).cost}
-    ledger.open_account(replace(account, dataset="people", **cap), actor="steward")
-    used = float(ledger.account_total("people").account.box.mu2) - left
+    ledger.accounts.open(replace(account, dataset="people", **cap), actor="steward")
+    used = float(ledger.accounts.total("people").account.box.mu2) - left
     spent = small_plan(("count",), cost=gaussian(used), epsilon=1.8, delta=4e-6)
     reserve(dataset="people", plan=spent, source="people")
-    total = ledger.account_total("people")
+    total = ledger.accounts.total("people")
     largest = largest_epsilon(asked, total.account, total.spent)
     assert 0.05 < largest < 1
 
     def fits(epsilon: float) -> bool:
         plan = plan_budget(configuration(private=private, epsilon=epsilon))
-        return admitted(total.account, total.spent, plan.cost, planned_statement(plan)) is not None
+        return admitted(total.account, total.spent, plan.cost, plan.statement) is not None
 
     assert fits(largest)
     assert not fits(largest * 1.011)
@@ -174,12 +174,12 @@ def test_a_weak_delta_needs_a_reason(ledger, account, delta: float) -> None:
     """To open an account, and to change its cap."""
     weak = replace(account, dataset="weak", delta=Decimal(repr(delta)))
     with pytest.raises(InputError, match=r"is above 0\.001: with that probability all may be disclosed"):
-        ledger.open_account(weak, actor="steward")
+        ledger.accounts.open(weak, actor="steward")
     with pytest.raises(InputError, match="--weak-delta REASON"):
-        ledger.change_cap("affairs", 1.0, delta, "more", "steward")
-    ledger.open_account(replace(weak, weak_delta="a public example"), actor="steward")
-    ledger.change_cap("affairs", 1.0, delta, "more", "steward", weak_delta="a public example")
-    assert ledger.account_total("affairs").account.weak_delta == "a public example"
+        ledger.accounts.change_cap("affairs", 1.0, delta, "more", "steward")
+    ledger.accounts.open(replace(weak, weak_delta="a public example"), actor="steward")
+    ledger.accounts.change_cap("affairs", 1.0, delta, "more", "steward", weak_delta="a public example")
+    assert ledger.accounts.total("affairs").account.weak_delta == "a public example"
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def old(location: Path, account: Account, monkeypatch: pytest.MonkeyPatch) -> Le
     ledger = Ledger.create(location)
     body = {"epsilon": "2.0", "delta": "1e-06", "unit": "row", "neighbors": "add-remove"}
     aside = {"purse": {"epsilon": "0.5", "delta": "0.0"}}
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         for name, more in (("affairs", {}), ("mixed", aside), ("pure", {"delta": "0.0", **aside})):
             event = Event(kind=EventKind.OPENED, actor="steward", created=now(), account=name, body={**body, **more})
             journal.add_account(event)
@@ -223,10 +223,10 @@ def test_an_upgrade_names_the_runs_that_were_stopped_inside_a_draw(old, location
     """0.1.0 alone can finish them, from the backup; those that were stopped between two draws go on here."""
     for name in ("between", "inside"):
         _reserve_as_0_1_0(old, None, name, small_plan(cost=gaussian(0.01)), monkeypatch)
-        old.take_lease(name, name)
-        old.begin_draw(name, "count", name)
-        old.commit_draw(name, "count", name, "ab" * 32, tainted=False)
-    old.begin_draw("inside", "level-1", "inside")
+        old.draws.take_lease(name, name)
+        old.draws.begin(name, "count", name)
+        old.draws.commit(name, "count", name, "ab" * 32, tainted=False)
+    old.draws.begin("inside", "level-1", "inside")
     _as_of_0003(location)
     told: list[str] = []
     upgrade(location, {}, tell=told.append)
@@ -238,7 +238,7 @@ def test_an_upgrade_names_the_runs_that_were_stopped_inside_a_draw(old, location
 def test_an_upgrade_gives_every_account_the_box_of_its_history(old, location, monkeypatch) -> None:
     """Told before it is written; rows of before keep their hashes and verify by the rule of then; then the box rules."""
     _reserve_as_0_1_0(old, None, "first", small_plan(cost=gaussian(0.01, 1e-7)), monkeypatch)
-    before = old._all_events()
+    before = old.session.events()
     _as_of_0003(location)
     told: list[str] = []
     upgrade(location, {}, tell=told.append)
@@ -249,9 +249,12 @@ def test_an_upgrade_gives_every_account_the_box_of_its_history(old, location, mo
     ]
     assert all("fits its cap" in line for line in told)
     ledger = Ledger.open(location)
-    assert ledger._all_events()[: len(before)] == before
-    found = {total.account.dataset: total.account for total in ledger.accounts()}
-    assert (found["affairs"].releases_before, found["affairs"].box.delta_add) == (1, old.release("first").charged.delta)
+    assert ledger.session.events()[: len(before)] == before
+    found = {total.account.dataset: total.account for total in ledger.accounts.totals()}
+    assert (found["affairs"].releases_before, found["affairs"].box.delta_add) == (
+        1,
+        old.releases.find("first").charged.delta,
+    )
     assert found["mixed"].box.allowance == Plain(epsilon=Decimal("0.5"))
     assert found["pure"].box.allowance == Plain(epsilon=Decimal(2))
     _audit(location)
@@ -272,12 +275,12 @@ def test_a_history_that_does_not_fit_freezes_its_account(old, location, monkeypa
     upgrade(location, {}, tell=told.append)
     assert "it admits nothing until `marginweave ledger cap`" in told[0]
     ledger = Ledger.open(location)
-    ledger.give_back("first", ["count", "level-1"])
+    ledger.draws.return_unused("first", ["count", "level-1"])
     small = small_plan(cost=gaussian(1e-4), epsilon=0.1)
     with pytest.raises(BudgetError, match=r"0\.1\.0 spent more than its box holds"):
         reserve_on(ledger, "second", small)
-    assert ledger.account_total("affairs").epsilon <= 2
-    ledger.change_cap("affairs", 2.1, 1e-6, "decided", "steward")
+    assert ledger.accounts.total("affairs").epsilon <= 2
+    ledger.accounts.change_cap("affairs", 2.1, 1e-6, "decided", "steward")
     reserve_on(ledger, "second", small)
     _audit(location)
 
@@ -293,7 +296,7 @@ def test_a_box_that_does_not_follow_from_the_history_is_found(old, location) -> 
     _as_of_0003(location)
     upgrade(location, {})
     ledger = Ledger.open(location)
-    events = ledger._all_events()
+    events = ledger.session.events()
     row = next(event for event in events if event.kind == EventKind.ACCOUNT_BOXED)
     replay = Replay()
     for seq, event in enumerate(events, start=1):
@@ -311,12 +314,12 @@ def test_the_ledger_of_an_example_is_upgraded_by_its_run(tmp_path: Path) -> None
     assert request.ledger_file is not None
     ledger = Ledger.create(request.ledger_file)
     body = {"epsilon": "10.0", "delta": "1e-06", "unit": "row", "neighbors": "add-remove"}
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         name = request.configuration.dataset
         journal.add_account(Event(kind=EventKind.OPENED, actor="run", created=now(), account=name, body=body))
     _as_of_0003(request.ledger_file)
     opened = open_ledger(request)
-    assert opened.account_total(name).account.box is not None
+    assert opened.accounts.total(name).account.box is not None
     assert not is_older(request.ledger_file)
 
 
@@ -366,14 +369,14 @@ def test_a_lost_draw_and_its_spare_of_0_1_0_are_legal(old, location) -> None:
     rows += [replace(moved, kind=EventKind.DRAWN), replace(moved, kind=EventKind.CHARGED_LOST)]
     rows.append(replace(moved, draw="spare-1", kind=EventKind.DRAWN, body={"replaces": "count"}))
     rows.append(replace(moved, draw="spare-1", kind=EventKind.COMMITTED, digest="ab" * 32))
-    with old._writing() as journal:
-        journal.append_all(rows)
+    with old.session.writing() as journal:
+        journal.append(*rows)
     _as_of_0003(location)
     upgrade(location, {})
     ledger = Ledger.open(location)
     _audit(location)
-    assert ledger.account_total("affairs").spent.cost == cost + cost
-    assert ledger.release("first").standing("count").name == "spare-1"
+    assert ledger.accounts.total("affairs").spent.cost == cost + cost
+    assert ledger.releases.find("first").standing("count").name == "spare-1"
 
 
 def test_only_releases_of_0_1_0_rest_on_an_assumption_about_budgets() -> None:

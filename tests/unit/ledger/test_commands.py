@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
 from marginweave.tasks.ledger import PostgresLocation
-from marginweave.tasks.ledger.key import key_file
+from marginweave.tasks.ledger.keys import key_file
 from tests.support.configurations import raw
 from tests.support.databases import change, on_both
 
@@ -47,12 +47,12 @@ def call(location, tmp_path, monkeypatch) -> Call:
 def published(ledger, reserve) -> str:
     """A release with a draw given back, published as run `spring`, and one that stands still."""
     reserve(run="spring")
-    ledger.take_lease("first", "lease")
+    ledger.draws.take_lease("first", "lease")
     for name in ("count", "level-1"):
-        ledger.begin_draw("first", name, "lease")
-        ledger.commit_draw("first", name, "lease", "ab" * 32, tainted=False)
-    ledger.give_back("first", ["level-2"])
-    ledger.finish("first", "lease", {"release/a.csv": "cd" * 32})
+        ledger.draws.begin("first", name, "lease")
+        ledger.draws.commit("first", name, "lease", "ab" * 32, tainted=False)
+    ledger.draws.return_unused("first", ["level-2"])
+    ledger.releases.publish("first", "lease", {"release/a.csv": "cd" * 32})
     reserve("second")
     return "spring"
 
@@ -124,7 +124,7 @@ def test_one_account_is_exported_without_the_others(published, call, tmp_path) -
 
 def test_a_mistyped_account_is_recognized(published, ledger, call, tmp_path) -> None:
     """Wherever an account is named: the open one with nearly this name comes before the command that opens another."""
-    name = ledger.accounts()[0].account.dataset
+    name = ledger.accounts.totals()[0].account.dataset
     cap = ("--epsilon", "2", "--delta", "1e-6", "--reason", "typo")
     for command in (("show", f"{name}s"), ("cap", f"{name}s", *cap), ("export", f"{name}s", "--to", tmp_path / "e")):
         told = call(*command, code=3).stderr
@@ -153,8 +153,8 @@ def test_expiry_gives_back_what_stands_still(published, call, tmp_path) -> None:
 
 def test_expiry_of_a_begun_release_says_what_becomes_of_its_run(published, ledger, call) -> None:
     """By its name alone; its run cannot finish, and the steward is told what to do about it."""
-    ledger.take_lease("second", "other lease")
-    ledger.begin_draw("second", "count", "other lease")
+    ledger.draws.take_lease("second", "other lease")
+    ledger.draws.begin("second", "count", "other lease")
     assert "Nothing is that old" in call("expire", "--older-than", "0d").stdout
     said = call("expire", "--older-than", "0d", "--release", "second").stdout
     assert "Its run second had begun to draw and can no longer finish; what was drawn stays charged" in said

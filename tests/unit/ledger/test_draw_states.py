@@ -20,11 +20,11 @@ from marginweave.tasks.ledger import Ledger
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
 MOVES = {
-    "begin": lambda ledger, name, lease: ledger.begin_draw("r", name, lease),
-    "commit": lambda ledger, name, lease: ledger.commit_draw("r", name, lease, f"digest-{lease}", tainted=False),
-    "lose": lambda ledger, name, lease: ledger.lose_draw("r", name, lease),
-    "return": lambda ledger, name, _: ledger.give_back("r", [name]),
-    "take": lambda ledger, _, lease: ledger.take_lease("r", lease),
+    "begin": lambda ledger, name, lease: ledger.draws.begin("r", name, lease),
+    "commit": lambda ledger, name, lease: ledger.draws.commit("r", name, lease, f"digest-{lease}", tainted=False),
+    "lose": lambda ledger, name, lease: ledger.draws.lose("r", name, lease),
+    "return": lambda ledger, name, _: ledger.draws.return_unused("r", [name]),
+    "take": lambda ledger, _, lease: ledger.draws.take_lease("r", lease),
 }
 # state, move → state; everything else is refused. Every move but giving back needs the current lease; each is taken once.
 TABLE = {
@@ -51,7 +51,7 @@ def test_every_move_from_every_state(ledger, reserve) -> None:
     cases = {f"draw-{i}": case for i, case in enumerate(itertools.product(PATHS, sorted(MOVES.keys() - {"take"})))}
     cost = Cost(mu2=Decimal("0.001"), rho=Decimal("0.0005"))
     reserve("r", plan=small_plan(tuple(cases), cost=cost))
-    ledger.take_lease("r", "A")
+    ledger.draws.take_lease("r", "A")
     for name, (state, move) in cases.items():
         for before in PATHS[state]:
             MOVES[before](ledger, name, "A")
@@ -62,7 +62,7 @@ def test_every_move_from_every_state(ledger, reserve) -> None:
         else:
             with pytest.raises(BudgetError):
                 MOVES[move](ledger, name, "A")
-    record = ledger.release("r")
+    record = ledger.releases.find("r")
     assert record is not None
     ended = {draw.name: draw.state.value for draw in record.draws}
     assert ended == {name: TABLE.get(case, case[0]) for name, case in cases.items()}
@@ -84,7 +84,7 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
     taken: list[str] = []
     with TemporaryDirectory() as folder:
         ledger = Ledger.create(Path(folder) / "ledger.sqlite", environment={})
-        ledger.open_account(ACCOUNT, actor="s")
+        ledger.accounts.open(ACCOUNT, actor="s")
         reserve_release(ledger, small_plan(("count", "level-1"), cost=cost), "r")
         for move, name, lease in moves:
             target = TABLE.get((states[name], move))
@@ -105,7 +105,7 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
                 taken.append(lease)
             if move == "begin":
                 leases[name] = lease
-        record = ledger.release("r")
+        record = ledger.releases.find("r")
         assert record is not None
         assert {draw.name: draw.state.value for draw in record.draws} == states
         charged = sum(state != "RETURNED" for state in states.values())
@@ -120,7 +120,7 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
 def test_one_of_many_begins_a_draw(ledger, reserve) -> None:
     """Twelve processes with one lease begin the same draw at once, each with inputs of its own: one succeeds."""
     reserve()
-    ledger.take_lease("first", "lease")
+    ledger.draws.take_lease("first", "lease")
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(12)
     winners = context.Queue()
@@ -128,7 +128,7 @@ def test_one_of_many_begins_a_draw(ledger, reserve) -> None:
     def begin(number: int) -> None:
         barrier.wait()
         try:
-            ledger.begin_draw("first", "count", "lease", {"inputs": str(number)})
+            ledger.draws.begin("first", "count", "lease", {"inputs": str(number)})
             winners.put(True)
         except BudgetError:
             winners.put(False)
@@ -140,7 +140,7 @@ def test_one_of_many_begins_a_draw(ledger, reserve) -> None:
     for process in processes:
         process.join()
     assert sum(results) == 1
-    assert ledger.release("first").draw("count").lease == "lease"
+    assert ledger.releases.find("first").draw("count").lease == "lease"
 
 
 def _is_content(move: Callable[[], None]) -> bool:
@@ -154,51 +154,51 @@ def _is_content(move: Callable[[], None]) -> bool:
 def test_a_move_asked_again_finds_its_own_row(ledger, reserve) -> None:
     """The same lease in the same words writes nothing; other inputs, another digest or another lease are refused."""
     reserve()
-    ledger.take_lease("first", "A")
+    ledger.draws.take_lease("first", "A")
     facts = {"inputs": "ab", "program": "1.0"}
-    ledger.begin_draw("first", "count", "A", facts)
+    ledger.draws.begin("first", "count", "A", facts)
     rows = ledger.verify()
-    assert _is_content(lambda: ledger.begin_draw("first", "count", "A", facts))
+    assert _is_content(lambda: ledger.draws.begin("first", "count", "A", facts))
     for other in ({}, {**facts, "inputs": "cd"}):
         with pytest.raises(BudgetError, match="is DRAWN; it cannot become DRAWN"):
-            ledger.begin_draw("first", "count", "A", other)
+            ledger.draws.begin("first", "count", "A", other)
     assert ledger.verify() == rows
-    ledger.take_lease("first", "B")
+    ledger.draws.take_lease("first", "B")
     with pytest.raises(BudgetError, match="is DRAWN; it cannot become DRAWN"):
-        ledger.begin_draw("first", "count", "B", facts)
+        ledger.draws.begin("first", "count", "B", facts)
     for _ in range(2):
-        ledger.commit_draw("first", "count", "B", "digest", tainted=False)
+        ledger.draws.commit("first", "count", "B", "digest", tainted=False)
     with pytest.raises(BudgetError, match="is COMMITTED; it cannot become COMMITTED"):
-        ledger.commit_draw("first", "count", "B", "another", tainted=False)
+        ledger.draws.commit("first", "count", "B", "another", tainted=False)
     assert ledger.verify() == rows + 2
 
 
 def test_tainted_draws_are_never_committed(ledger, reserve) -> None:
     """Noise of a test's generator does not become a release."""
     reserve()
-    ledger.take_lease("first", "lease")
-    ledger.begin_draw("first", "count", "lease")
+    ledger.draws.take_lease("first", "lease")
+    ledger.draws.begin("first", "count", "lease")
     with pytest.raises(BudgetError, match="tainted"):
-        ledger.commit_draw("first", "count", "lease", "digest", tainted=True)
-    assert ledger.release("first").draw("count").state == State.DRAWN
+        ledger.draws.commit("first", "count", "lease", "digest", tainted=True)
+    assert ledger.releases.find("first").draw("count").state == State.DRAWN
 
 
 def test_giving_back_is_all_or_none(ledger, reserve) -> None:
     """One draw that was begun keeps the others reserved."""
     reserve()
-    ledger.take_lease("first", "lease")
-    ledger.begin_draw("first", "level-2", "lease")
+    ledger.draws.take_lease("first", "lease")
+    ledger.draws.begin("first", "level-2", "lease")
     with pytest.raises(BudgetError, match="level-2 of release first is DRAWN; it cannot become RETURNED"):
-        ledger.give_back("first", ["level-1", "level-2"])
-    assert [draw.state for draw in ledger.release("first").draws] == [State.RESERVED, State.RESERVED, State.DRAWN]
+        ledger.draws.return_unused("first", ["level-1", "level-2"])
+    assert [draw.state for draw in ledger.releases.find("first").draws] == [State.RESERVED, State.RESERVED, State.DRAWN]
 
 
 def test_unknown_releases_and_draws_are_refused(ledger, reserve) -> None:
     """Nothing is drawn that was not reserved."""
     reserve()
-    ledger.take_lease("first", "lease")
+    ledger.draws.take_lease("first", "lease")
     with pytest.raises(BudgetError, match="no draw level-9"):
-        ledger.begin_draw("first", "level-9", "lease")
+        ledger.draws.begin("first", "level-9", "lease")
     with pytest.raises(BudgetError, match="release other is not in the ledger"):
-        ledger.begin_draw("other", "count", "lease")
-    assert ledger.release("other") is None
+        ledger.draws.begin("other", "count", "lease")
+    assert ledger.releases.find("other") is None

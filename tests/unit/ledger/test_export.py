@@ -9,9 +9,9 @@ import json
 import pytest
 
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.chain import GENESIS, row_hash
-from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
-from marginweave.tasks.ledger.key import key_file, load_key
+from marginweave.tasks.ledger.audit.export import comma_separated, json_lines, registry_record
+from marginweave.tasks.ledger.keys import key_file, load_key
+from marginweave.tasks.ledger.tables import GENESIS, row_hash
 from tests.support.databases import on_both
 
 pytestmark = on_both
@@ -58,14 +58,14 @@ CHOICES = {
 def audited(ledger, reserve, location) -> AuditedLedger:
     """One published release with a lost draw, and one that is only reserved."""
     reserve(run="spring")
-    ledger.take_lease("first", "lease")
-    ledger.begin_draw("first", "count", "lease")
-    ledger.lose_draw("first", "count", "lease")
-    ledger.begin_draw("first", "level-1", "lease")
-    ledger.commit_draw("first", "level-1", "lease", "ab" * 32, tainted=False)
-    ledger.give_back("first", ["level-2"])
-    ledger.finish("first", "lease", {"release/a.csv": "cd" * 32})
-    ledger.change_cap("affairs", 3.0, 1e-6, 'a "quoted", reason\nof two lines', "steward")
+    ledger.draws.take_lease("first", "lease")
+    ledger.draws.begin("first", "count", "lease")
+    ledger.draws.lose("first", "count", "lease")
+    ledger.draws.begin("first", "level-1", "lease")
+    ledger.draws.commit("first", "level-1", "lease", "ab" * 32, tainted=False)
+    ledger.draws.return_unused("first", ["level-2"])
+    ledger.releases.publish("first", "lease", {"release/a.csv": "cd" * 32})
+    ledger.accounts.change_cap("affairs", 3.0, 1e-6, 'a "quoted", reason\nof two lines', "steward")
     reserve("second")
     return audit_ledger(location, load_key(location, {}, ""))
 

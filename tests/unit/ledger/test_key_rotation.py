@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger.events import Event, EventKind
-from marginweave.tasks.ledger import Ledger, LedgerLocation, decisions
+from marginweave.schemas.ledger.events import Event, EventKind, now
+from marginweave.tasks.ledger import Ledger, LedgerLocation, keys
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.core import now
 from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.key import key_file, load_key
 from marginweave.tasks.ledger.keyring import Keyring, key_id
+from marginweave.tasks.ledger.keys import key_file, load_key
 from tests.support.databases import on_both, run
 
 pytestmark = on_both
@@ -26,7 +25,7 @@ def _rows(location: LedgerLocation) -> list[tuple[str, str, str]]:
 
 
 def _rotate(ledger: Ledger) -> str:
-    return ledger.rotate_key("yearly", actor="steward", environment={})
+    return ledger.keys.rotate("yearly", actor="steward", environment={})
 
 
 def test_rows_name_their_key_and_all_verify(ledger, location, reserve) -> None:
@@ -35,7 +34,7 @@ def test_rows_name_their_key_and_all_verify(ledger, location, reserve) -> None:
     second = _rotate(ledger)
     reserve()
     third = _rotate(ledger)
-    ledger.give_back("first", ["count"])
+    ledger.draws.return_unused("first", ["count"])
     rows = _rows(location)
     assert [mac.partition(":")[0] for _, mac, _ in rows] == [root] * 2 + [second] * 5 + [third] * 2
     rotations = [json.loads(body) for kind, _, body in rows if kind == "KEY_ROTATED"]
@@ -60,14 +59,14 @@ def test_keys_stay_with_their_owner_and_out_of_the_ledger(ledger, location) -> N
 
 def test_digests_of_sources_and_checkpoints_survive(ledger, location, reserve, account) -> None:
     """The same bytes keep their digest, so that the same source under another account is refused after a rotation."""
-    digest, checkpoint = ledger.source_digest([b"same bytes"]), ledger.checkpoint_key
+    digest, checkpoint = ledger.keys.source_digest([b"same bytes"]), ledger.keys.checkpoint_key
     reserve(source=digest)
-    ledger.open_account(replace(account, dataset="twin"), actor="steward")
+    ledger.accounts.open(replace(account, dataset="twin"), actor="steward")
     _rotate(ledger)
     again = Ledger.open(location)
-    assert (again.source_digest([b"same bytes"]), again.checkpoint_key) == (digest, checkpoint)
+    assert (again.keys.source_digest([b"same bytes"]), again.checkpoint_key) == (digest, checkpoint)
     with pytest.raises(BudgetError, match="released under account affairs"):
-        reserve("second", dataset="twin", source=again.source_digest([b"same bytes"]))
+        reserve("second", dataset="twin", source=again.keys.source_digest([b"same bytes"]))
 
 
 @pytest.mark.parametrize("kept", [0, 1], ids=["the new key is lost", "the root is lost"])
@@ -78,7 +77,7 @@ def test_a_lost_key_stops_the_ledger(ledger, location, reserve, kept) -> None:
     keys = key_file(location).read_text().split()
     key_file(location).write_text(keys[kept] + "\n")
     with pytest.raises(BudgetError, match="wrong key"):
-        Ledger.open(location).account_total("affairs")
+        Ledger.open(location).accounts.total("affairs")
     assert audit_ledger(location, Keyring(())).unchecked == len(_rows(location))
     assert audit_ledger(location, Keyring((bytes.fromhex(keys[0]),))).unchecked == 5
 
@@ -91,7 +90,7 @@ def test_an_interrupted_rotation_leaves_a_sound_ledger(ledger, location, reserve
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(*{"replace_file": (decisions, stop, crash), "append": (Journal, stop, crash)}[stop])
+        patch.setattr(*{"replace_file": (keys, stop, crash), "append": (Journal, stop, crash)}[stop])
         with pytest.raises(KeyboardInterrupt):
             _rotate(ledger)
     again = Ledger.open(location)
@@ -110,7 +109,7 @@ def test_a_key_file_that_cannot_be_written_keeps_the_old_key(ledger, location, m
     def full(*_: object) -> None:
         raise StageError("no space")
 
-    monkeypatch.setattr(decisions, "replace_file", full)
+    monkeypatch.setattr(keys, "replace_file", full)
     with pytest.raises(StageError, match="no space"):
         _rotate(ledger)
     assert Ledger.open(location).verify() == 2
@@ -120,20 +119,20 @@ def test_retired_keys_seal_nothing_more(ledger, location) -> None:
     """Whoever holds an old key cannot append behind a rotation unseen."""
     old = load_key(location, {}, "")
     _rotate(ledger)
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         entry = Event(kind=EventKind.CAP_CHANGED, actor="x", created=now(), account="affairs")
         journal.append(entry, sealed_by=key_id(old.root))
     with pytest.raises(BudgetError, match=r"row 4 .* was not in use"):
         ledger.verify()
     with pytest.raises(BudgetError, match="was not in use"):
-        Ledger.open(location).account_total("affairs")
+        Ledger.open(location).accounts.total("affairs")
 
 
 def test_no_rotation_leads_back_to_a_retired_key(ledger) -> None:
     """Whoever holds an old key cannot make it the one in use again."""
     old = key_id(ledger._key.root)
     new = _rotate(ledger)
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         body = {"old": new, "new": old, "reason": "back"}
         journal.append(Event(kind=EventKind.KEY_ROTATED, actor="x", created=now(), body=body), sealed_by=old)
     with pytest.raises(BudgetError, match=r"row 4 .* was not in use"):
@@ -146,18 +145,18 @@ def test_a_process_from_before_the_rotation_stops(ledger, location, reserve) -> 
     stale = Ledger.open(location)
     _rotate(ledger)
     with pytest.raises(BudgetError, match="wrong key"):
-        stale.give_back("first", ["count"])
-    Ledger.open(location).give_back("first", ["count"])
+        stale.draws.return_unused("first", ["count"])
+    Ledger.open(location).draws.return_unused("first", ["count"])
 
 
 def test_keys_of_the_environment_rotate_to_the_one_at_the_end(location, account) -> None:
     """MARGINWEAVE_LEDGER_KEY holds all keys, oldest first; without an unused one at its end nothing is rotated."""
     one, two = {"MARGINWEAVE_LEDGER_KEY": ONE}, {"MARGINWEAVE_LEDGER_KEY": f"{ONE},{TWO}"}
-    Ledger.create(location, environment=one).open_account(account, actor="steward")
+    Ledger.create(location, environment=one).accounts.open(account, actor="steward")
     with pytest.raises(InputError, match="must hold all keys") as error:
-        Ledger.open(location, environment=one).rotate_key("yearly", actor="steward", environment=one)
+        Ledger.open(location, environment=one).keys.rotate("yearly", actor="steward", environment=one)
     assert ONE not in str(error.value)
-    name = Ledger.open(location, environment=two).rotate_key("yearly", actor="steward", environment=two)
+    name = Ledger.open(location, environment=two).keys.rotate("yearly", actor="steward", environment=two)
     assert name == key_id(bytes.fromhex(TWO))
     assert Ledger.open(location, environment=two).verify() == 3
     for wrong in (ONE, TWO, f"{TWO},{ONE}", f"{THREE},{ONE},{TWO}"):
@@ -184,17 +183,17 @@ def test_a_key_that_is_there_twice_is_named(ledger, location, account) -> None:
 
 def test_a_rotation_needs_a_reason(ledger) -> None:
     with pytest.raises(InputError, match="reason"):
-        ledger.rotate_key(" ", actor="steward", environment={})
+        ledger.keys.rotate(" ", actor="steward", environment={})
 
 
 def test_rows_from_before_there_were_key_ids_verify(location, account, monkeypatch) -> None:
     """A ledger whose first rows name no key goes on, and may be rotated."""
     monkeypatch.setattr("marginweave.tasks.ledger.journal.Journal._sealing_key", lambda *_: "")
-    Ledger.create(location).open_account(account, actor="steward")
+    Ledger.create(location).accounts.open(account, actor="steward")
     monkeypatch.undo()
     assert all(":" not in mac for _, mac, _ in _rows(location))
     ledger = Ledger.open(location)
-    ledger.change_cap("affairs", 2.0, 1e-6, "more", "steward")
+    ledger.accounts.change_cap("affairs", 2.0, 1e-6, "more", "steward")
     _rotate(ledger)
     assert Ledger.open(location).verify() == 4
     assert audit_ledger(location, load_key(location, {}, "")).unchecked == 0

@@ -24,11 +24,10 @@ from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, LedgerLocation, opening_for, releases
-from marginweave.tasks.ledger.admission import admitted
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.largest import largest_epsilon
-from marginweave.tasks.ledger.openings import planned_statement
+from marginweave.tasks.ledger.boxes import admitted
+from marginweave.tasks.ledger.forecast import largest_epsilon
+from marginweave.tasks.ledger.keys import load_key
 from tests.support.configurations import configuration, raw
 from tests.support.databases import on_both
 
@@ -46,7 +45,7 @@ def people(ledger: Ledger, account: Account) -> Ledger:
     """A ledger with an account of (2, 1e-6) whose box has an allowance of epsilon 1, and the rest for noise in mu^2."""
     plan = laplace_plan(1.0, aggregate__cliques="selected")
     kind = replace(plan.cost, mu2=amount(gdp_mu(1.0, 1e-6 * (1 - 1e-9)) ** 2), plain=Plain(epsilon=Decimal(1)))
-    ledger.open_account(replace(account, dataset="people", epsilon=Decimal(2), kind_of_plan=kind), actor="steward")
+    ledger.accounts.open(replace(account, dataset="people", epsilon=Decimal(2), kind_of_plan=kind), actor="steward")
     return ledger
 
 
@@ -57,16 +56,16 @@ def test_the_allowance_is_charged_to_the_digit_until_it_is_spent(
     """Three releases of .3 leave a tenth, which one of .1 fills; nothing is charged in mu^2, rho or delta."""
     for number in range(3):
         reserve(str(number), dataset="people", plan=laplace_plan(), source="people")
-    before = people.account_total("people")
+    before = people.accounts.total("people")
     assert before.spent.cost.plain == Plain(epsilon=Decimal("0.9"))
     with pytest.raises(BudgetError, match=r"plain epsilon 0\.1 of 1 left, and 0\.11 is asked for"):
         reserve("over", dataset="people", plan=laplace_plan(0.11), source="people")
-    assert people.account_total("people") == before
+    assert people.accounts.total("people") == before
     reserve("last", dataset="people", plan=laplace_plan(0.1), source="people")
-    charged = [people.release(name).charged for name in ("0", "1", "2", "last")]
+    charged = [people.releases.find(name).charged for name in ("0", "1", "2", "last")]
     assert all((cost.mu2, cost.rho, cost.delta, cost.plain.delta) == (0, 0, 0, 0) for cost in charged)
-    assert people.account_total("people").spent.cost.plain.epsilon == 1
-    assert people.account_total("people").epsilon == 1.0
+    assert people.accounts.total("people").spent.cost.plain.epsilon == 1
+    assert people.accounts.total("people").epsilon == 1.0
     audit_ledger(location, load_key(location, {}, ""))
 
 
@@ -76,8 +75,8 @@ def test_what_is_given_back_is_back_in_the_allowance(people: Ledger, reserve, lo
     plan = laplace_plan(1.0, aggregate__cliques="selected")
     record = reserve("mixed", dataset="people", plan=plan, source="people")
     assert record.charged.mu2 == plan.by_name["selection"].cost.mu2 > 0
-    people.give_back("mixed", ["marginals"])
-    assert people.account_total("people").spent.cost.plain == plan.by_name["one-way"].cost.plain
+    people.draws.return_unused("mixed", ["marginals"])
+    assert people.accounts.total("people").spent.cost.plain == plan.by_name["one-way"].cost.plain
     audit_ledger(location, load_key(location, {}, ""))
 
 
@@ -115,11 +114,11 @@ def test_an_account_for_a_configuration_holds_its_release(
     assert words[:5] == ["marginweave", "ledger", "open", "people", "--for"]
     opened = CliRunner().invoke(app, words[1:])
     assert opened.exit_code == 0, opened.output
-    total = Ledger.open(location).account_total("people")
+    total = Ledger.open(location).accounts.total("people")
     plan = plan_budget(config)
-    assert admitted(total.account, total.spent, plan.cost, planned_statement(plan)) == "sums"
-    after = total.spent.with_charge(plan.cost, planned_statement(plan))
-    assert admitted(total.account, after, plan.cost, planned_statement(plan)) is None
+    assert admitted(total.account, total.spent, plan.cost, plan.statement) == "sums"
+    after = total.spent.with_charge(plan.cost, plan.statement)
+    assert admitted(total.account, after, plan.cost, plan.statement) is None
 
 
 def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledger, reserve) -> None:
@@ -133,7 +132,7 @@ def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledg
 @pytest.fixture
 def pure(ledger: Ledger, account: Account) -> Ledger:
     """A ledger with an account of (2, 0)."""
-    ledger.open_account(replace(account, dataset="people", epsilon=Decimal(2), delta=Decimal(0)), actor="steward")
+    ledger.accounts.open(replace(account, dataset="people", epsilon=Decimal(2), delta=Decimal(0)), actor="steward")
     return ledger
 
 
@@ -166,7 +165,7 @@ def test_plan_names_no_endless_epsilon(
     (told,) = ledger_forecast(_request(tmp_path))
     assert "spent epsilon 0 of 2 at delta 0; it will be refused: account people was opened with delta 0" in told
     policy = Policy(per="month", epsilon=Decimal(1), delta=Decimal(0))
-    pure.change_cap("people", 2.0, 0.0, "a policy", "steward", policy=policy)
+    pure.accounts.change_cap("people", 2.0, 0.0, "a policy", "steward", policy=policy)
     schedule = Schedule("0 3 1 */3 *", "UTC")
     lines = [*policy_forecast(_request(tmp_path)), *schedule_forecast(_request(tmp_path), schedule)]
     assert not any("inf" in line for line in lines)

@@ -10,7 +10,7 @@ from sqlalchemy import URL, make_url
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.events import Event
 from marginweave.tasks.ledger import Ledger, journal, ledger_location
-from marginweave.tasks.ledger.engines import LostConnection
+from marginweave.tasks.ledger.connection import LostConnection
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
@@ -32,14 +32,14 @@ def _open(environment: dict[str, str]) -> Ledger:
 
 def _release(ledger: Ledger) -> None:
     """Every move that a whole release makes; a transaction each."""
-    ledger.open_account(ACCOUNT, actor="steward")
+    ledger.accounts.open(ACCOUNT, actor="steward")
     reserve_release(ledger, small_plan())
-    ledger.take_lease("first", "lease")
+    ledger.draws.take_lease("first", "lease")
     for name in ("count", "level-1"):
-        ledger.begin_draw("first", name, "lease", {"inputs": "ab"})
-        ledger.commit_draw("first", name, "lease", "digest", tainted=False)
-    ledger.give_back("first", ["level-2"])
-    ledger.finish("first", "lease", {"privacy.json": "ab"})
+        ledger.draws.begin("first", name, "lease", {"inputs": "ab"})
+        ledger.draws.commit("first", name, "lease", "digest", tainted=False)
+    ledger.draws.return_unused("first", ["level-2"])
+    ledger.releases.publish("first", "lease", {"privacy.json": "ab"})
 
 
 def _words(event: Event) -> tuple[object, ...]:
@@ -53,7 +53,7 @@ def _words(event: Event) -> tuple[object, ...]:
 def undisturbed(ledger) -> list[tuple[object, ...]]:
     """The rows of the same release where nothing is cut."""
     _release(ledger)
-    return [_words(event) for event in ledger._all_events()]
+    return [_words(event) for event in ledger.session.events()]
 
 
 @pytest.mark.parametrize("mode", ["swallow the answer", "cut before"])
@@ -67,7 +67,7 @@ def test_every_commit_may_lose_its_connection(proxied, undisturbed, mode: Mode, 
     assert proxy.commits >= min(fatal, _COMMITS)
     found = Ledger.open(ledger.location, environment=environment)
     found.verify()
-    assert [_words(event) for event in found._all_events()] == undisturbed
+    assert [_words(event) for event in found.session.events()] == undisturbed
 
 
 def test_all_commits_of_a_release_are_counted(proxied) -> None:
@@ -84,12 +84,12 @@ def test_a_changed_key_and_a_changed_cap_stand_once(proxied, mode: Mode) -> None
     """What has no lease to be known by is known by its rows: one rotation, one change, and the ring fits the ledger."""
     proxy, environment = proxied
     ledger = _open(environment)
-    ledger.open_account(ACCOUNT, actor="steward")
+    ledger.accounts.open(ACCOUNT, actor="steward")
     rows = ledger.verify()
     proxy.order(mode, 1)
-    ledger.rotate_key("yearly", actor="steward", environment={})
+    ledger.keys.rotate("yearly", actor="steward", environment={})
     proxy.order(mode, 1)
-    ledger.change_cap("affairs", 2.0, 1e-6, "decided", "steward")
+    ledger.accounts.change_cap("affairs", 2.0, 1e-6, "decided", "steward")
     assert Ledger.open(ledger.location, environment=environment).verify() == rows + 2
 
 
@@ -97,20 +97,20 @@ def test_rows_that_others_have_overtaken_are_not_written(proxied, monkeypatch) -
     """Cut before the commit, and somebody wrote meanwhile: it is said, nothing stands there, and asking again is enough."""
     proxy, environment = proxied
     ledger = _open(environment)
-    ledger.open_account(ACCOUNT, actor="steward")
+    ledger.accounts.open(ACCOUNT, actor="steward")
     other = Ledger.open(ledger.location, environment=environment)
-    settle = journal._settle
+    settle = journal._write_once
 
     def overtaken(*given: object) -> None:
         proxy.order("cut before", None)
-        other.change_cap("affairs", 3.0, 1e-6, "meanwhile", "steward")
+        other.accounts.change_cap("affairs", 3.0, 1e-6, "meanwhile", "steward")
         settle(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(journal, "_settle", overtaken)
+    monkeypatch.setattr(journal, "_write_once", overtaken)
     proxy.order("cut before", 1)
     with pytest.raises(LostConnection):
         reserve_release(ledger, small_plan())
-    assert ledger.release("first") is None
+    assert ledger.releases.find("first") is None
     assert reserve_release(ledger, small_plan()).release == "first"
 
 
@@ -118,7 +118,7 @@ def test_a_server_that_stays_away_is_said(proxied, monkeypatch) -> None:
     """A bounded number of attempts, then a refusal that says so."""
     proxy, environment = proxied
     ledger = _open(environment)
-    monkeypatch.setattr("marginweave.tasks.ledger.engines.PAUSES", (0.01,))
+    monkeypatch.setattr("marginweave.tasks.ledger.connection.PAUSES", (0.01,))
     monkeypatch.setattr(proxy, "upstream", proxy.upstream.set(host="127.0.0.1", port=9, query={}))
     with pytest.raises(BudgetError, match="cannot be used"):
-        ledger.open_account(ACCOUNT, actor="steward")
+        ledger.accounts.open(ACCOUNT, actor="steward")

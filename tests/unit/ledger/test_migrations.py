@@ -16,10 +16,9 @@ from sqlalchemy import Connection
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location, schema, upgrade
-from marginweave.tasks.ledger.anchor import Anchor
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.engines import connected, engine_for
-from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.audit import Anchor, audit_ledger
+from marginweave.tasks.ledger.connection import connected, engine_for
+from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.ledger.tables import METADATA, SCHEMA_VERSION
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.system)]
@@ -66,15 +65,15 @@ def test_migrated_tables_are_the_declared_ones(place) -> None:
 def test_upgrading_what_is_up_to_date_changes_nothing(place, account) -> None:
     """Rows and version stay as they are, however often."""
     ledger = Ledger.create(place)
-    ledger.open_account(account, actor="steward")
-    before = ledger._all_events()
+    ledger.accounts.open(account, actor="steward")
+    before = ledger.session.events()
     assert upgrade(place, {}) == upgrade(place, {}) == SCHEMA_VERSION
-    assert Ledger.open(place)._all_events() == before
+    assert Ledger.open(place).session.events() == before
 
 
 def test_older_tables_name_the_command_and_stay_unused(place, account) -> None:
     """Neither opened nor silently upgraded by `open` or `create`."""
-    Ledger.create(place).open_account(account, actor="steward")
+    Ledger.create(place).accounts.open(account, actor="steward")
     _set_version(place, "0000")
     for call in (Ledger.open, Ledger.create):
         with pytest.raises(BudgetError, match=f"version 0000, this program needs {SCHEMA_VERSION}") as error:
@@ -104,37 +103,37 @@ def _anchor(location: Path) -> Anchor:
 def test_rows_from_before_plain_charges_keep_their_hashes(ledger, reserve, location) -> None:
     """A migration that adds columns leaves every row as it was sealed; the chain goes on behind it."""
     reserve()
-    before, anchor = ledger._all_events(), _anchor(location)
+    before, anchor = ledger.session.events(), _anchor(location)
     _as_of_the_first_version(location)
     with pytest.raises(BudgetError, match="version 0001, this program needs"):
         Ledger.open(location)
     upgrade(location, {})
     upgraded = Ledger.open(location)
-    assert upgraded._all_events() == before
+    assert upgraded.session.events() == before
     assert _anchor(location) == anchor
-    upgraded.give_back("first", ["level-2"])
+    upgraded.draws.return_unused("first", ["level-2"])
     assert upgraded.verify() == len(before) + 1
 
 
 def test_a_ledger_from_before_the_migrations_is_upgraded_in_place(location, account) -> None:
     """Tables without a version are those of the first migration: their rows and triggers stay."""
     ledger = Ledger.create(location)
-    ledger.open_account(account, actor="steward")
-    before = ledger._all_events()
+    ledger.accounts.open(account, actor="steward")
+    before = ledger.session.events()
     _as_of_the_first_version(location)
     with sqlite3.connect(location) as connection:
         connection.execute("DROP TABLE alembic_version")
     with pytest.raises(BudgetError, match="marginweave ledger upgrade"):
         Ledger.open(location)
     upgrade(location, {})
-    assert Ledger.open(location)._all_events() == before
+    assert Ledger.open(location).session.events() == before
     with sqlite3.connect(location) as connection, pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute("DELETE FROM events")
 
 
 def test_a_failed_migration_leaves_the_tables_as_they_were(location, account, monkeypatch) -> None:
     """Upgrading is one transaction."""
-    Ledger.create(location).open_account(account, actor="steward")
+    Ledger.create(location).accounts.open(account, actor="steward")
 
     def half(connection: Connection) -> None:
         connection.exec_driver_sql("DROP TABLE events")

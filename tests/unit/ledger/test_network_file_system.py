@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import Ledger, file_systems, upgrade
-from marginweave.tasks.ledger.file_systems import file_system
+from marginweave.tasks.ledger import Ledger, upgrade
+from marginweave.tasks.ledger import location as places
+from marginweave.tasks.ledger.location import file_system
 
 MOUNTS = """\
 tmpfs /run tmpfs rw 0 0
@@ -43,7 +44,7 @@ def test_the_deepest_and_newest_mount_decides(folder: str, kind: str) -> None:
 def _mounted(place: Path, kind: str, monkeypatch: pytest.MonkeyPatch, list_: Path) -> None:
     escaped = str(place.resolve()).replace(" ", "\\040")
     list_.write_text(f"/dev/vda / ext4 rw 0 0\nsomewhere {escaped} {kind} rw 0 0\n")
-    monkeypatch.setattr(file_systems, "MOUNTS", list_)
+    monkeypatch.setattr(places, "MOUNTS", list_)
 
 
 @pytest.mark.parametrize(
@@ -78,5 +79,5 @@ def test_local_file_systems_are_accepted(location, tmp_path, monkeypatch, kind) 
 
 def test_without_a_list_of_mounts_nothing_is_refused(location, tmp_path, monkeypatch) -> None:
     """A system that cannot say where a folder lies does not stop the ledger."""
-    monkeypatch.setattr(file_systems, "MOUNTS", tmp_path / "missing")
+    monkeypatch.setattr(places, "MOUNTS", tmp_path / "missing")
     assert Ledger.create(location).verify() == 1

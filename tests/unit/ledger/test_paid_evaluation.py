@@ -21,19 +21,19 @@ pytestmark = on_both
 def test_its_charge_is_its_price_to_the_last_digit(ledger: Ledger) -> None:
     """The release with it fits an account of its own epsilon; what is given back is not charged, the evaluation stays."""
     reserve_release(ledger, PLAN)
-    assert PLAN.spent_epsilon <= ledger.account_total("affairs").epsilon == PLAN.epsilon
-    ledger.take_lease("first", "lease")
-    ledger.begin_draw("first", "evaluation", "lease")
-    ledger.commit_draw("first", "evaluation", "lease", "digest", tainted=False)
-    ledger.give_back("first", [draw.name for draw in PLAN.draws if draw.name != "evaluation"])
-    record = ledger.release("first")
+    assert PLAN.spent_epsilon <= ledger.accounts.total("affairs").epsilon == PLAN.epsilon
+    ledger.draws.take_lease("first", "lease")
+    ledger.draws.begin("first", "evaluation", "lease")
+    ledger.draws.commit("first", "evaluation", "lease", "digest", tainted=False)
+    ledger.draws.return_unused("first", [draw.name for draw in PLAN.draws if draw.name != "evaluation"])
+    record = ledger.releases.find("first")
     assert record is not None
     assert record.charged == PLAN.by_name["evaluation"].cost
     standing = record.standing("evaluation")
     assert standing is not None
     assert (standing.state, standing.mechanism) == (State.COMMITTED, "rounded-gaussian")
     with pytest.raises(BudgetError):
-        ledger.begin_draw("first", "evaluation", "lease")
+        ledger.draws.begin("first", "evaluation", "lease")
 
 
 def test_a_plan_that_sells_it_too_cheaply_is_refused(ledger: Ledger) -> None:

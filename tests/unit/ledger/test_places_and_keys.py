@@ -70,7 +70,7 @@ def test_no_key_names_the_command_and_creates_nothing(location: Path) -> None:
 def test_ledger_and_key_belong_to_the_owner_alone(ledger: Ledger, location: Path) -> None:
     """Database, its write-ahead log and key have mode 0600, the new folder 0700, whatever the umask."""
     assert location.parent.stat().st_mode & 0o777 == 0o700
-    with ledger._reading():
+    with ledger.session.reading():
         assert {"ledger.sqlite", "ledger.sqlite-wal", "ledger.key"} <= set(_files(location.parent))
         assert {p.stat().st_mode & 0o777 for p in location.parent.iterdir()} == {0o600}
 
@@ -139,7 +139,7 @@ def test_creation_by_many_processes_makes_one_ledger(location: Path) -> None:
 
     def create() -> None:
         barrier.wait()
-        digests.put(Ledger.create(location, environment={}).source_digest([b"same"]))
+        digests.put(Ledger.create(location, environment={}).keys.source_digest([b"same"]))
 
     processes = [context.Process(target=create) for _ in range(8)]
     for process in processes:
@@ -164,7 +164,7 @@ def test_a_database_that_vanishes_is_not_made_again(ledger: Ledger, location: Pa
     """A ledger that is removed while it is open refuses, and no empty one takes its place."""
     location.unlink()
     with pytest.raises(BudgetError, match="cannot be used"):
-        ledger.accounts()
+        ledger.accounts.totals()
     assert not location.exists()
 
 
@@ -172,8 +172,8 @@ def test_marks_of_one_source_tell_nothing_without_the_key(
     ledger: Ledger, reserve: Callable[..., ReleaseRecord], location: Path
 ) -> None:
     """Two releases of the same bytes have two marks, which the ledger can tell for the same, and stores nothing equal."""
-    ledger.change_cap("affairs", 10, 1e-6, "room for two", "steward")
-    mine, stranger = ledger.source_digest([b"rows"]), ledger.source_digest([b"other rows"])
+    ledger.accounts.change_cap("affairs", 10, 1e-6, "room for two", "steward")
+    mine, stranger = ledger.keys.source_digest([b"rows"]), ledger.keys.source_digest([b"other rows"])
     first, second = reserve("first", source=mine), reserve("second", source=mine)
     assert first.source_digest != second.source_digest
     for record in (first, second):
@@ -189,17 +189,17 @@ def test_marks_of_one_source_tell_nothing_without_the_key(
 def test_source_digest_is_keyed_and_ignores_chunks(ledger: Ledger, tmp_path: Path) -> None:
     """Equal bytes have equal digests however they are cut; another ledger's key gives other digests, and other marks."""
     other = Ledger.create(tmp_path / "other" / "ledger.sqlite")
-    assert ledger.source_digest([b"ab", b"", b"c"]) == ledger.source_digest(iter([b"abc"]))
-    assert ledger.source_digest([b"abc"]) != ledger.source_digest([b"abd"])
-    assert ledger.source_digest([b"abc"]).base != other.source_digest([b"abc"]).base
-    assert ledger.source_digest([b"abc"]).mark("r") != other.source_digest([b"abc"]).mark("r")
-    assert ledger.checkpoint_key != other.checkpoint_key
-    assert len(ledger.checkpoint_key) == 32
+    assert ledger.keys.source_digest([b"ab", b"", b"c"]) == ledger.keys.source_digest(iter([b"abc"]))
+    assert ledger.keys.source_digest([b"abc"]) != ledger.keys.source_digest([b"abd"])
+    assert ledger.keys.source_digest([b"abc"]).base != other.keys.source_digest([b"abc"]).base
+    assert ledger.keys.source_digest([b"abc"]).mark("r") != other.keys.source_digest([b"abc"]).mark("r")
+    assert ledger.keys.checkpoint_key != other.checkpoint_key
+    assert len(ledger.keys.checkpoint_key) == 32
 
 
 def test_writes_are_durable_and_the_machine_may_stop(ledger: Ledger) -> None:
     """Every connection has WAL, synchronous=FULL and foreign keys."""
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         values = [
             journal.connection.exec_driver_sql(f"PRAGMA {p}").scalar()
             for p in ("journal_mode", "synchronous", "foreign_keys")

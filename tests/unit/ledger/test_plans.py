@@ -19,10 +19,10 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.sparse_histogram import joint_loss, threshold_delta
 from marginweave.tasks.ledger import releases
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.books import stated
-from marginweave.tasks.ledger.checks import check_plan
-from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.replay import Replay
+from marginweave.tasks.ledger.audit.replay import Replay
+from marginweave.tasks.ledger.keys import load_key
+from marginweave.tasks.ledger.plans import check_plan
+from marginweave.tasks.ledger.records import stated
 from tests.support.budget_plans import configuration
 from tests.support.releases import FULL, WrittenDraw, gaussian, small_plan
 
@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(ledger, reserve, ch
 @pytest.mark.parametrize(("change", "fault"), BROKEN.values(), ids=BROKEN.keys())
 def test_what_a_writer_did_not_refuse_is_found(ledger, reserve, location, monkeypatch, change, fault) -> None:
     """An auditor applies the same rules to the rows, whoever wrote them, at whatever cap."""
-    ledger.change_cap("affairs", 100.0, 1e-3, "room", "steward")
+    ledger.accounts.change_cap("affairs", 100.0, 1e-3, "room", "steward")
     monkeypatch.setattr(releases, "check_plan", lambda _: None)
     monkeypatch.setattr(releases, "refusal", lambda *_: None)
     reserve(plan=change(small_plan()))
@@ -107,9 +107,9 @@ def test_a_statement_has_a_delta(reserve, delta: float) -> None:
 
 def test_all_of_the_statement_may_be_used(reserve, ledger, location) -> None:
     """A plan that costs what it states but for rounding is admitted, as the first of its account."""
-    ledger.change_cap("affairs", 3.0, 1e-5, "room", "steward")
+    ledger.accounts.change_cap("affairs", 3.0, 1e-5, "room", "steward")
     reserve(plan=small_plan(cost=gaussian(FULL)))
-    assert audit_ledger(location, load_key(location, {}, "")).releases["first"] == ledger.release("first")
+    assert audit_ledger(location, load_key(location, {}, "")).releases["first"] == ledger.releases.find("first")
 
 
 def test_a_plain_charge_may_use_all_of_its_delta() -> None:
@@ -125,9 +125,9 @@ def test_a_plain_charge_may_use_all_of_its_delta() -> None:
 @pytest.mark.parametrize("kind", ["OPENED", "CAP_CHANGED"])
 def test_an_auditor_takes_no_endless_cap(ledger, change: dict[str, str], kind: str) -> None:
     """Rows that were written past the rules open no account and change none."""
-    ledger.change_cap("affairs", 3.0, 1e-5, "room", "steward")
+    ledger.accounts.change_cap("affairs", 3.0, 1e-5, "room", "steward")
     replay = Replay()
-    for seq, event in enumerate(ledger._all_events(), start=1):
+    for seq, event in enumerate(ledger.session.events(), start=1):
         if event.kind != kind:
             replay.step(seq, event)
             continue
@@ -150,9 +150,9 @@ def test_the_order_of_a_plan_is_that_of_its_body(ledger, reserve, monkeypatch, f
         plan = replace(plan, draws=tuple(draws))
     monkeypatch.setattr(releases, "check_plan", lambda _: None)
     monkeypatch.setattr(releases, "refusal", lambda *_: None)
-    ledger.change_cap("affairs", 3.0, 1e-5, "room", "steward")
+    ledger.accounts.change_cap("affairs", 3.0, 1e-5, "room", "steward")
     reserve(plan=plan)
-    rows = list(ledger._all_events())
+    rows = list(ledger.session.events())
     start = next(i for i, event in enumerate(rows, start=1) if event.kind == "RESERVED")
     rows[start:] = sorted(rows[start:], key=lambda event: event.draw != "level-1")
     replay = Replay()

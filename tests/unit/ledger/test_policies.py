@@ -19,7 +19,7 @@ from marginweave.schemas.ledger.events import EventKind
 from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.keys import load_key
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, ALONE
 
@@ -62,14 +62,14 @@ def test_a_period_takes_what_its_policy_says_and_the_next_begins_anew(ledger, re
     at(DECEMBER)
     with pytest.raises(BudgetError, match=r"epsilon 1 at delta 1e-06 per quarter.*it fits from 2027-01-01 \(UTC\) on"):
         reserve("second", plan=full)
-    newest = ledger._all_events()[-1]
+    newest = ledger.session.events()[-1]
     assert (newest.kind, newest.body["reason"]) == (EventKind.REFUSED, "policy")
-    told = ledger.period_forecast("affairs", full, DECEMBER)
+    told = ledger.accounts.period_forecast("affairs", full, DECEMBER)
     assert (told.fits, str(told.fits_from), told.before <= 1 < told.after) == (False, "2027-01-01", True)
     at(JANUARY)
-    assert ledger.period_forecast("affairs", full, JANUARY).fits
+    assert ledger.accounts.period_forecast("affairs", full, JANUARY).fits
     reserve("third", plan=full)
-    total = ledger.account_total("affairs")
+    total = ledger.accounts.total("affairs")
     assert total.releases == 2
     assert total.epsilon > 1  # nobody's loss begins anew with a quarter
     assert _audit(location)["affairs"].policy == POLICY
@@ -81,10 +81,10 @@ def test_new_snapshots_of_the_same_people_share_account_and_policy(ledger, reser
     for number in range(2):
         reserve(f"snapshot-{number}", plan=small, source=f"{number}" * 64)
         at(DECEMBER)
-    assert ledger.account_total("affairs").releases == 2
+    assert ledger.accounts.total("affairs").releases == 2
     one, two = (
-        ledger.period_forecast("affairs", small, JANUARY).after,
-        ledger.period_forecast("affairs", small, DECEMBER),
+        ledger.accounts.period_forecast("affairs", small, JANUARY).after,
+        ledger.accounts.period_forecast("affairs", small, DECEMBER),
     )
     assert one < two.before < two.after
 
@@ -92,7 +92,7 @@ def test_new_snapshots_of_the_same_people_share_account_and_policy(ledger, reser
 def test_what_is_given_back_makes_room_in_its_period(ledger, reserve, full, at) -> None:
     """What was never drawn is charged to no period."""
     reserve("first", plan=full)
-    ledger.give_back("first", ["count"])
+    ledger.draws.return_unused("first", ["count"])
     reserve("second", plan=full)
 
 
@@ -113,7 +113,7 @@ def test_a_release_that_fits_no_period_says_how_to_change_the_policy(
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
     result = CliRunner().invoke(app, ["ledger", *shlex.split(command)])
     assert result.exit_code == 0, result.output
-    assert Ledger.open(location).account_total("affairs").account.policy == replace(POLICY, epsilon=Decimal("2.0"))
+    assert Ledger.open(location).accounts.total("affairs").account.policy == replace(POLICY, epsilon=Decimal("2.0"))
     reserve("first", plan=large)
 
 
@@ -123,16 +123,16 @@ def test_an_auditor_finds_what_was_admitted_over_the_policy(ledger, reserve, ful
     with monkeypatch.context() as patched:
         patched.setattr("marginweave.tasks.ledger.releases.refusal", lambda *_: None)
         reserve("second", plan=full)
-    ledger.change_cap("affairs", 4.0, 1e-5, "hide it", "steward", policy=None)
+    ledger.accounts.change_cap("affairs", 4.0, 1e-5, "hide it", "steward", policy=None)
     with pytest.raises(AuditError, match="account affairs is over its policy of epsilon 1 at delta 1e-06 per quarter"):
         _audit(location)
 
 
 def test_policies_are_opened_changed_and_ended_by_decision(ledger, account, location) -> None:
     """The same again does nothing, another is refused; a larger one than the cap, or a smaller cap than it, are refused."""
-    ledger.open_account(account, actor="steward")
+    ledger.accounts.open(account, actor="steward")
     with pytest.raises(BudgetError, match="epsilon 1 at delta 1e-06 per quarter"):
-        ledger.open_account(replace(account, policy=None), actor="steward")
+        ledger.accounts.open(replace(account, policy=None), actor="steward")
     for wrong in (
         {"epsilon": Decimal(5)},
         {"delta": Decimal(0)},
@@ -140,15 +140,15 @@ def test_policies_are_opened_changed_and_ended_by_decision(ledger, account, loca
         {"delta": Decimal("1e-4")},
     ):
         with pytest.raises(InputError, match=r"per quarter .* must have a positive epsilon of at most 4"):
-            ledger.change_cap("affairs", 4.0, 1e-5, "x", "steward", policy=replace(POLICY, **wrong))
+            ledger.accounts.change_cap("affairs", 4.0, 1e-5, "x", "steward", policy=replace(POLICY, **wrong))
     with pytest.raises(InputError, match=r"of at most 0.5"):
-        ledger.change_cap("affairs", 0.5, 1e-5, "x", "steward")
-    ledger.change_cap("affairs", 3.0, 1e-5, "x", "steward")
-    assert ledger.account_total("affairs").account.policy == POLICY
+        ledger.accounts.change_cap("affairs", 0.5, 1e-5, "x", "steward")
+    ledger.accounts.change_cap("affairs", 3.0, 1e-5, "x", "steward")
+    assert ledger.accounts.total("affairs").account.policy == POLICY
     monthly = replace(POLICY, per="month", epsilon=Decimal("0.1"))
-    ledger.change_cap("affairs", 3.0, 1e-5, "x", "steward", policy=monthly)
-    assert Ledger.open(location).account_total("affairs").account.policy == monthly
-    ledger.change_cap("affairs", 3.0, 1e-5, "x", "steward", policy=None)
+    ledger.accounts.change_cap("affairs", 3.0, 1e-5, "x", "steward", policy=monthly)
+    assert Ledger.open(location).accounts.total("affairs").account.policy == monthly
+    ledger.accounts.change_cap("affairs", 3.0, 1e-5, "x", "steward", policy=None)
     assert _audit(location)["affairs"].policy is None
 
 

@@ -14,7 +14,7 @@ from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.states import State
-from marginweave.tasks.ledger import Ledger, creation, engines, ledger_location, opening_command, upgrade
+from marginweave.tasks.ledger import Ledger, connection, creation, ledger_location, opening_command, upgrade
 from tests.support.releases import reserve_release
 
 pytestmark = pytest.mark.system
@@ -24,20 +24,20 @@ Environment = dict[str, str]
 
 def _create(environment: Environment, account: Account) -> Ledger:
     made = Ledger.create(ledger_location(environment), environment=environment)
-    made.open_account(account, actor="steward")
+    made.accounts.open(account, actor="steward")
     return made
 
 
 def _release(ledger: Ledger, plan: BudgetPlan) -> None:
     """A whole release: two draws committed, one given back, published, evaluated."""
     reserve_release(ledger, plan)
-    ledger.take_lease("first", "lease")
+    ledger.draws.take_lease("first", "lease")
     for name in ("count", "level-1"):
-        ledger.begin_draw("first", name, "lease")
-        ledger.commit_draw("first", name, "lease", "digest", tainted=False)
-    ledger.give_back("first", ["level-2"])
-    ledger.finish("first", "lease", {"privacy.json": "ab"})
-    ledger.record_internal_evaluation("affairs", "first")
+        ledger.draws.begin("first", name, "lease")
+        ledger.draws.commit("first", name, "lease", "digest", tainted=False)
+    ledger.draws.return_unused("first", ["level-2"])
+    ledger.releases.publish("first", "lease", {"privacy.json": "ab"})
+    ledger.evaluations.record("affairs", "first")
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def test_a_release_is_the_same_in_both_databases(database, ledger, account, plan
         _release(each, plan(mu2=0.01))
         with pytest.raises(BudgetError, match="does not hold this release"):
             reserve_release(each, plan(mu2=0.5, epsilon=10.0), "second")
-    assert other.account_total("affairs") == ledger.account_total("affairs")
+    assert other.accounts.total("affairs") == ledger.accounts.total("affairs")
     assert other.verify() == ledger.verify()
-    ours, theirs = other._all_events(), ledger._all_events()
+    ours, theirs = other.session.events(), ledger.session.events()
     assert [(e.kind, e.draw, e.cost, e.lease, e.digest) for e in ours] == [
         (e.kind, e.draw, e.cost, e.lease, e.digest) for e in theirs
     ]
@@ -65,7 +65,7 @@ def test_reading_and_appending_suffice(writer, account, plan) -> None:
     """A role with INSERT and SELECT opens the ledger and an account, and runs a whole release."""
     _release(_create(writer, account), plan())
     again = Ledger.open(ledger_location(writer), environment=writer)
-    record = again.release("first")
+    record = again.releases.find("first")
     assert record is not None
     assert [draw.state for draw in record.draws] == [State.COMMITTED, State.COMMITTED, State.RETURNED]
     assert again.verify() > 8
@@ -232,7 +232,7 @@ def test_the_password_is_never_said(elsewhere, url) -> None:
 def test_an_error_that_quotes_the_password_is_shortened(url) -> None:
     """A driver that repeats what it was given does not get through."""
     given = DBAPIError("SELECT 1", {}, ValueError("invalid port: hidden\nmore"))
-    assert engines._words(given, make_url(url)) == "invalid port: ***"
+    assert connection._words(given, make_url(url)) == "invalid port: ***"
 
 
 @pytest.mark.parametrize("variable", ["MARGINWEAVE_LEDGER", "MARGINWEAVE_LEDGER_OWNER"])
@@ -261,15 +261,15 @@ def test_key_file_must_be_absolute(elsewhere) -> None:
 
 def test_writers_wait_for_each_other_and_not_for_ever(server, database, account, monkeypatch) -> None:
     """Nobody appends while another holds the chain, and who waits too long says so; readers do not wait."""
-    monkeypatch.setattr(engines, "_BUSY_SECONDS", 1)
+    monkeypatch.setattr(connection, "_BUSY_SECONDS", 1)
     ledger = _create(database, account)
     start = time.monotonic()
-    with ledger._writing():
-        assert ledger.account_total("affairs").releases == 0
+    with ledger.session.writing():
+        assert ledger.accounts.total("affairs").releases == 0
         with pytest.raises(BudgetError, match="lock timeout"):
-            ledger.change_cap("affairs", 2.0, 1e-6, "impatience", "steward")
+            ledger.accounts.change_cap("affairs", 2.0, 1e-6, "impatience", "steward")
     assert time.monotonic() - start < 6
-    ledger.change_cap("affairs", 2.0, 1e-6, "in turn", "steward")
+    ledger.accounts.change_cap("affairs", 2.0, 1e-6, "in turn", "steward")
 
 
 def test_commits_are_on_disk_whatever_the_default_is(server, database, account) -> None:
@@ -277,12 +277,12 @@ def test_commits_are_on_disk_whatever_the_default_is(server, database, account) 
     ledger = _create(database, account)
     name = ledger.location.url.database  # type: ignore[union-attr]
     server.run(database["MARGINWEAVE_LEDGER"], f"ALTER DATABASE {name} SET synchronous_commit = off")
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         assert journal.connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
 
 
 def test_readers_cannot_write(database, account) -> None:
     """A transaction for reading is read-only in the database itself."""
     ledger = _create(database, account)
-    with pytest.raises(BudgetError, match="read-only"), ledger._reading() as journal:
-        journal.append(ledger._all_events()[0])
+    with pytest.raises(BudgetError, match="read-only"), ledger.session.reading() as journal:
+        journal.append(ledger.session.events()[0])

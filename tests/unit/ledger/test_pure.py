@@ -17,8 +17,8 @@ from marginweave.tasks.accounting.composition import account_epsilon, composed_e
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.key import load_key
-from marginweave.tasks.ledger.room import room
+from marginweave.tasks.ledger.boxes import epsilon_left
+from marginweave.tasks.ledger.keys import load_key
 from tests.support.configurations import PRIVATE, configuration
 
 PAIRS = {"all": 2}
@@ -71,7 +71,7 @@ def test_an_amplified_resize_needs_a_delta() -> None:
 @pytest.fixture
 def without_delta(ledger: Ledger, account: Account) -> Ledger:
     """A ledger with an account of (2, 0), all of it an allowance."""
-    ledger.open_account(
+    ledger.accounts.open(
         replace(account, dataset="pure", epsilon=Decimal(2), delta=Decimal(0)),
         actor="steward",
     )
@@ -85,11 +85,11 @@ def test_an_account_without_delta_holds_pure_releases_alone(without_delta, locat
         reserve("gaussian", dataset="pure", plan=plan(mu2=0.005, epsilon=1.0), source="pure")
     for number in ("first", "second"):
         reserve(number, dataset="pure", plan=asked, source="pure")
-    total = without_delta.account_total("pure")
+    total = without_delta.accounts.total("pure")
     assert (total.epsilon, total.composition, total.spent.cost.delta) == (2, "plain", 0)
     with pytest.raises(BudgetError, match="plain epsilon 0 of 2 left"):
         reserve("third", dataset="pure", plan=asked, source="pure")
-    assert room(total) == 0
+    assert epsilon_left(total) == 0
     audit_ledger(location, load_key(location, {}, ""))
 
 
@@ -108,4 +108,4 @@ def test_pure_releases_compose_with_others_in_an_account_that_has_a_delta() -> N
 @pytest.mark.parametrize("delta", ["-1e-9", "1.0"])
 def test_a_cap_has_a_delta_in_range(ledger: Ledger, account: Account, delta: str) -> None:
     with pytest.raises(InputError, match=r"must be at least 0 and below 1$"):
-        ledger.open_account(replace(account, dataset="x", delta=Decimal(delta)), actor="steward")
+        ledger.accounts.open(replace(account, dataset="x", delta=Decimal(delta)), actor="steward")

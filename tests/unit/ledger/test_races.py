@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.system, on_both]
 def shared(location: LedgerLocation) -> Ledger:
     """A ledger whose account has room for what ten and a half releases at epsilon 1 cost together."""
     made = Ledger.create(location)
-    made.open_account(
+    made.accounts.open(
         replace(ACCOUNT, epsilon=Decimal(gdp_epsilon(math.sqrt((ADMITTED + 0.5) * ALONE), 1e-6))), actor="steward"
     )
     return made
@@ -64,28 +64,30 @@ def test_sixty_four_race_for_ten(shared: Ledger, plan) -> None:
     heavy = plan(mu2=ALONE / 2, draws=("count", "level-1"))
     counted = _race([lambda n=n: reserve_release(shared, heavy, f"release-{n}") for n in range(RACERS)])
     assert counted == {"granted": ADMITTED, "refused": RACERS - ADMITTED}
-    total = shared.account_total("affairs")
+    total = shared.accounts.total("affairs")
     assert (total.releases, total.epsilon) == (ADMITTED, pytest.approx(gdp_epsilon(math.sqrt(ADMITTED * ALONE), 1e-6)))
     again = Ledger.open(shared.location)
     assert again.verify() == 2 + ADMITTED * 3 + (RACERS - ADMITTED)
-    assert sum(event.kind == EventKind.REFUSED for event in again._all_events()) == RACERS - ADMITTED
-    assert again.account_total("affairs") == total
+    assert sum(event.kind == EventKind.REFUSED for event in again.session.events()) == RACERS - ADMITTED
+    assert again.accounts.total("affairs") == total
 
 
 def test_sixty_four_race_for_one_release(shared: Ledger, plan) -> None:
     """The same release asked for at once is booked once, and all who asked have it."""
     heavy = plan(mu2=FULL)
     assert _race([lambda: reserve_release(shared, heavy, "same") for _ in range(RACERS)]) == {"granted": RACERS}
-    assert shared.account_total("affairs").releases == 1
+    assert shared.accounts.total("affairs").releases == 1
     assert shared.verify() == 2 + 4
 
 
 def test_sixty_four_race_for_one_draw(shared: Ledger, plan) -> None:
     """One caller begins a draw; the others, of other inputs, are told so before they have drawn anything."""
     reserve_release(shared, plan(), "one")
-    shared.take_lease("one", "lease")
-    counted = _race([lambda n=n: shared.begin_draw("one", "count", "lease", {"inputs": str(n)}) for n in range(RACERS)])
+    shared.draws.take_lease("one", "lease")
+    counted = _race(
+        [lambda n=n: shared.draws.begin("one", "count", "lease", {"inputs": str(n)}) for n in range(RACERS)]
+    )
     assert counted == {"granted": 1, "refused": RACERS - 1}
-    record = shared.release("one")
+    record = shared.releases.find("one")
     assert record is not None
     assert record.draws[0].state == State.DRAWN

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import Ledger, engines
-from marginweave.tasks.ledger.access import Access, access_to, database_uri
+from marginweave.tasks.ledger import Ledger, connection
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.connection import Access, access_to, database_uri
+from marginweave.tasks.ledger.keys import load_key
 
 
 def _access(folder: bool, file: bool, log: int | None = None, shared: bool = False) -> Access:
@@ -72,15 +72,15 @@ def _check_reading(place: Path) -> None:
     before = sorted(path.name for path in place.parent.iterdir())
     assert len(audit_ledger(place, load_key(place, {}, "")).rows) == 6
     ledger = Ledger.open(place, environment={})
-    assert ledger.account_total("affairs").releases == 1
+    assert ledger.accounts.total("affairs").releases == 1
     with pytest.raises(BudgetError, match="cannot be used: attempt to write a readonly database"):
-        ledger.change_cap("affairs", 2.0, 1e-6, "more", "steward")
+        ledger.accounts.change_cap("affairs", 2.0, 1e-6, "more", "steward")
     assert sorted(path.name for path in place.parent.iterdir()) == before
 
 
 def test_a_copy_that_is_declared_read_only_is_read(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it would be for another user, or on a disc: verified and shown, not written, and no file appears beside it."""
-    monkeypatch.setattr(engines, "access_to", lambda _: _access(False, False))
+    monkeypatch.setattr(connection, "access_to", lambda _: _access(False, False))
     _check_reading(copy)
 
 
@@ -94,7 +94,7 @@ def test_a_read_only_mount_is_read(mounted: Path) -> None:
 def test_facts_are_those_of_the_files(ledger: Ledger, location: Path) -> None:
     """A ledger in use has a log and an index, one at rest has neither."""
     assert access_to(location) == _access(True, True)
-    with ledger._writing():
+    with ledger.session.writing():
         used = access_to(location)
     assert used.shared
     assert used.log_bytes is not None

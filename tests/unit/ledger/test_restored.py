@@ -21,7 +21,7 @@ from marginweave.schemas.ledger.states import CHARGED, State
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.key import load_key
+from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.ledger.other_homes import OtherHomes, unaccounted_cost
 from marginweave.tasks.ledger.witness import SEEN, Sighting
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
@@ -37,7 +37,7 @@ class Place:
     def __init__(self, folder: Path, location: Path | None = None) -> None:
         self.folder, self.location = folder, location or folder / "ledger" / "ledger.sqlite"
         wide = replace(ACCOUNT, epsilon=Decimal(3))
-        Ledger.create(self.location, environment={}).open_account(wide, actor="steward")
+        Ledger.create(self.location, environment={}).accounts.open(wide, actor="steward")
 
     def home(self, name: str = "home") -> Path:
         return self.folder / name
@@ -66,16 +66,16 @@ class Place:
     def reserve(self, run: str, home: str = "home") -> Ledger:
         ledger = self.ledger(run, home)
         reserve_release(ledger, small_plan(), run, source=f"source-{run}")
-        ledger.take_lease(run, f"lease-{run}")
+        ledger.draws.take_lease(run, f"lease-{run}")
         return ledger
 
     def finish(self, ledger: Ledger, run: str) -> None:
         """All draws but the last, which is given back, and the publication."""
         for name in DRAWS[:-1]:
-            ledger.begin_draw(run, name, f"lease-{run}", {"inputs": "ab"})
-            ledger.commit_draw(run, name, f"lease-{run}", DIGEST, tainted=False)
-        ledger.give_back(run, DRAWS[-1:])
-        ledger.finish(run, f"lease-{run}", OUTPUTS)
+            ledger.draws.begin(run, name, f"lease-{run}", {"inputs": "ab"})
+            ledger.draws.commit(run, name, f"lease-{run}", DIGEST, tainted=False)
+        ledger.draws.return_unused(run, DRAWS[-1:])
+        ledger.releases.publish(run, f"lease-{run}", OUTPUTS)
 
     def audited(self) -> AuditedLedger:
         return audit_ledger(self.location, load_key(self.location, {}, ""))
@@ -85,7 +85,7 @@ class Place:
         return ledger.reconcile([self.home(name) for name in homes], others, actor="steward")
 
     def release(self, run: str) -> ReleaseRecord:
-        record = Ledger.open(self.location, environment={}).release(run)
+        record = Ledger.open(self.location, environment={}).releases.find(run)
         assert record is not None
         return record
 
@@ -104,11 +104,11 @@ def restored(place: Place, request: pytest.FixtureRequest) -> Place:
         place.finish(ledger, "r1")
     else:
         for name in DRAWS[:-1]:
-            ledger.begin_draw("r1", name, "lease-r1")
-            ledger.commit_draw("r1", name, "lease-r1", DIGEST, tainted=False)
-        ledger.give_back("r1", DRAWS[-1:])
+            ledger.draws.begin("r1", name, "lease-r1")
+            ledger.draws.commit("r1", name, "lease-r1", DIGEST, tainted=False)
+        ledger.draws.return_unused("r1", DRAWS[-1:])
         kept = place.copy()
-        ledger.finish("r1", "lease-r1", OUTPUTS)
+        ledger.releases.publish("r1", "lease-r1", OUTPUTS)
     place.restore(kept)
     return place
 
@@ -126,15 +126,15 @@ def test_a_ledger_that_is_replaced_under_a_command_is_refused(place: Place) -> N
     """Every move that writes asks again whether what this process has written is there: expiry as well as a draw."""
     ledger = place.reserve("r1")
     kept = place.copy()
-    ledger.begin_draw("r1", "count", "lease-r1")
+    ledger.draws.begin("r1", "count", "lease-r1")
     place.restore(kept)
     for move in (
-        lambda: ledger.begin_draw("r1", "level-1", "lease-r1"),
-        lambda: ledger.expire(timedelta(0)),
-        lambda: ledger.give_back("r1", ["level-2"]),
-        lambda: ledger.finish("r1", "lease-r1", OUTPUTS),
+        lambda: ledger.draws.begin("r1", "level-1", "lease-r1"),
+        lambda: ledger.draws.expire(timedelta(0)),
+        lambda: ledger.draws.return_unused("r1", ["level-2"]),
+        lambda: ledger.releases.publish("r1", "lease-r1", OUTPUTS),
         lambda: reserve_release(ledger, small_plan(), "r2"),
-        lambda: ledger.take_lease("r1", "another"),
+        lambda: ledger.draws.take_lease("r1", "another"),
     ):
         with pytest.raises(BudgetError, match="older copy of itself"):
             move()
@@ -145,12 +145,12 @@ def test_the_row_of_a_draw_is_kept_before_its_noise_is_made(place: Place) -> Non
     """When `begin_draw` returns, the home has the DRAWN row as the ledger signed it, and what was booked before."""
     ledger = place.reserve("r1")
     for name in DRAWS:
-        ledger.begin_draw("r1", name, "lease-r1", {"inputs": "ab"})
+        ledger.draws.begin("r1", name, "lease-r1", {"inputs": "ab"})
         assert place.seen("r1").exists()
         head = Sighting(place.seen("r1")).head()
         assert head is not None
         assert (head["kind"], head["draw"]) == ("DRAWN", name)
-    with ledger._reading() as journal:
+    with ledger.session.reading() as journal:
         rows = journal.release_rows("r1")
     assert [dict(row) for row in Sighting(place.seen("r1")).rows()] == rows
     assert place.seen("r1").stat().st_mode & 0o777 == 0o600
@@ -172,8 +172,8 @@ def test_heads_of_other_ledgers_are_not_compared(place: Place, tmp_path: Path) -
     place.finish(place.reserve("r1"), "r1")
     other = Place(tmp_path / "other")
     shutil.copytree(place.home(), other.home())
-    other.finish(other.reserve("r2"), "r2")
-    assert other.release("r2").outputs == OUTPUTS
+    other.releases.publish(other.releases.reserve("r2"), "r2")
+    assert other.releases.find("r2").outputs == OUTPUTS
 
 
 @pytest.mark.parametrize("example", [False, True], ids=["the ledger", "the ledger of the examples"])
@@ -206,9 +206,9 @@ def test_the_commands_refuse_an_old_copy(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_was_published_is_charged_again(restored: Place) -> None:
     """The charge is what it was, what was reserved is lost, nothing is given back, and the auditor agrees."""
-    before = restored.release("r1").charged
+    before = restored.releases.find("r1").charged
     restored.reconcile()
-    record = restored.release("r1")
+    record = restored.releases.find("r1")
     assert record.outputs == OUTPUTS
     assert [draw.state for draw in record.draws[:2]] == [State.COMMITTED] * 2
     assert record.draws[2].state in {State.CHARGED_LOST, State.RETURNED}
@@ -223,9 +223,9 @@ def test_an_account_is_frozen_until_other_homes_are_spoken_of(restored: Place) -
     """Nothing is admitted after the reconciliation alone; a sentence thaws, and stands in the ledger."""
     restored.reconcile()
     with pytest.raises(BudgetError, match=r"admits nothing.*--no-other-home"):
-        restored.reserve("r2")
+        restored.releases.reserve("r2")
     restored.reconcile(ALONE)
-    restored.finish(restored.reserve("r2"), "r2")
+    restored.releases.publish(restored.releases.reserve("r2"), "r2")
     account = restored.audited().accounts["affairs"]
     assert [each.facts["no_other_home"] for each in account.reconciled] == [None, "there is one machine"]
     assert not account.frozen
@@ -247,7 +247,7 @@ def test_a_ledger_that_is_ahead_has_nothing_to_add(place: Place) -> None:
     rows = place.audited().anchor
     assert place.reconcile(ALONE).frozen == ()  # type: ignore[attr-defined]
     assert place.audited().anchor == rows
-    ledger.begin_draw("r2", "count", "lease-r2")
+    ledger.draws.begin("r2", "count", "lease-r2")
 
 
 def test_a_release_of_a_purged_home_is_charged(place: Place) -> None:
@@ -288,8 +288,8 @@ def test_what_was_given_back_after_a_restore_is_charged_again(place: Place) -> N
     kept = place.copy()
     place.finish(ledger, "r1")
     place.restore(kept)
-    assert place.ledger(home="other").expire(timedelta(0)).elsewhere == ("r1",)
-    assert place.ledger(home="other").expire(timedelta(0), "r1").returned == ("r1",)
+    assert place.ledger(home="other").draws.expire(timedelta(0)).elsewhere == ("r1",)
+    assert place.ledger(home="other").draws.expire(timedelta(0), "r1").returned == ("r1",)
     assert not place.release("r1").charged.mu2
     place.reconcile(ALONE)
     record = place.release("r1")
@@ -318,7 +318,7 @@ def test_a_forged_row_is_refused_by_name(restored: Place, column: str, value: st
 def test_rows_of_another_ledger_under_this_ones_name_are_refused(restored: Place, tmp_path: Path) -> None:
     """Whole rows, signed by a key that is not this ledger's."""
     other = Place(tmp_path / "other")
-    other.finish(other.reserve("r9"), "r9")
+    other.releases.publish(other.releases.reserve("r9"), "r9")
     lines = other.seen("r9").read_text().splitlines()
     lines[0] = restored.seen("r1").read_text().splitlines()[0]
     foreign = restored.home() / "runs" / "r9"
@@ -339,9 +339,9 @@ def test_a_damaged_file_is_said(restored: Place) -> None:
 def test_what_homes_that_are_gone_may_have_drawn_is_charged(restored: Place, epsilon: str, delta: str) -> None:
     """The charge stands in the account's sums and is told with the account; the account is thawed."""
     charge = Plain(epsilon=Decimal(epsilon), delta=Decimal(delta))
-    before = Ledger.open(restored.location, environment={}).account_total("affairs")
+    before = Ledger.open(restored.location, environment={}).accounts.total("affairs")
     restored.reconcile(OtherHomes(unaccounted=charge))
-    after = Ledger.open(restored.location, environment={}).account_total("affairs")
+    after = Ledger.open(restored.location, environment={}).accounts.total("affairs")
     assert after.epsilon > before.epsilon
     assert after.releases == before.releases + 1
     account = restored.audited().accounts["affairs"]
@@ -354,7 +354,7 @@ def test_a_charge_that_does_not_fit_leaves_an_account_over_its_cap(restored: Pla
     restored.reconcile(OtherHomes(unaccounted=Plain(epsilon=Decimal(40), delta=Decimal("1e-7"))))
     restored.audited()
     with pytest.raises(BudgetError, match="does not hold this release"):
-        restored.reserve("r2")
+        restored.releases.reserve("r2")
 
 
 def test_the_price_of_what_is_unaccounted() -> None:
@@ -380,13 +380,13 @@ def test_an_account_that_the_old_copy_does_not_have_is_named(place: Place) -> No
     """It is opened again first; what was drawn of it is then adopted."""
     kept = place.copy()
     late = replace(ACCOUNT, dataset="late")
-    Ledger.open(place.location, environment={}).open_account(late, actor="steward")
+    Ledger.open(place.location, environment={}).accounts.open(late, actor="steward")
     ledger = place.ledger("r1")
     reserve_release(ledger, small_plan(), "r1", dataset="late")
     place.restore(kept)
     with pytest.raises(BudgetError, match=r"account late was opened after.*ledger open"):
         place.reconcile(ALONE)
-    Ledger.open(place.location, environment={}).open_account(late, actor="steward")
+    Ledger.open(place.location, environment={}).accounts.open(late, actor="steward")
     place.reconcile(ALONE)
     assert all(draw.state in CHARGED for draw in place.release("r1").draws)
     place.audited()
@@ -395,7 +395,7 @@ def test_an_account_that_the_old_copy_does_not_have_is_named(place: Place) -> No
 def test_a_reconciliation_that_somebody_writes_without_one_is_found(place: Place) -> None:
     """RESERVED becomes CHARGED_LOST by a reconciliation only: the auditor refuses the bare row."""
     ledger = place.reserve("r1")
-    with ledger._writing() as journal:
+    with ledger.session.writing() as journal:
         (begun,) = [event for event in journal.release_events("r1") if event.draw == "count"]
         journal.append(replace(begun, kind=EventKind.CHARGED_LOST, cost=None))
     with pytest.raises(AuditError, match="is RESERVED; it cannot become CHARGED_LOST"):

@@ -9,8 +9,7 @@ import pytest
 
 from marginweave.schemas.budget import Cost, Plain, amount
 from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.ledger.admission import total_with
-from marginweave.tasks.ledger.room import room
+from marginweave.tasks.ledger.boxes import epsilon_left, total_with
 
 
 @pytest.mark.parametrize("spent", [0, 1, 3])
@@ -18,8 +17,8 @@ def test_the_room_fits_and_a_little_more_does_not(ledger, reserve, plan, spent) 
     """A release of Gaussian draws with the epsilon that is left is admitted; with one in a thousand more it is not."""
     for number in range(spent):
         reserve(str(number), plan=plan(epsilon=0.3, mu2=0.001))
-    total = ledger.account_total("affairs")
-    left = room(total)
+    total = ledger.accounts.total("affairs")
+    left = epsilon_left(total)
     assert left > float(total.account.epsilon) - total.epsilon - 2e-2
     for epsilon, fits in ((left * 0.999, True), (left * 1.001, False)):
         mu2 = gdp_mu(epsilon, float(total.account.delta)) ** 2
@@ -31,9 +30,9 @@ def test_the_room_fits_and_a_little_more_does_not(ledger, reserve, plan, spent) 
 def test_nothing_is_left_of_a_spent_account(ledger, reserve, plan) -> None:
     """After a cap is lowered below what was spent there is no room, nor after a first release that its statement admitted."""
     reserve(plan=plan(epsilon=1.0))
-    ledger.change_cap("affairs", 0.01, 1e-6, "less", "steward")
-    assert room(ledger.account_total("affairs")) == 0
-    ledger.open_account(replace(ledger.account_total("affairs").account, dataset="b", epsilon=Decimal(1)), actor="a")
+    ledger.accounts.change_cap("affairs", 0.01, 1e-6, "less", "steward")
+    assert epsilon_left(ledger.accounts.total("affairs")) == 0
+    ledger.accounts.open(replace(ledger.accounts.total("affairs").account, dataset="b", epsilon=Decimal(1)), actor="a")
     reserve("b", dataset="b", plan=plan(epsilon=1.0, cost_delta=2e-7, mu2=0.012), source="b")
-    ledger.give_back("b", ["count", "level-1", "level-2"])
-    assert room(ledger.account_total("b")) == 0
+    ledger.draws.return_unused("b", ["count", "level-1", "level-2"])
+    assert epsilon_left(ledger.accounts.total("b")) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.key import key_file
+from marginweave.tasks.ledger.keys import key_file
 from tests.support.databases import change, on_both, run
 
 TEXTS = ("account", "release", "draw", "kind", "mu2", "rho", "delta", "lease", "digest", "body", "actor", "created")
@@ -20,9 +20,9 @@ SEALS = ("prev_hash", "row_hash", "mac")
 def booked(ledger, reserve) -> Ledger:
     """A ledger with a draw of every column filled."""
     reserve()
-    ledger.take_lease("first", "lease")
-    ledger.begin_draw("first", "count", "lease")
-    ledger.commit_draw("first", "count", "lease", "ab" * 32, tainted=False)
+    ledger.draws.take_lease("first", "lease")
+    ledger.draws.begin("first", "count", "lease")
+    ledger.draws.commit("first", "count", "lease", "ab" * 32, tainted=False)
     return ledger
 
 
@@ -85,16 +85,16 @@ def test_removed_or_moved_rows_are_found(booked, location, statements) -> None:
     with pytest.raises(BudgetError, match="ledger"):
         booked.verify()
     with pytest.raises(BudgetError, match="ledger"):
-        booked.account_total("affairs")
+        booked.accounts.total("affairs")
 
 
 def test_rows_of_another_history_are_found(booked, location, tmp_path) -> None:
     """A row sealed with the same key after a restored backup does not fit into this history."""
     other = tmp_path / "restored"
     shutil.copytree(location.parent, other)
-    booked.begin_draw("first", "level-1", "lease")
-    booked.begin_draw("first", "level-2", "lease")
-    Ledger.open(other / location.name).give_back("first", ["level-1"])
+    booked.draws.begin("first", "level-1", "lease")
+    booked.draws.begin("first", "level-2", "lease")
+    Ledger.open(other / location.name).draws.return_unused("first", ["level-1"])
     seq = booked.verify() - 1
     texts = ", ".join(f"{name} = (SELECT {name} FROM other.events WHERE seq = {seq})" for name in TEXTS + SEALS[1:])
     change(location, f"ATTACH '{other / location.name}' AS other", f"UPDATE events SET {texts} WHERE seq = {seq}")
@@ -109,7 +109,7 @@ def test_changed_newest_row_closes_the_ledger(booked, location) -> None:
     with pytest.raises(BudgetError, match="changed"):
         Ledger.open(location)
     with pytest.raises(BudgetError, match="changed"):
-        booked.begin_draw("first", "level-1", "lease")
+        booked.draws.begin("first", "level-1", "lease")
 
 
 @on_both

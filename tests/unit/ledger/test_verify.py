@@ -12,13 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.events import Event, EventKind, now
 from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.anchor import Anchor
-from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.core import now
-from marginweave.tasks.ledger.key import key_file, load_key
+from marginweave.tasks.ledger.audit import Anchor, AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.keyring import Keyring
+from marginweave.tasks.ledger.keys import key_file, load_key
 from tests.support.databases import change, on_both, run
 from tests.support.releases import gaussian, small_plan
 
@@ -67,19 +65,19 @@ TOOTHLESS = [
 def booked(ledger, reserve) -> Ledger:
     """Two releases, one finished, a rotated key, a refusal: every kind of row but an alias."""
     reserve()
-    ledger.take_lease("first", "lease")
+    ledger.draws.take_lease("first", "lease")
     for name in ("count", "level-1"):
-        ledger.begin_draw("first", name, "lease")
-        ledger.commit_draw("first", name, "lease", "ab" * 32, tainted=False)
-    ledger.give_back("first", ["level-2"])
-    ledger.rotate_key("test", actor="steward", environment={})
-    ledger.finish("first", "lease", {"release/a.csv": "cd" * 32})
-    ledger.record_internal_evaluation("affairs", "first")
-    ledger.change_cap("affairs", 2.0, 1e-6, "test", "steward")
+        ledger.draws.begin("first", name, "lease")
+        ledger.draws.commit("first", name, "lease", "ab" * 32, tainted=False)
+    ledger.draws.return_unused("first", ["level-2"])
+    ledger.keys.rotate("test", actor="steward", environment={})
+    ledger.releases.publish("first", "lease", {"release/a.csv": "cd" * 32})
+    ledger.evaluations.record("affairs", "first")
+    ledger.accounts.change_cap("affairs", 2.0, 1e-6, "test", "steward")
     reserve("second")
-    ledger.take_lease("second", "other")
-    ledger.begin_draw("second", "count", "other")
-    ledger.lose_draw("second", "count", "other")
+    ledger.draws.take_lease("second", "other")
+    ledger.draws.begin("second", "count", "other")
+    ledger.draws.lose("second", "count", "other")
     return ledger
 
 
@@ -97,8 +95,8 @@ def test_an_untouched_ledger_holds(booked, audit, location) -> None:
     found = audit()
     assert len(found.rows) == booked.verify()
     assert found.unchecked == 0
-    assert found.accounts["affairs"] == booked.account_total("affairs").account
-    for record in booked.releases("affairs"):
+    assert found.accounts["affairs"] == booked.accounts.total("affairs").account
+    for record in booked.releases.of("affairs"):
         assert found.releases[record.release].charged == record.charged
         assert found.releases[record.release].statement == record.statement
         assert found.releases[record.release].draws == record.draws
@@ -196,7 +194,7 @@ def test_rows_taken_from_the_end_are_found_against_an_anchor(booked, audit, loca
     audit()
     with pytest.raises(AuditError, match=f"ends at row {anchor.seq - 1}, before the anchored row {anchor.seq}"):
         audit(anchor=anchor)
-    Ledger.open(location).change_cap("affairs", 2.0, 1e-6, "another history", "steward")
+    Ledger.open(location).accounts.change_cap("affairs", 2.0, 1e-6, "another history", "steward")
     with pytest.raises(AuditError, match=f"row {anchor.seq} .* anchored"):
         audit(anchor=anchor)
 
@@ -298,7 +296,7 @@ def test_damaged_bytes_of_the_first_page_are_named_with_their_file(booked, audit
 def test_sealed_rows_that_break_a_rule_are_found(booked, audit, changes, fault) -> None:
     """A row that somebody with the key writes past the rules is named with the rule."""
     facts = {"account": "affairs", "release": "second", "actor": "steward", "created": now(), **changes}
-    with booked._writing() as journal:
+    with booked.session.writing() as journal:
         journal.append(Event(**facts))
     with pytest.raises(AuditError, match=f"row {booked_rows(booked)} of the ledger.*{fault}"):
         audit()
@@ -310,7 +308,7 @@ def test_a_total_over_its_cap_is_found_at_its_row(booked, audit, reserve, plan, 
     monkeypatch.setattr("marginweave.tasks.ledger.releases.refusal", lambda *_: None)
     reserve("third", plan=plan(epsilon=3.0, mu2=0.1))
     row = booked_rows(booked)
-    booked.change_cap("affairs", 90.0, 1e-6, "hide it", "steward")
+    booked.accounts.change_cap("affairs", 90.0, 1e-6, "hide it", "steward")
     with pytest.raises(AuditError, match=f"row {row} .*account affairs is over its cap"):
         audit()
 
@@ -318,7 +316,7 @@ def test_a_total_over_its_cap_is_found_at_its_row(booked, audit, reserve, plan, 
 @on_both
 def test_a_cap_that_is_lowered_later_is_no_fault(booked, audit) -> None:
     """What was within the cap when it was reserved stays right."""
-    booked.change_cap("affairs", 0.1, 1e-6, "no more", "steward")
+    booked.accounts.change_cap("affairs", 0.1, 1e-6, "no more", "steward")
     assert audit().accounts["affairs"].epsilon < 1
 
 

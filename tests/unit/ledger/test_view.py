@@ -8,7 +8,7 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.books import accounts_of, releases_of
+from marginweave.tasks.ledger.records import accounts_of, releases_of
 from tests.support.databases import change, on_both
 
 
@@ -17,21 +17,21 @@ def test_looking_step_by_step_is_looking_at_once(ledger, reserve, plan, location
     """After every step a process that looked before sees what a fresh one reads from the first row."""
     other = Ledger.open(location)
     steps = (
-        lambda: ledger.change_cap("affairs", 100.0, 1e-3, "room", "steward"),
+        lambda: ledger.accounts.change_cap("affairs", 100.0, 1e-3, "room", "steward"),
         lambda: reserve("first"),
-        lambda: other.take_lease("first", "lease"),
-        lambda: ledger.begin_draw("first", "count", "lease"),
-        lambda: other.commit_draw("first", "count", "lease", "digest", tainted=False),
+        lambda: other.draws.take_lease("first", "lease"),
+        lambda: ledger.draws.begin("first", "count", "lease"),
+        lambda: other.draws.commit("first", "count", "lease", "digest", tainted=False),
         lambda: reserve("second", plan=plan(mu2=0.5, epsilon=10.0)),
-        lambda: ledger.give_back("second", ["count", "level-1", "level-2"]),
-        lambda: ledger.give_back("first", ["level-1", "level-2"]),
-        lambda: other.finish("first", "lease", {"privacy.json": "ab"}),
+        lambda: ledger.draws.return_unused("second", ["count", "level-1", "level-2"]),
+        lambda: ledger.draws.return_unused("first", ["level-1", "level-2"]),
+        lambda: other.releases.publish("first", "lease", {"privacy.json": "ab"}),
     )
     for step in steps:
         step()
-        events = Ledger.open(location)._all_events()
+        events = Ledger.open(location).session.events()
         for each in (ledger, other):
-            view = each._now()
+            view = each.session.view()
             assert (dict(view.accounts), dict(view.releases)) == (accounts_of(events), releases_of(events))
             assert view.seq == len(events)
 
@@ -39,9 +39,9 @@ def test_looking_step_by_step_is_looking_at_once(ledger, reserve, plan, location
 def test_only_new_rows_are_read(ledger, reserve, monkeypatch) -> None:
     """The work of a look does not grow with the ledger: one known row, to see that it is still there."""
     reserve()
-    ledger.account_total("affairs")
+    ledger.accounts.total("affairs")
     read = []
-    before = ledger._reading
+    before = ledger.session.reading
     with before() as journal:
         original = type(journal)._rows
 
@@ -51,7 +51,7 @@ def test_only_new_rows_are_read(ledger, reserve, monkeypatch) -> None:
         return rows
 
     monkeypatch.setattr(type(journal), "_rows", counting)
-    ledger.account_total("affairs")
+    ledger.accounts.total("affairs")
     assert read == [1]
 
 
@@ -69,18 +69,18 @@ def test_only_new_rows_are_read(ledger, reserve, monkeypatch) -> None:
 def test_rows_that_are_new_to_the_process_must_be_sound(ledger, reserve, location, statement) -> None:
     """Rows behind the known ones are checked as the first ones were."""
     behind = Ledger.open(location)
-    assert behind.account_total("affairs").releases == 0  # knows two rows
+    assert behind.accounts.total("affairs").releases == 0  # knows two rows
     reserve()
     change(location, statement)
     with pytest.raises(BudgetError, match="ledger"):
-        behind.account_total("affairs")
+        behind.accounts.total("affairs")
 
 
 def test_a_restored_backup_is_noticed(ledger, reserve, location, tmp_path) -> None:
     """A process that has seen more rows than there are now books nothing, even where as many others were written since."""
     shutil.copytree(location.parent, tmp_path / "backup")
     reserve("first")
-    ledger.account_total("affairs")
+    ledger.accounts.total("affairs")
     for file in (tmp_path / "backup").iterdir():
         shutil.copy(file, location.parent / file.name)
     (location.parent / f"{location.name}-wal").unlink(missing_ok=True)
@@ -90,8 +90,8 @@ def test_a_restored_backup_is_noticed(ledger, reserve, location, tmp_path) -> No
             reserve("second")
         fresh = Ledger.open(location)
         for name in ("other", "another"):
-            fresh.change_cap("affairs", 50.0, 1e-3, name, "steward")
-            fresh.change_cap("affairs", 60.0, 1e-3, name, "steward")
+            fresh.accounts.change_cap("affairs", 50.0, 1e-3, name, "steward")
+            fresh.accounts.change_cap("affairs", 60.0, 1e-3, name, "steward")
 
 
 @on_both
@@ -105,7 +105,7 @@ def test_an_undone_transaction_leaves_no_trace(ledger, reserve, plan, monkeypatc
         patch.setattr("sqlalchemy.engine.default.DefaultDialect.do_commit", crash)
         with pytest.raises(KeyboardInterrupt):
             reserve("first")
-    assert ledger.account_total("affairs").releases == 0
+    assert ledger.accounts.total("affairs").releases == 0
     reserve("first")
-    assert ledger.account_total("affairs").releases == 1
+    assert ledger.accounts.total("affairs").releases == 1
     assert ledger.verify() == 6

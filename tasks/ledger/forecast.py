@@ -1,19 +1,25 @@
-"""How much of a period's policy is spent, and what it refuses; pure functions of the ledger's rows and a point in time."""
+"""What an account's policy and box say of releases to come; pure functions of the ledger's rows and a point in time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 
 from marginweave.schemas.budget import BudgetPlan, Cost, Plain
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.policy import Policy
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.accounting.composition import account_epsilon
-from marginweave.tasks.ledger.openings import planned_statement
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.ledger.boxes import admitted
 
+_DOWN = Context(prec=3, rounding=ROUND_FLOOR)
+_PLANS = 14  # that are tried; one of many marginals takes a tenth of a second
+_LEAST = 1e-3
 NO_GUARANTEE = (
     "A policy of those who keep the account, not a guarantee: what somebody learns about these people does not begin anew with "
     "a period. The account's total to date, of all periods, is what counts."
@@ -94,7 +100,35 @@ def runs_a_period(policy: Policy, spent: Spent, plan: BudgetPlan, most: int) -> 
     DP: arithmetic on public numbers.
     """
     for number in range(most):
-        spent = spent.with_charge(plan.cost, planned_statement(plan))
+        spent = spent.with_charge(plan.cost, plan.statement)
         if period_epsilon(policy, spent) > float(policy.epsilon):
             return number
     return most
+
+
+def largest_epsilon(configuration: Configuration, account: Account, spent: Spent) -> float:
+    """The largest `privacy.epsilon`, with at most three digits, whose plan the account still admits; 0 for none.
+
+    Everything else stays as it is, delta too. By halving; what is returned was tried, and is at most the configuration's own.
+    DP: arithmetic on public numbers.
+    """
+
+    def fits(epsilon: float) -> bool:
+        privacy = configuration.privacy.model_copy(update={"epsilon": epsilon})
+        try:
+            plan = plan_budget(configuration.model_copy(update={"privacy": privacy}))
+        except InputError:  # too little, or too much beside the rest of the configuration
+            return False
+        return admitted(account, spent, plan.cost, plan.statement) is not None
+
+    low, high = 0.0, configuration.privacy.epsilon
+    for _ in range(_PLANS):
+        middle = _three_digits((low + high) / 2)
+        if middle <= max(low, _LEAST):
+            break
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _three_digits(epsilon: float) -> float:
+    return float(_DOWN.create_decimal(Decimal(repr(epsilon))))

@@ -6,13 +6,26 @@ from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
 
+from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.accounting.composition import account_epsilon
 from marginweave.tasks.ledger.boxes import box_fault
-from marginweave.tasks.ledger.policies import period_epsilon, period_spent, policy_fault
+from marginweave.tasks.ledger.forecast import period_epsilon, period_spent, policy_fault
 
 _LAST_DIGITS = Decimal("1e-9")
+
+
+def expect(holds: bool, fault: str) -> None:
+    """Refuse a row with the words of `fault` where something does not hold."""
+    if not holds:
+        raise AuditError(fault)
+
+
+def expect_none(fault: str | None) -> None:
+    """Refuse a row that has a `fault`."""
+    if fault is not None:
+        raise AuditError(fault)
 
 
 def account_fault(account: Account, before: Account | None = None) -> str | None:
@@ -56,11 +69,5 @@ def _grows(before: Account, after: Account) -> bool:
     """Whether no coordinate of the box became smaller; a last digit may, on another machine."""
     if before.box is None or after.box is None or not before.delta:
         return True
-    old, new = before.box, after.box
-    pairs = (
-        (old.mu2, new.mu2),
-        (old.delta_add, new.delta_add),
-        (old.allowance.epsilon, new.allowance.epsilon),
-        (old.allowance.delta, new.allowance.delta),
-    )
+    pairs = zip(before.box.amounts, after.box.amounts, strict=True)
     return all(less <= more * (1 + _LAST_DIGITS) for less, more in pairs)

@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, select
 
-from marginweave.schemas.errors import AuditError, BudgetError
+from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.events import Event
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.tasks.ledger.anchor import Anchor
-from marginweave.tasks.ledger.chain import GENESIS, check_key, row_hash
-from marginweave.tasks.ledger.engines import DamagedLedger, connected, engine_for
-from marginweave.tasks.ledger.guards import guards_fault
+from marginweave.tasks.ledger.audit.replay import Replay, Standing
+from marginweave.tasks.ledger.connection import DamagedLedger, connected, engine_for
 from marginweave.tasks.ledger.keyring import Keyring
 from marginweave.tasks.ledger.location import LedgerLocation, opening_command
-from marginweave.tasks.ledger.replay import Replay, Standing
-from marginweave.tasks.ledger.schema import check_schema
-from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, event_of
+from marginweave.tasks.ledger.schema import check_schema, guards_fault
+from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, GENESIS, check_key, event_of, row_hash
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchor:
+    """Number and hash of one row. The hash covers every row before it, and no value of a table can be found from it."""
+
+    seq: int
+    hash: str
+
+    def to_json(self) -> str:
+        """The anchor as one line of JSON; `from_json` reads it back."""
+        return json.dumps({"format": 1, **asdict(self)}) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Anchor:
+        """The anchor that `to_json` wrote.
+
+        Raises:
+            InputError: something else.
+        """
+        try:
+            content = json.loads(text)
+            found = cls(seq=content["seq"], hash=content["hash"])
+            fits = content["format"] == 1 and type(found.seq) is int and found.seq > 0
+            if fits and _HASH.fullmatch(found.hash):
+                return found
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise InputError("the anchor must be what `marginweave ledger anchor` wrote")
 
 
 @dataclass(frozen=True, kw_only=True)

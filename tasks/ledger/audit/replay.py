@@ -1,0 +1,298 @@
+"""The rules of the ledger, applied to its rows one after the other: what the writer should have refused is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from marginweave.schemas.budget import Plain
+from marginweave.schemas.errors import AuditError
+from marginweave.schemas.ledger.accounts import Account, Spent
+from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.states import CHARGED, RECONCILING, TRANSITIONS, State
+from marginweave.tasks.ledger.audit.rules import account_fault, expect, expect_none, policy_overrun, within_old_cap
+from marginweave.tasks.ledger.boxes import admitted
+from marginweave.tasks.ledger.plans import draws_fault, stated_fault
+from marginweave.tasks.ledger.records import accounts_of, decision_of, release_of, release_with
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_SPARES = 3  # of a release that 0.1.0 reserved with `redraws`
+
+
+class Standing(NamedTuple):
+    """An account and its sums, as they are from row number `seq` on."""
+
+    seq: int
+    account: Account
+    spent: Spent
+
+
+@dataclass
+class Replay:
+    """Accounts and releases as the rows up to now leave them; `step` checks the next row and takes it.
+
+    `opened` has the row that opened each account, `course` each account and its sums, from a row on.
+    """
+
+    accounts: dict[str, Account] = field(default_factory=dict)
+    releases: dict[str, ReleaseRecord] = field(default_factory=dict)
+    opened: dict[str, int] = field(default_factory=dict)
+    course: dict[str, list[Standing]] = field(default_factory=dict)
+    _spent: dict[str, Spent] = field(default_factory=dict)
+    _leases: set[tuple[str, str]] = field(default_factory=set)
+    # The release whose reservation has rows to come, and the names of its draws that they reserve.
+    _reserving: str | None = None
+    _expected: set[str] = field(default_factory=set)
+
+    def step(self, seq: int, event: Event) -> None:
+        """Take row number `seq`.
+
+        Raises:
+            AuditError: the row says what no ledger would have written.
+        """
+        try:
+            self._take(seq, event)
+        except AuditError as error:
+            raise AuditError(f"row {seq} of the ledger: {error}") from None
+        except (KeyError, ValueError, TypeError, ArithmeticError, AttributeError):
+            raise AuditError(f"row {seq} of the ledger: {event.kind} with a body that no ledger writes") from None
+
+    def finish(self) -> None:
+        """Refuse an end in the middle of a reservation, or of the publication of a correction.
+
+        Raises:
+            AuditError: rows of the newest reservation or publication are missing.
+        """
+        if self._expected:
+            names = ", ".join(sorted(self._expected))
+            raise AuditError(f"the ledger ends before release {self._reserving} is reserved whole: {names}")
+        for record in self.releases.values():
+            old = self.releases[record.supersedes] if record.supersedes and record.outputs else None
+            if old is not None and old.superseded_by is None:
+                raise AuditError(f"release {record.release} corrects {old.release}, and no row says so of that one")
+
+    def _take(self, seq: int, event: Event) -> None:
+        expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
+        reserving = event.kind == EventKind.RESERVED and event.draw is not None and event.release == self._reserving
+        expect(reserving or not self._expected, "it stands in the middle of a reservation")
+        name = event.account or ""
+        if event.kind in self._account_checks:
+            present = {} if event.kind == EventKind.OPENED else {name: self._account(event)}
+            after = accounts_of([event], present)[name]
+            self._account_checks[event.kind](self, after, event)
+            self.accounts[name] = after
+            self.opened.setdefault(name, seq)  # the first row of an account opens it
+        elif event.kind == EventKind.REFUSED:
+            self._account(event)
+        elif event.kind == EventKind.RESERVED:
+            self._reserve(event)
+        elif event.kind in self._release_checks:
+            record = self._release(event)
+            self._release_checks[event.kind](self, record, event)
+            self._change(record, event)
+        if name in self.accounts:
+            now = Standing(seq, self.accounts[name], self._spent.get(name, Spent()))
+            before = self.course.setdefault(name, [])
+            if not before or before[-1].account is not now.account or before[-1].spent is not now.spent:
+                before.append(now)
+
+    def _change(self, record: ReleaseRecord, event: Event) -> None:
+        """`record` as `event` leaves it, and its account's sums where the charge becomes another one."""
+        after = release_with(record, event) or record
+        self.releases[record.release] = after
+        draw, moved = record.draw(event.draw or ""), after.draw(event.draw or "")
+        if draw is not None and moved is not None and (draw.state in CHARGED) != (moved.state in CHARGED):
+            self._spent[record.dataset] = self._spent[record.dataset].with_release(after, record)
+
+    def _check_opened(self, after: Account, event: Event) -> None:
+        expect(event.account not in self.accounts, f"account {event.account} is open already")
+        expect_none(account_fault(after))
+
+    def _check_boxed(self, after: Account, event: Event) -> None:
+        before, spent = self._account(event), self._spent.get(after.dataset, Spent())
+        expect(before.box is None, f"account {before.dataset} has a box already")
+        follows = (after.history, after.releases_before) == (spent.cost, spent.ever)
+        expect(after.box is not None and follows, "its box does not follow from what was spent")
+        expect_none(account_fault(after))
+
+    def _check_capped(self, after: Account, event: Event) -> None:
+        expect_none(account_fault(after, self._account(event)))
+
+    def _check_aliased(self, after: Account, event: Event) -> None:
+        other = event.body["other"]
+        expect(other in self.accounts and other != after.dataset, f"account {other} is not open")
+
+    def _check_nothing(self, _after: Account | ReleaseRecord, _event: Event) -> None:
+        """Nothing to check but that its account or release is there."""
+
+    def _reserve(self, event: Event) -> None:
+        if event.draw is not None:
+            self._reserve_draw(event, event.draw)
+            return
+        spares = event.body.get("spares", 0)
+        expect(type(spares) is int and 0 <= spares <= _MOST_SPARES, "spares are no number that a ledger writes")
+        account, record = self._account(event), release_of([event])
+        if record is None:
+            raise AuditError("it reserves nothing")
+        expect(record.release not in self.releases, f"release {record.release} was reserved before")
+        same = (record.unit, record.neighbors) == (account.unit, account.neighbors)
+        expect(same, "unit or neighbors differ from the account's")
+        if not _is_late(event):
+            expect(not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
+            self._check_source(record, account)
+        self._check_correction(record)
+        names = [draw["name"] for draw in event.body["draws"]]
+        expect_none(stated_fault(Plain(epsilon=record.epsilon, delta=record.delta), names))
+        self._reserving, self._expected = record.release, set(record.planned)
+        self.releases[record.release] = record
+
+    def _check_source(self, record: ReleaseRecord, account: Account) -> None:
+        """Marks of 0.1.0 are equal for one source; later ones can be compared by who has the source alone."""
+        allowed = {account.dataset, *account.aliases}
+        for other in self.releases.values():
+            elsewhere = other.source_digest == record.source_digest and other.dataset not in allowed
+            expect(not elsewhere, f"its source was released under account {other.dataset}")
+
+    def _check_correction(self, record: ReleaseRecord) -> None:
+        if record.supersedes is None:
+            return
+        old = self.releases.get(record.supersedes)
+        fits = old is not None and old.dataset == record.dataset and bool(old.outputs) and old.superseded_by is None
+        expect(
+            fits, f"it supersedes {record.supersedes}, which is no published release of its account, or is superseded"
+        )
+
+    def _reserve_draw(self, event: Event, name: str) -> None:
+        record = self._release(event)
+        expect(name in self._expected, f"draw {name} is not in the plan, or was reserved before")
+        expect(event.cost is not None, f"draw {name} has no cost")
+        self._expected.remove(name)
+        record = self.releases[record.release] = release_with(record, event) or record
+        if self._expected:
+            return
+        self._reserving = None
+        if not _is_late(event):  # else it was drawn already, or may have been: a charge that nobody is asked about
+            self._check_charge(record)
+        self._spent[record.dataset] = self._spent.get(record.dataset, Spent()).with_release(record)
+
+    def _check_charge(self, record: ReleaseRecord) -> None:
+        """The account's total with a new release in it, against its cap at this point in time."""
+        statement = Plain(epsilon=record.epsilon, delta=record.delta)
+        reserved = {draw.name: draw for draw in record.draws if not draw.is_spare}
+        planned = [reserved[name] for name in record.planned if name in reserved]
+        expect_none(draws_fault(statement, planned, record.neighbors, record.discovery))
+        account = self.accounts[record.dataset]
+        expect_none(policy_overrun(account, record, self.releases.values()))
+        spent = self._spent.get(account.dataset, Spent())
+        over = f"with release {record.release}, account {account.dataset} is over its cap"
+        if account.box is None:
+            boxed = any(other.box is not None for other in self.accounts.values())
+            expect(not boxed, f"account {account.dataset} has no box, and others have")
+            expect(within_old_cap(account, spent.with_release(record)), over)
+        else:
+            how = "statement" if record.by_statement else "sums"
+            expect(admitted(account, spent, record.reserved, statement) == how, over)
+
+    def _check_move(self, record: ReleaseRecord, event: Event) -> None:
+        target, draw, late = State(event.kind.value), record.draw(event.draw or ""), _is_late(event)
+        if draw is None:
+            raise AuditError(f"draw {event.draw} was never reserved")
+        expect(event.cost is None, f"draw {draw.name} is charged twice")
+        possible = TRANSITIONS | RECONCILING if late else TRANSITIONS
+        expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
+        if target == State.DRAWN:
+            expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
+            by, what = event.lease, "begun"
+            expect(not draw.is_spare or _replaces_lost(record, event), f"{draw.name} replaces no lost draw")
+        else:
+            by, what = event.body.get("by", event.lease), "ended"
+            expect(
+                target == State.RETURNED or event.lease == draw.lease, f"draw {draw.name} was begun under another lease"
+            )
+        current = late or target == State.RETURNED or record.lease in {None, by}
+        expect(current, f"draw {draw.name} is {what} by an attempt that was taken over")
+        digested = target != State.COMMITTED or _DIGEST.fullmatch(event.digest or "") is not None
+        expect(digested, f"draw {draw.name} is committed without a digest")
+
+    def _check_lease(self, record: ReleaseRecord, event: Event) -> None:
+        lease = event.lease or ""
+        expect(not record.outputs, f"release {record.release} is published; it takes no lease")
+        expect(not record.proposed, f"release {record.release} was submitted for approval; it takes no lease")
+        expect(lease != "" and (record.release, lease) not in self._leases, "a lease is taken twice")
+        self._leases.add((record.release, lease))
+
+    def _check_published(self, record: ReleaseRecord, event: Event) -> None:
+        outputs = _outputs(record, event)
+        approved = record.decision is not None and record.decision.approved and outputs == record.proposed
+        expect(approved or not record.needs_approval, f"release {record.release} is published without an approval")
+
+    def _check_submitted(self, record: ReleaseRecord, event: Event) -> None:
+        outputs = _outputs(record, event)
+        expect(record.needs_approval, f"release {record.release} is submitted, and needs no approval")
+        expect(bool(outputs) and not record.proposed, f"release {record.release} is submitted twice, or with no files")
+
+    def _check_decided(self, record: ReleaseRecord, event: Event) -> None:
+        decision = decision_of(event)
+        expect(bool(record.proposed), f"release {record.release} was never submitted for approval")
+        expect(record.decision is None, f"release {record.release} is decided on twice")
+        expect(bool(decision.by.strip() and decision.reason.strip()), "a decision has no name or no reason")
+
+    def _check_superseded(self, record: ReleaseRecord, event: Event) -> None:
+        by = self.releases.get(event.body["by"])
+        fits = by is not None and bool(by.outputs) and by.supersedes == record.release
+        expect(fits, f"release {record.release} is superseded by what is not its published correction")
+        expect(record.superseded_by is None, f"release {record.release} is superseded twice")
+
+    def _account(self, event: Event) -> Account:
+        expect(event.account in self.accounts, f"account {event.account} is not open")
+        return self.accounts[event.account or ""]
+
+    def _release(self, event: Event) -> ReleaseRecord:
+        expect(event.release in self.releases, f"release {event.release} was never reserved")
+        record = self.releases[event.release or ""]
+        expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
+        return record
+
+    _account_checks: ClassVar[Mapping[EventKind, Callable[[Replay, Account, Event], None]]] = {
+        EventKind.OPENED: _check_opened,
+        EventKind.ACCOUNT_BOXED: _check_boxed,
+        EventKind.CAP_CHANGED: _check_capped,
+        EventKind.ALIASED: _check_aliased,
+        EventKind.RECONCILED: _check_nothing,
+    }
+    _release_checks: ClassVar[Mapping[EventKind, Callable[[Replay, ReleaseRecord, Event], None]]] = {
+        EventKind.DRAWN: _check_move,
+        EventKind.COMMITTED: _check_move,
+        EventKind.RETURNED: _check_move,
+        EventKind.CHARGED_LOST: _check_move,
+        EventKind.LEASED: _check_lease,
+        EventKind.PUBLISHED: _check_published,
+        EventKind.SUBMITTED: _check_submitted,
+        EventKind.APPROVED: _check_decided,
+        EventKind.REJECTED: _check_decided,
+        EventKind.SUPERSEDED: _check_superseded,
+        EventKind.EVALUATED_INTERNALLY: _check_nothing,
+    }
+
+
+def _outputs(record: ReleaseRecord, event: Event) -> Mapping[str, str]:
+    """The files that a row says a release consists of, all draws of which have ended."""
+    outputs = event.body["outputs"]
+    expect(
+        not record.pending, f"release {record.release} is published with draws unsettled: {', '.join(record.pending)}"
+    )
+    expect(all(_DIGEST.fullmatch(digest) for digest in outputs.values()), "a released file has no digest")
+    return dict(outputs)
+
+
+def _replaces_lost(record: ReleaseRecord, event: Event) -> bool:
+    lost = record.standing(event.body["replaces"])
+    return lost is not None and lost.state == State.CHARGED_LOST
+
+
+def _is_late(event: Event) -> bool:
+    """Whether a reconciliation wrote the row: what it adds was signed by the ledger before, or is charged for safety."""
+    return bool(event.body.keys() & {"adopted", "reconciled"})
