@@ -115,7 +115,7 @@ def upgrade(
         before = schema_version(connection)
         migrate(connection)
         if before is not None and before < _BOXES:
-            _box_accounts(connection, location, environment, tell)
+            box_accounts(connection, location, environment, tell)
         if writer is not None:
             _let_append(connection, writer)
     return SCHEMA_VERSION
@@ -200,7 +200,7 @@ def _sqlite_triggers() -> dict[str, tuple[str, str]]:
     return triggers
 
 
-def _box_accounts(
+def box_accounts(
     connection: Connection, location: LedgerLocation, environment: Mapping[str, str], tell: Callable[[str], None]
 ) -> None:
     """Append a row for each account of 0.1.0, after `tell` was given a line on each, and on each run stopped in a draw.

@@ -60,7 +60,9 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     home = tmp_path_factory.mktemp("stages")
     settings = {"publish__keep_private": True, "aggregate__reporting_length": 2, "evaluate__paid": {"share": 0.05}}
     victim = Victim(home=home, config=people(home, ROWS, **settings))
-    made = Released(victim.folder, home / "people.csv", Ledger.open(victim.ledger_file, environment={}).checkpoint_key)
+    made = Released(
+        victim.folder, home / "people.csv", Ledger.open(victim.ledger_file, environment={}).keys.checkpoint_key
+    )
     stages = {name: made.watched(getattr(flow_module, name).fn) for name in STAGES}
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),

@@ -23,15 +23,15 @@ _PROGRAM = 'import sys; from marginweave.flows.cli import main; sys.argv[0] = "m
 # In the older program: the process is gone right before, or right after, the second length is charged.
 _DIES = """
 import os, sys
-from marginweave.tasks.ledger import Ledger
-begin = Ledger.begin_draw
-def dying(ledger, release, name, *more, **named):
+from marginweave.tasks.ledger.draws import Draws
+begin = Draws.begin
+def dying(draws, release, name, *more, **named):
     if name == "level-2" and "{when}" == "before":
         os._exit(9)
-    begin(ledger, release, name, *more, **named)
+    begin(draws, release, name, *more, **named)
     if name == "level-2":
         os._exit(9)
-Ledger.begin_draw = dying
+Draws.begin = dying
 sys.argv[0] = "marginweave"
 from marginweave.flows.cli import main
 main()

@@ -69,7 +69,7 @@ def test_unknown_account_ends_with_the_opening_command(ledger, reserve) -> None:
     with pytest.raises(BudgetError) as error:
         reserve(dataset="census")
     assert str(error.value).endswith("marginweave ledger open census --epsilon 1.0 --delta 1e-06")
-    for call in (ledger.account_total, ledger.releases):
+    for call in (ledger.accounts.total, ledger.releases.of):
         with pytest.raises(BudgetError, match=r"marginweave ledger open census --epsilon E --delta D$"):
             call("census")
 

@@ -64,7 +64,7 @@ def test_digests_of_sources_and_checkpoints_survive(ledger, location, reserve, a
     ledger.accounts.open(replace(account, dataset="twin"), actor="steward")
     _rotate(ledger)
     again = Ledger.open(location)
-    assert (again.keys.source_digest([b"same bytes"]), again.checkpoint_key) == (digest, checkpoint)
+    assert (again.keys.source_digest([b"same bytes"]), again.keys.checkpoint_key) == (digest, checkpoint)
     with pytest.raises(BudgetError, match="released under account affairs"):
         reserve("second", dataset="twin", source=again.keys.source_digest([b"same bytes"]))
 
@@ -130,7 +130,7 @@ def test_retired_keys_seal_nothing_more(ledger, location) -> None:
 
 def test_no_rotation_leads_back_to_a_retired_key(ledger) -> None:
     """Whoever holds an old key cannot make it the one in use again."""
-    old = key_id(ledger._key.root)
+    old = key_id(ledger.session.key.root)
     new = _rotate(ledger)
     with ledger.session.writing() as journal:
         body = {"old": new, "new": old, "reason": "back"}
