@@ -80,8 +80,9 @@ class Replay:
         expect(reserving or not self._expected, "it stands in the middle of a reservation")
         name = event.account or ""
         if event.kind in self._account_checks:
-            present = {} if event.kind == EventKind.OPENED else {name: self._account(event)}
-            after = accounts_of([event], present)[name]
+            opening = event.kind == EventKind.OPENED
+            expect(not opening or name not in self.accounts, f"account {name} is open already")
+            after = accounts_of([event], {} if opening else {name: self._account(event)})[name]
             self._account_checks[event.kind](self, after, event)
             self.accounts[name] = after
             self.opened.setdefault(name, seq)  # the first row of an account opens it
@@ -107,8 +108,7 @@ class Replay:
         if draw is not None and moved is not None and (draw.state in CHARGED) != (moved.state in CHARGED):
             self._spent[record.dataset] = self._spent[record.dataset].with_release(after, record)
 
-    def _check_opened(self, after: Account, event: Event) -> None:
-        expect(event.account not in self.accounts, f"account {event.account} is open already")
+    def _check_opened(self, after: Account, _event: Event) -> None:
         expect_none(account_fault(after))
 
     def _check_boxed(self, after: Account, event: Event) -> None:

@@ -33,7 +33,7 @@ def test_looking_step_by_step_is_looking_at_once(ledger, reserve, plan, location
         for each in (ledger, other):
             view = each.session.view()
             assert (dict(view.accounts), dict(view.releases)) == (accounts_of(events), releases_of(events))
-            assert view.seq == len(events)
+            assert view.position.seq == len(events)
 
 
 def test_only_new_rows_are_read(ledger, reserve, monkeypatch) -> None:
