@@ -206,9 +206,9 @@ def test_the_commands_refuse_an_old_copy(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_was_published_is_charged_again(restored: Place) -> None:
     """The charge is what it was, what was reserved is lost, nothing is given back, and the auditor agrees."""
-    before = restored.releases.find("r1").charged
+    before = restored.release("r1").charged
     restored.reconcile()
-    record = restored.releases.find("r1")
+    record = restored.release("r1")
     assert record.outputs == OUTPUTS
     assert [draw.state for draw in record.draws[:2]] == [State.COMMITTED] * 2
     assert record.draws[2].state in {State.CHARGED_LOST, State.RETURNED}
