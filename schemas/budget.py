@@ -65,11 +65,6 @@ class Plain:
         """(epsilon, delta) as typed: the shortest decimals of their doubles."""
         return cls(epsilon=stated(epsilon), delta=stated(delta))
 
-    @classmethod
-    def from_texts(cls, texts: Mapping[str, Any]) -> Plain:
-        """The amounts that `texts` has as `epsilon` and `delta`."""
-        return cls(epsilon=Decimal(texts["epsilon"]), delta=Decimal(texts["delta"]))
-
     def __add__(self, other: Plain) -> Plain:
         if not other:  # most draws charge nothing in plain, and there are thousands of them
             return self
@@ -138,12 +133,6 @@ class Cost:
             "plain_delta": self.plain.delta,
         }
         return {name: format(value, "f") for name, value in named.items()}
-
-    @classmethod
-    def from_texts(cls, texts: Mapping[str, Any]) -> Cost:
-        """What `texts` says, where the plain amounts may be missing."""
-        plain = Plain(epsilon=Decimal(texts["plain_epsilon"] or 0), delta=Decimal(texts["plain_delta"] or 0))
-        return cls(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
 
 
 class DrawKind(StrEnum):

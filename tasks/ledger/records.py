@@ -15,6 +15,7 @@ from marginweave.schemas.ledger.policy import PERIODS, Policy
 from marginweave.schemas.ledger.releases import Decision, DrawRecord, ReleaseRecord
 from marginweave.schemas.ledger.states import SPARE_PREFIX, State
 from marginweave.schemas.program import Program
+from marginweave.tasks.ledger.tables import cost_of
 
 _DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
 
@@ -115,8 +116,8 @@ def _opened(dataset: str, body: Mapping[str, Any]) -> Account:
         unit=body["unit"],
         neighbors=body["neighbors"],
         box=_box(body),
-        kind_of_plan=Cost.from_texts(body["for"]) if "for" in body else None,
-        old_allowance=Plain.from_texts(body["purse"]) if body.get("purse") else NOTHING,  # what 0.1.0 set aside
+        kind_of_plan=cost_of(body["for"]) if "for" in body else None,
+        old_allowance=_plain(body["purse"]) if body.get("purse") else NOTHING,  # what 0.1.0 set aside
         weak_delta=body.get("weak_delta"),
         policy=_policy(body),
     )
@@ -135,7 +136,7 @@ def _capped(account: Account, event: Event) -> Account:
 
 
 def _boxed(account: Account, event: Event) -> Account:
-    spent, releases = Cost.from_texts(event.body["spent"]), int(event.body["releases"])
+    spent, releases = cost_of(event.body["spent"]), int(event.body["releases"])
     return replace(account, box=_box(event.body), history=spent, releases_before=releases)
 
 
@@ -147,7 +148,7 @@ def _reconciled(account: Account, event: Event) -> Account:
         lost=int(body["lost"]),
         homes=int(body["homes"]),
         no_other_home=body.get("no_other_home"),
-        unaccounted=Plain.from_texts(body["unaccounted"]) if body.get("unaccounted") else None,
+        unaccounted=_plain(body["unaccounted"]) if body.get("unaccounted") else None,
     )
     return replace(account, reconciled=(*account.reconciled, added))
 
@@ -162,6 +163,10 @@ _CHANGES = {
     EventKind.RECONCILED: _reconciled,
     EventKind.ALIASED: _aliased,
 }
+
+
+def _plain(texts: Mapping[str, Any]) -> Plain:
+    return Plain(epsilon=Decimal(texts["epsilon"]), delta=Decimal(texts["delta"]))
 
 
 def _box(body: Mapping[str, Any]) -> Box | None:

@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, Table, Text
 
-from marginweave.schemas.budget import Cost
+from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.tasks.ledger.keyring import Keyring, key_id, sealing_key
@@ -90,11 +91,17 @@ def event_of(row: Mapping[str, Any]) -> Event:
         account=row["account"],
         release=row["release"],
         draw=row["draw"],
-        cost=None if row["mu2"] is None else Cost.from_texts(row),
+        cost=None if row["mu2"] is None else cost_of(row),
         lease=row["lease"],
         digest=row["digest"],
         body=json.loads(row["body"]),
     )
+
+
+def cost_of(texts: Mapping[str, Any]) -> Cost:
+    """The cost that `Cost.texts` wrote; the plain amounts may be missing."""
+    plain = Plain(epsilon=Decimal(texts["plain_epsilon"] or 0), delta=Decimal(texts["plain_delta"] or 0))
+    return Cost(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
 
 
 def row_hash(row: Mapping[str, Any]) -> str:

@@ -172,7 +172,7 @@ def test_heads_of_other_ledgers_are_not_compared(place: Place, tmp_path: Path) -
     place.finish(place.reserve("r1"), "r1")
     other = Place(tmp_path / "other")
     shutil.copytree(place.home(), other.home())
-    other.releases.publish(other.releases.reserve("r2"), "r2")
+    other.finish(other.reserve("r2"), "r2")
     assert other.releases.find("r2").outputs == OUTPUTS
 
 
@@ -223,9 +223,9 @@ def test_an_account_is_frozen_until_other_homes_are_spoken_of(restored: Place) -
     """Nothing is admitted after the reconciliation alone; a sentence thaws, and stands in the ledger."""
     restored.reconcile()
     with pytest.raises(BudgetError, match=r"admits nothing.*--no-other-home"):
-        restored.releases.reserve("r2")
+        restored.reserve("r2")
     restored.reconcile(ALONE)
-    restored.releases.publish(restored.releases.reserve("r2"), "r2")
+    restored.finish(restored.reserve("r2"), "r2")
     account = restored.audited().accounts["affairs"]
     assert [each.facts["no_other_home"] for each in account.reconciled] == [None, "there is one machine"]
     assert not account.frozen
@@ -318,7 +318,7 @@ def test_a_forged_row_is_refused_by_name(restored: Place, column: str, value: st
 def test_rows_of_another_ledger_under_this_ones_name_are_refused(restored: Place, tmp_path: Path) -> None:
     """Whole rows, signed by a key that is not this ledger's."""
     other = Place(tmp_path / "other")
-    other.releases.publish(other.releases.reserve("r9"), "r9")
+    other.finish(other.reserve("r9"), "r9")
     lines = other.seen("r9").read_text().splitlines()
     lines[0] = restored.seen("r1").read_text().splitlines()[0]
     foreign = restored.home() / "runs" / "r9"
@@ -354,7 +354,7 @@ def test_a_charge_that_does_not_fit_leaves_an_account_over_its_cap(restored: Pla
     restored.reconcile(OtherHomes(unaccounted=Plain(epsilon=Decimal(40), delta=Decimal("1e-7"))))
     restored.audited()
     with pytest.raises(BudgetError, match="does not hold this release"):
-        restored.releases.reserve("r2")
+        restored.reserve("r2")
 
 
 def test_the_price_of_what_is_unaccounted() -> None:
