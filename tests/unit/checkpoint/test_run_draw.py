@@ -17,6 +17,7 @@ from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.draws import Draws
 from marginweave.tasks.mechanisms.randomness import NoiseBits
 from tests.support.draws import (
     draw_of_bits,
@@ -183,16 +184,16 @@ CRASHES: dict[str, tuple[object, str, Callable[..., object], State]] = {
     "before the seed": (os, "link", _link_of(".seed", "before"), State.RESERVED),
     "between the seed and its copy": (os, "link", _link_of(".seed", "after"), State.RESERVED),
     "after the copy of the seed": (os, "link", _link_of("seeds/count.copy", "after"), State.RESERVED),
-    "before the charge": (Ledger, "begin_draw", _before, State.RESERVED),
-    "after the charge": (Ledger, "begin_draw", _after, State.DRAWN),
+    "before the charge": (Draws, "begin", _before, State.RESERVED),
+    "after the charge": (Draws, "begin", _after, State.DRAWN),
     "in the draw": (_HERE, "_make", _before, State.DRAWN),
     "after the draw": (_HERE, "_make", _after, State.DRAWN),
     "in the middle of the file": (os, "fdopen", _halfway, State.DRAWN),
     "before the file has its name": (os, "link", _link_of(".draw", "before"), State.DRAWN),
     "after the file has its name": (os, "link", _link_of(".draw", "after"), State.DRAWN),
     "after the copy has its name": (os, "link", _link_of("A.copy", "after"), State.DRAWN),
-    "before the commit": (Ledger, "commit_draw", _before, State.DRAWN),
-    "after the commit": (Ledger, "commit_draw", _after, State.COMMITTED),
+    "before the commit": (Draws, "commit", _before, State.DRAWN),
+    "after the commit": (Draws, "commit", _after, State.COMMITTED),
     "before the seed is destroyed": (DrawSecrets, "destroy", _before, State.COMMITTED),
     "after the seed is destroyed": (DrawSecrets, "destroy", _after, State.COMMITTED),
 }

@@ -142,7 +142,7 @@ def test_a_ledger_that_is_replaced_under_a_command_is_refused(place: Place) -> N
 
 
 def test_the_row_of_a_draw_is_kept_before_its_noise_is_made(place: Place) -> None:
-    """When `begin_draw` returns, the home has the DRAWN row as the ledger signed it, and what was booked before."""
+    """When `Draws.begin` returns, the home has the DRAWN row as the ledger signed it, and what was booked before."""
     ledger = place.reserve("r1")
     for name in DRAWS:
         ledger.draws.begin("r1", name, "lease-r1", {"inputs": "ab"})
@@ -173,7 +173,7 @@ def test_heads_of_other_ledgers_are_not_compared(place: Place, tmp_path: Path) -
     other = Place(tmp_path / "other")
     shutil.copytree(place.home(), other.home())
     other.finish(other.reserve("r2"), "r2")
-    assert other.releases.find("r2").outputs == OUTPUTS
+    assert other.release("r2").outputs == OUTPUTS
 
 
 @pytest.mark.parametrize("example", [False, True], ids=["the ledger", "the ledger of the examples"])
