@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError
@@ -83,7 +84,7 @@ class Replay:
             opening = event.kind == EventKind.OPENED
             expect(not opening or name not in self.accounts, f"account {name} is open already")
             after = accounts_of([event], {} if opening else {name: self._account(event)})[name]
-            self._account_checks[event.kind](self, after, event)
+            self._account_checks[event.kind](after, event)
             self.accounts[name] = after
             self.opened.setdefault(name, seq)  # the first row of an account opens it
         elif event.kind == EventKind.REFUSED:
@@ -92,7 +93,7 @@ class Replay:
             self._reserve(event)
         elif event.kind in self._release_checks:
             record = self._release(event)
-            self._release_checks[event.kind](self, record, event)
+            self._release_checks[event.kind](record, event)
             self._change(record, event)
         if name in self.accounts:
             now = Standing(seq, self.accounts[name], self._spent.get(name, Spent()))
@@ -256,26 +257,31 @@ class Replay:
         expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
         return record
 
-    _account_checks: ClassVar[Mapping[EventKind, Callable[[Replay, Account, Event], None]]] = {
-        EventKind.OPENED: _check_opened,
-        EventKind.ACCOUNT_BOXED: _check_boxed,
-        EventKind.CAP_CHANGED: _check_capped,
-        EventKind.ALIASED: _check_aliased,
-        EventKind.RECONCILED: _check_nothing,
-    }
-    _release_checks: ClassVar[Mapping[EventKind, Callable[[Replay, ReleaseRecord, Event], None]]] = {
-        EventKind.DRAWN: _check_move,
-        EventKind.COMMITTED: _check_move,
-        EventKind.RETURNED: _check_move,
-        EventKind.CHARGED_LOST: _check_move,
-        EventKind.LEASED: _check_lease,
-        EventKind.PUBLISHED: _check_published,
-        EventKind.SUBMITTED: _check_submitted,
-        EventKind.APPROVED: _check_decided,
-        EventKind.REJECTED: _check_decided,
-        EventKind.SUPERSEDED: _check_superseded,
-        EventKind.EVALUATED_INTERNALLY: _check_nothing,
-    }
+    @cached_property
+    def _account_checks(self) -> Mapping[EventKind, Callable[[Account, Event], None]]:
+        return {
+            EventKind.OPENED: self._check_opened,
+            EventKind.ACCOUNT_BOXED: self._check_boxed,
+            EventKind.CAP_CHANGED: self._check_capped,
+            EventKind.ALIASED: self._check_aliased,
+            EventKind.RECONCILED: self._check_nothing,
+        }
+
+    @cached_property
+    def _release_checks(self) -> Mapping[EventKind, Callable[[ReleaseRecord, Event], None]]:
+        return {
+            EventKind.DRAWN: self._check_move,
+            EventKind.COMMITTED: self._check_move,
+            EventKind.RETURNED: self._check_move,
+            EventKind.CHARGED_LOST: self._check_move,
+            EventKind.LEASED: self._check_lease,
+            EventKind.PUBLISHED: self._check_published,
+            EventKind.SUBMITTED: self._check_submitted,
+            EventKind.APPROVED: self._check_decided,
+            EventKind.REJECTED: self._check_decided,
+            EventKind.SUPERSEDED: self._check_superseded,
+            EventKind.EVALUATED_INTERNALLY: self._check_nothing,
+        }
 
 
 def _outputs(record: ReleaseRecord, event: Event) -> Mapping[str, str]:

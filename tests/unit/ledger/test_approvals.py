@@ -39,12 +39,13 @@ def account() -> Account:
 def drawn(ledger, reserve) -> Finished:
     """A release with everything drawn that may be submitted or finished."""
 
-    def call(release: str = "first", **changes: object) -> None:
-        reserve(release, run=release, **changes)
+    def call(release: str = "first", **changes: object) -> ReleaseRecord:
+        record = reserve(release, run=release, **changes)
         ledger.draws.take_lease(release, f"lease of {release}")
         for name in DRAWS:
             ledger.draws.begin(release, name, f"lease of {release}")
             ledger.draws.commit(release, name, f"lease of {release}", "ab" * 32, tainted=False)
+        return record
 
     return call
 

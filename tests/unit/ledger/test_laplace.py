@@ -62,7 +62,8 @@ def test_the_allowance_is_charged_to_the_digit_until_it_is_spent(
         reserve("over", dataset="people", plan=laplace_plan(0.11), source="people")
     assert people.accounts.total("people") == before
     reserve("last", dataset="people", plan=laplace_plan(0.1), source="people")
-    charged = [people.releases.find(name).charged for name in ("0", "1", "2", "last")]
+    charged = [record.charged for record in people.releases.of("people")]
+    assert len(charged) == 4
     assert all((cost.mu2, cost.rho, cost.delta, cost.plain.delta) == (0, 0, 0, 0) for cost in charged)
     assert people.accounts.total("people").spent.cost.plain.epsilon == 1
     assert people.accounts.total("people").epsilon == 1.0

@@ -29,6 +29,7 @@ def test_place_is_the_users_or_the_declared_one(tmp_path: Path, monkeypatch: pyt
     before = ledger_location({})
     monkeypatch.chdir(tmp_path)
     assert ledger_location({}) == before == ledger_location({"MARGINWEAVE_LEDGER": ""})
+    assert isinstance(before, Path)
     assert before.is_absolute()
     assert before.parts[-2:] == ("marginweave", "ledger.sqlite")
     declared = tmp_path / "elsewhere.sqlite"
@@ -193,7 +194,7 @@ def test_source_digest_is_keyed_and_ignores_chunks(ledger: Ledger, tmp_path: Pat
     assert ledger.keys.source_digest([b"abc"]) != ledger.keys.source_digest([b"abd"])
     assert ledger.keys.source_digest([b"abc"]).base != other.keys.source_digest([b"abc"]).base
     assert ledger.keys.source_digest([b"abc"]).mark("r") != other.keys.source_digest([b"abc"]).mark("r")
-    assert ledger.keys.checkpoint_key != other.checkpoint_key
+    assert ledger.keys.checkpoint_key != other.keys.checkpoint_key
     assert len(ledger.keys.checkpoint_key) == 32
 
 

@@ -63,7 +63,9 @@ def test_what_needs_a_delta_is_refused(changes: dict[str, Any], words: str) -> N
 
 def test_an_amplified_resize_needs_a_delta() -> None:
     """Its functional parameters are an (epsilon, delta)."""
-    imputed = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+    imputed: dict[str, Any] = {
+        f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")
+    }
     with pytest.raises(InputError, match=r"must be positive with resize\.amplify"):
         pure(resize={"records": 100, "proportion": 0.5, "amplify": True}, **imputed)
 
