@@ -20,6 +20,7 @@ from marginweave.tasks.ledger.plans import draws_fault, stated_fault
 from marginweave.tasks.ledger.records import accounts_of, decision_of, release_of, release_with
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOVES = (EventKind.DRAWN, EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST)
 _MOST_SPARES = 3  # of a release that 0.1.0 reserved with `redraws`
 
 
@@ -162,9 +163,8 @@ class Replay:
             return
         old = self.releases.get(record.supersedes)
         fits = old is not None and old.dataset == record.dataset and bool(old.outputs) and old.superseded_by is None
-        expect(
-            fits, f"it supersedes {record.supersedes}, which is no published release of its account, or is superseded"
-        )
+        fault = f"it supersedes {record.supersedes}, which is no published release of its account, or is superseded"
+        expect(fits, fault)
 
     def _reserve_draw(self, event: Event, name: str) -> None:
         record = self._release(event)
@@ -270,15 +270,11 @@ class Replay:
     @cached_property
     def _release_checks(self) -> Mapping[EventKind, Callable[[ReleaseRecord, Event], None]]:
         return {
-            EventKind.DRAWN: self._check_move,
-            EventKind.COMMITTED: self._check_move,
-            EventKind.RETURNED: self._check_move,
-            EventKind.CHARGED_LOST: self._check_move,
+            **dict.fromkeys(_MOVES, self._check_move),
             EventKind.LEASED: self._check_lease,
             EventKind.PUBLISHED: self._check_published,
             EventKind.SUBMITTED: self._check_submitted,
-            EventKind.APPROVED: self._check_decided,
-            EventKind.REJECTED: self._check_decided,
+            **dict.fromkeys((EventKind.APPROVED, EventKind.REJECTED), self._check_decided),
             EventKind.SUPERSEDED: self._check_superseded,
             EventKind.EVALUATED_INTERNALLY: self._check_nothing,
         }
