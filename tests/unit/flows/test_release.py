@@ -51,6 +51,6 @@ def test_an_internal_evaluation_waits_for_a_decision_on_the_same_people(tmp_path
             internal_report=tmp_path / "report.html",
         ),
         configuration=SimpleNamespace(evaluate=SimpleNamespace(internal=True)),
-        ledger=SimpleNamespace(awaiting_approval={"people": waiting}.get),
+        ledger=SimpleNamespace(approvals=SimpleNamespace(awaited={"people": waiting}.get)),
     )
     assert internal_evaluation_due(reference) is (waiting is None)
