@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from marginweave.flows.audit.made_up import MadeUpRelease, noisy_number
 from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.arrays import Counts, Flags, Floats
-from marginweave.schemas.budget import BudgetPlan, DrawKind, PlannedDraw, Stability
+from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw, Stability
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Measurement
+from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate import domain, selection
 from marginweave.tasks.aggregate.marginals import (
     Split,
@@ -30,7 +31,7 @@ from marginweave.tasks.aggregate.marginals import (
 from marginweave.tasks.aggregate.rounds import candidate_scores, score_sensitivity
 from marginweave.tasks.empirical.findings import Hits, Scores, event_scores, noise_scores, separation, shift_score
 from marginweave.tasks.evaluate.paid import mean_count_error
-from marginweave.tasks.mechanisms.gaussian import error_deviation, select_candidate
+from marginweave.tasks.mechanisms.gaussian import select_candidate
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 
 Table = list[NDArray[np.uint8]]
@@ -167,13 +168,13 @@ def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Sc
     return noise_scores(noisy, exact[0], exact[1], float(noise.deviation))
 
 
-def evaluation_scores(draw: PlannedDraw, length: int, stability: Stability, trials: int) -> Scores:
+def evaluation_scores(draw: GaussianMeasurement, length: int, stability: Stability, trials: int) -> Scores:
     """Log-likelihood ratios of the noisy mean count error: the unit leaves cells of synthetic records for empty ones."""
     tables = Neighbors.of(SIZES, stability, rows=10)
     labeled = Domain(names=("a", "b", "c"), labels=tuple(tuple(map(str, range(size))) for size in SIZES))
     made = [np.full(10 + 4 * stability.records, max(0, size - 2), np.uint8) for size in SIZES]
     marginals = all_cliques(SIZES, min(length, len(SIZES)))
-    sd = error_deviation(draw.parameter, stability)
+    sd = query_sigma(draw, stability)
     present, absent = (
         np.array([mean_count_error([table], [made], labeled, marginals, len(made[0]))], np.int64)
         for table in (tables.present, tables.absent)

@@ -123,19 +123,20 @@ class _Audit:
         configuration, stability = self.configuration, self.configuration.stability
         table, replaces = CanaryTable(columns=canary_columns(configuration), stability=stability), self._replaces
         for length in range(1, configuration.reporting_length + 1):
-            draw, held = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
+            draw, held = self.plan.measurement(DrawKind.LEVEL, length), math.comb(table.columns, length)
             repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (held * table.places)))
             yield self._summed(draw, level_scores(table, draw, repeats))
             if held > 1:
                 scores = level_scores(table, draw, max(1, repeats // 4), held // 2)
                 yield _alone(f"{draw.name}, {held // 2} of {held} kept", draw, scores)
         if configuration.resize is None and not (replaces and stability.records == 1):
-            draw = self.plan.draw(DrawKind.COUNT)
+            draw = self.plan.measurement(DrawKind.COUNT)
             scores = count_scores(draw, stability, self.effort.trials_of(draw))
             yield _alone(draw.name, draw, scores) if replaces else self._summed(draw, scores)
         if configuration.percentile is not None:
-            draw = self.plan.draw(DrawKind.PERCENTILE, 1)
-            yield _alone("percentile-k", draw, percentile_scores(configuration, draw, self.effort.selections))
+            percentile = self.plan.draw(DrawKind.PERCENTILE, 1)
+            scores = percentile_scores(configuration, percentile, self.effort.selections)
+            yield _alone("percentile-k", percentile, scores)
         for length in range(1, configuration.discoveries + 1):
             hits = exposed_units(configuration, self.plan, length, self.effort.units)
             yield from _exposure(f"threshold {length}", hits)
@@ -172,7 +173,7 @@ class _Audit:
         configuration, plan, effort = self.configuration, self.plan, self.effort
         paid = configuration.evaluate.paid
         if paid is not None:
-            draw = plan.draw(DrawKind.EVALUATION)
+            draw = plan.measurement(DrawKind.EVALUATION)
             scores = evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
             yield self._summed(draw, scores)
         if plan.uses_laplace:

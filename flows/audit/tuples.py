@@ -12,9 +12,10 @@ import numpy as np
 
 from marginweave.flows.audit.made_up import ROOM, CanaryTable, MadeUpRelease, Pinned, noisy_number, one_block, table_of
 from marginweave.schemas.arrays import Integers
-from marginweave.schemas.budget import BudgetPlan, DrawKind, PlannedDraw, Stability
+from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw, Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
+from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
@@ -24,7 +25,7 @@ from marginweave.tasks.empirical.percentiles import worst_pair
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mechanisms.gaussian import add_noise, count_deviation, deviation, select_percentile
+from marginweave.tasks.mechanisms.gaussian import add_noise, select_percentile
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 
 # No count is below it: what a threshold hides is lost power, and no part of the claim about the noise.
@@ -41,7 +42,7 @@ def canary_columns(configuration: Configuration) -> int:
     return columns
 
 
-def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int | None = None) -> Scores:
+def level_scores(table: CanaryTable, draw: GaussianMeasurement, repeats: int, bound: int | None = None) -> Scores:
     """Scores of one length with V_k pinned, by the shipped counting and drawing.
 
     Args:
@@ -53,7 +54,7 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     held = math.comb(table.columns, draw.length)
     bound = bound or held
     candidates = Pinned.of(table, draw.length)
-    sd = deviation(draw.parameter, bound, table.stability)
+    sd = query_sigma(draw, table.stability, bound)
     mechanism = LevelMechanism(length=draw.length, contribution_bound=bound, deviation=sd, threshold=_NO_THRESHOLD)
     words = KeyedBits(key=os.urandom(32), purpose=draw.name)
     counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1), ROOM)
@@ -68,9 +69,9 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     return Scores(present=present, absent=absent, cut=middle)
 
 
-def count_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores:
+def count_scores(draw: GaussianMeasurement, stability: Stability, trials: int) -> Scores:
     """Scores of the record count: the unit's rows come or go; a replaced unit of several rows leaves one behind."""
-    sd = count_deviation(draw.parameter, stability)
+    sd = query_sigma(draw, stability)
     rows = np.array([1000], np.int64)
     moved = stability.records - (stability.neighbors == "replace-one")
     return noise_scores(noisy_number(sd, trials), rows + moved, rows, sd)
@@ -133,7 +134,7 @@ def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: 
         candidates=candidates,
         survivors_before=0 if below is None else len(below),
         contribution_bound=bound,
-        deviation=deviation(draw.noise_multiplier, bound, configuration.stability),
+        deviation=query_sigma(draw, configuration.stability, bound),
         delta_threshold=plan.delta_threshold,
     )
     words = KeyedBits(key=os.urandom(32), purpose=str(draw))
@@ -204,7 +205,7 @@ def _draw(
         candidates=candidates,
         survivors_before=survivors,
         contribution_bound=bound,
-        deviation=deviation(draw.noise_multiplier, bound, configuration.stability),
+        deviation=query_sigma(draw, configuration.stability, bound),
         delta_threshold=release.plan.delta_threshold,
     )
     return mechanism, draw_level(counts, candidates, mechanism, fresh_bits())
@@ -227,6 +228,6 @@ def _count_score(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
     if release.other is not None:  # a replaced unit of as many rows
         return 0.0
     draw, stability = release.plan.measurement(DrawKind.COUNT), release.configuration.stability
-    sd = count_deviation(draw.parameter, stability)
+    sd = query_sigma(draw, stability)
     noisy = int(add_noise(np.array([encoded.records], np.int64), sd, fresh_bits())[0])
     return (noisy - len(release.shared)) * stability.records / float(sd) ** 2

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from marginweave.flows.run.counting import counting_method
-from marginweave.flows.run.limits import marginal_noise, public_sizes
-from marginweave.schemas.budget import DrawKind, PlannedDraw
+from marginweave.schemas.budget import DrawKind
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
@@ -23,16 +22,11 @@ from marginweave.tasks.accounting.plan.defaults import (
     pair_noise,
 )
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.marginals import all_cliques, cells
-from marginweave.tasks.aggregate.selection import declared_cliques
-from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.aggregate.marginals import cells
+from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
 
 MEAN_NOISE = {"rounded-gaussian": math.sqrt(2 / math.pi), "discrete-laplace": math.sqrt(1 / 2)}
 """The mean of |x| at standard deviation 1, by mechanism."""
-
-TABLES = (DrawKind.ONE_WAY, DrawKind.MARGINALS)
-"""Draws of whole marginals."""
-
 
 MEASURED = {
     "marginals of 3 columns": (0.003, 0.038, 16.0),
@@ -119,31 +113,17 @@ def error_forecast(configuration: Configuration, rows: int | None) -> list[str]:
 def _noise(configuration: Configuration) -> Iterator[tuple[str, float]]:
     """Number of columns and mean L1 norm of the noise of each draw of tables whose sizes are public."""
     plan = plan_budget(configuration)
-    noise = {} if configuration.marginals is None else marginal_noise(configuration, plan)
+    sizes = public_sizes(configuration)
     for draw in plan.draws:
-        if draw.mechanism in MEAN_NOISE and draw.length and configuration.marginals is None:
-            yield str(draw.length), MEAN_NOISE[draw.mechanism] * _tuples(configuration, draw)
-        elif draw.kind in TABLES and draw.name in noise:
-            lengths, norms = zip(
-                *_marginals(configuration, draw.kind, [float(sd) for sd in noise[draw.name]]), strict=True
-            )
-            ends = sorted({min(lengths), max(lengths)})
+        sigmas = [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
+        if draw.kind is DrawKind.LEVEL:
+            labels = [len(attribute.labels) for attribute in configuration.attributes]
+            mean = most_combinations(labels, draw.length) / math.comb(
+                len(labels), draw.length
+            )  # cells of a set of columns
+            yield str(draw.length), MEAN_NOISE[draw.mechanism] * mean * sigmas[0]
+        elif draw.kind in MARGINALS and sigmas:
+            cliques = planned_cliques(configuration, draw.kind)
+            norms = [cells(clique, sizes) * sigma for clique, sigma in zip(cliques, sigmas, strict=True)]
+            ends = sorted({min(map(len, cliques)), max(map(len, cliques))})
             yield " to ".join(map(str, ends)), MEAN_NOISE[draw.mechanism] * statistics.fmean(norms)
-
-
-def _tuples(configuration: Configuration, draw: PlannedDraw) -> float:
-    """C sigma of a set of columns: e_k(sizes) cells of all C(m, k) sets, with the noise of the public cap."""
-    sizes = [len(attribute.labels) for attribute in configuration.attributes]
-    mean = most_combinations(sizes, draw.length) / math.comb(len(sizes), draw.length)
-    cap = configuration.contribution_cap(draw.length)
-    return mean * float(deviation(draw.parameter, cap, configuration.stability))
-
-
-def _marginals(configuration: Configuration, kind: DrawKind, deviations: list[float]) -> Iterator[tuple[int, float]]:
-    """Number of columns and c sigma of each marginal of a draw."""
-    sizes, settings = public_sizes(configuration), configuration.marginals
-    assert settings is not None
-    names = [attribute.name for attribute in configuration.attributes]
-    cliques = all_cliques(sizes, 1) if kind is DrawKind.ONE_WAY else declared_cliques(settings, names, sizes)
-    for clique, sd in zip(cliques, deviations, strict=True):
-        yield len(clique), cells(clique, sizes) * sd

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from scipy.special import ndtr, ndtri
 
-from marginweave.flows.run.limits import marginal_noise, public_sizes
-from marginweave.schemas.budget import BudgetPlan, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
+from marginweave.schemas.budget import (
+    BudgetPlan,
+    DrawKind,
+    GaussianMeasurement,
+    LaplaceMeasurement,
+    PlannedDraw,
+    Selection,
+)
 from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.accountants import selection_mu
+from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import public_cells, rounds_of, shares_of_draws
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.domain import discovery
-from marginweave.tasks.aggregate.marginals import marginal_deviation
-from marginweave.tasks.aggregate.rounds import share_deviation
+from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes, sigma_alone
 from marginweave.tasks.aggregate.selection import scoring
-from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation, error_sensitivity
-from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
+from marginweave.tasks.mechanisms.gaussian import error_sensitivity
+from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS
 from marginweave.tasks.mechanisms.percentile import rank_error
 from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE
 
@@ -48,11 +54,10 @@ def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
     budget = plan_budget(configuration)
     shares = _shares(configuration, budget)
     if configuration.marginals is not None:
-        noise = marginal_noise(configuration, budget)
         rows = _rounds_together(
             budget.draws,
             [
-                _marginal_forecast(configuration, budget, draw, share, noise)
+                _marginal_forecast(configuration, budget, draw, share)
                 for draw, share in zip(budget.draws, shares, strict=True)
             ],
         )
@@ -93,8 +98,7 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
     settings, plan, told = configuration.tuples, plan_budget(configuration), []
     for length in range(1, configuration.reporting_length + 1):
         candidates = _most_candidates(configuration, length)
-        bound = configuration.contribution_cap(length)
-        sd = deviation(plan.measurement(DrawKind.LEVEL, length).noise_multiplier, bound, configuration.stability)
+        sd = query_sigma(plan.measurement(DrawKind.LEVEL, length), configuration.stability)
         least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
         alone = candidates * float(ndtr((0.5 - least) / float(sd)))
         known = "" if length == 1 else "at most "
@@ -147,34 +151,24 @@ def _together(alike: Sequence[DrawForecast]) -> DrawForecast:
     return replace(first, name=f"{first.name} … {last.name}", noise=f"{first.noise} each", share=share)
 
 
-def _marginal_forecast(
-    configuration: Configuration,
-    plan: BudgetPlan,
-    draw: PlannedDraw,
-    share: float,
-    noise: Mapping[str, Sequence[Fraction | float]],
-) -> DrawForecast:
+def _marginal_forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, share: float) -> DrawForecast:
     """A draw of marginals: the noise and the typical error of one cell, from the least noisy marginal to the most."""
     if draw.kind is DrawKind.SELECT:
         return _pick_forecast(configuration, draw, share)
     if isinstance(draw, Selection):
         return _forecast(configuration, draw, share, plan.delta_threshold)
+    sigmas = [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
     if draw.kind is DrawKind.EVALUATION:
-        return _number_forecast(draw, share, error_deviation(draw.parameter, configuration.stability))
-    deviations = [float(sd) for sd in noise.get(draw.name, ())]
+        return _number_forecast(draw, share, sigmas[0])
     least, unit, laplace = "", "", isinstance(draw, LaplaceMeasurement)
     if draw.kind is DrawKind.SCORES:
-        deviations, unit = [scoring(configuration, plan).score_deviation], " a score"
-    elif not deviations:  # how many marginals will share the draw is not known yet
+        sigmas, unit = [scoring(configuration, plan).score_deviation], " a score"
+    elif not sigmas:  # how many marginals will share the draw is not known yet
         least, unit = " or more", " times the marginals" if laplace else " times √(marginals)"
-        deviations = [
-            laplace_deviation(laplace_scale(Fraction(repr(draw.parameter)), configuration.stability))
-            if laplace
-            else float(marginal_deviation(draw.parameter, configuration.stability))
-        ]
-    span = sorted({f"{sd:.1f}" for sd in (min(deviations), max(deviations))}, key=float)
+        sigmas = [sigma_alone(draw, configuration.stability)]
+    span = sorted({f"{sd:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float)
     typical = math.sqrt(1 / 2 if laplace else 2 / math.pi)  # the mean of |x| at standard deviation 1
-    errors = sorted({f"{sd * typical:.1f}" for sd in (min(deviations), max(deviations))}, key=float)
+    errors = sorted({f"{sd * typical:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float)
     return DrawForecast(
         name=draw.name,
         noise=f"{'Laplace, ' if laplace else ''}sd {' to '.join(span)}{least}",
@@ -200,7 +194,8 @@ def rounds_forecast(configuration: Configuration) -> list[str]:
     adaptive = rounds_of(configuration) if configuration.marginals is not None else None
     if adaptive is None:
         return []
-    sd = float(share_deviation(configuration, plan_budget(configuration).draw(DrawKind.MEASURE, 1)))
+    plan = plan_budget(configuration)
+    sd = float(planned_sigmas(configuration, plan, plan.draw(DrawKind.MEASURE, 1))[0])
     words = (
         f"Rounds: {adaptive.rounds} shares; each chooses {adaptive.batch} marginal(s) of 2 to {adaptive.adaptive} attributes, "
         f"measured with sd {sd:.1f} a share"
@@ -219,23 +214,21 @@ def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, del
             error=_rank_error(configuration, draw),
             threshold="",
         )
-    unit = configuration.stability
-    if draw.length == 0:
-        one = error_deviation if draw.kind is DrawKind.EVALUATION else count_deviation
-        return _number_forecast(draw, share, one(draw.parameter, unit))
-    bound = configuration.contribution_cap(draw.length)
-    sd = deviation(draw.parameter, bound, unit)
+    assert isinstance(draw, GaussianMeasurement)
+    sd = query_sigma(draw, configuration.stability)
+    if draw.kind is not DrawKind.LEVEL:
+        return _number_forecast(draw, share, sd)
     return _number_forecast(
         draw,
         share,
         sd,
         most="at most " if configuration.percentile is not None else "",
-        threshold=_threshold(configuration, draw.length, bound, sd, delta_threshold),
+        threshold=_threshold(configuration, draw.length, draw.width, sd, delta_threshold),
     )
 
 
 def _number_forecast(
-    draw: PlannedDraw, share: float, sd: Fraction, *, most: str = "", threshold: str = ""
+    draw: PlannedDraw, share: float, sd: Fraction | float, *, most: str = "", threshold: str = ""
 ) -> DrawForecast:
     return DrawForecast(
         name=draw.name,

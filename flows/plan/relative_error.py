@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from marginweave.flows.plan.accuracy import MEAN_NOISE, TABLES
-from marginweave.flows.run.limits import marginal_noise, public_sizes
+from marginweave.flows.plan.accuracy import MEAN_NOISE
 from marginweave.schemas.budget import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.marginals import all_cliques, cells
-from marginweave.tasks.aggregate.selection import declared_cliques
-from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation
+from marginweave.tasks.aggregate.marginals import cells
+from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
 
 
 def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[str, str]]:
@@ -40,34 +38,21 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[
 def _cells(
     configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, rows: int
 ) -> Iterable[tuple[Fraction | float, float]]:
-    """The deviation of a draw's noise and the mean count of the cells that it falls on (0: not known), marginal by marginal."""
-    if draw.mechanism not in MEAN_NOISE:
-        return
-    if draw.kind is DrawKind.EVALUATION:
-        yield error_deviation(draw.parameter, configuration.stability), 0.0
-    elif configuration.marginals is not None:
-        yield from _marginal_cells(configuration, plan, draw, rows)
-    elif draw.length == 0:
-        yield count_deviation(draw.parameter, configuration.stability), rows
-    else:
-        cap = configuration.contribution_cap(draw.length)
+    """The sigma of a draw's noise and the mean count of the cells that it falls on (0: not known), marginal by marginal."""
+    sigmas, means = planned_sigmas(configuration, plan, draw), [0.0]
+    if draw.kind in (DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE):
+        return ()
+    if draw.kind is DrawKind.COUNT:
+        means = [rows]
+    elif configuration.private_columns or not sigmas:
+        means = [0.0] * len(sigmas)
+    elif draw.kind is DrawKind.LEVEL:
         number = most_combinations((len(attribute.labels) for attribute in configuration.attributes), draw.length)
-        mean = 0.0 if configuration.private_columns else rows * cap / number
-        yield deviation(draw.parameter, cap, configuration.stability), mean
-
-
-def _marginal_cells(
-    configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, rows: int
-) -> Iterable[tuple[Fraction | float, float]]:
-    settings, sizes = configuration.marginals, public_sizes(configuration)
-    assert settings is not None
-    deviations = marginal_noise(configuration, plan).get(draw.name, ()) if draw.kind in TABLES else ()
-    if not deviations:  # which marginals there will be is not known yet
-        return
-    names = [attribute.name for attribute in configuration.attributes]
-    cliques = all_cliques(sizes, 1) if draw.kind is DrawKind.ONE_WAY else declared_cliques(settings, names, sizes)
-    for sd, clique in zip(deviations, cliques, strict=True):
-        yield sd, 0.0 if configuration.private_columns else rows / cells(clique, sizes)
+        means = [rows * configuration.contribution_cap(draw.length) / number]
+    elif draw.kind in MARGINALS:
+        sizes = public_sizes(configuration)
+        means = [rows / cells(clique, sizes) for clique in planned_cliques(configuration, draw.kind)]
+    return zip(sigmas, means, strict=True)
 
 
 def _span(percentages: Iterable[float]) -> str:

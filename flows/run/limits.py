@@ -3,71 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, LaplaceMeasurement
+from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
 from marginweave.schemas.configuration.values import MAX_CELLS, MAX_KEY
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
+from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.domain import discovery, domain_sizes, structural_masks
+from marginweave.tasks.aggregate.domain import structural_masks
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
     cells,
     marginal_deviation,
-    split_deviations,
-    split_epsilons,
 )
-from marginweave.tasks.aggregate.rounds import share_deviation
-from marginweave.tasks.aggregate.selection import declared_cliques, scoring
+from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
+from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.estimate.graphical.junction import check_model_size, check_room
-from marginweave.tasks.mechanisms.gaussian import deviation, error_deviation
-from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, laplace_deviation, laplace_scale
+from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
 
 # Each set of columns costs about a millisecond, whatever it holds.
 _MAX_SETS = 200_000
 # Every round of consistency and synthesis goes over all marginals.
 _MAX_MARGINALS = 20_000
-
-
-def marginal_noise(configuration: Configuration, plan: BudgetPlan) -> dict[str, tuple[Fraction | float, ...]]:
-    """Deviations of the noise of each draw of marginals, as far as public sizes tell.
-
-    `marginals` is not there where marginals are selected; `selection` counts steps of its grid. Of a share of rounds it is
-    that of a whole batch. A private domain counts as one value, the missing one.
-    """
-    settings, stability = configuration.marginals, configuration.stability
-    assert settings is not None
-    sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
-    found: dict[str, tuple[Fraction | float, ...]] = {}
-    for draw in plan.draws:
-        if draw.kind is DrawKind.MEASURE:
-            found[draw.name] = (share_deviation(configuration, draw),)
-        elif draw.kind is DrawKind.VALUES:
-            found[draw.name] = (discovery(configuration, plan)[0],)
-        elif draw.kind is DrawKind.SCORES:
-            found[draw.name] = (scoring(configuration, plan).deviation,)
-        elif draw.kind is DrawKind.ONE_WAY or (draw.kind is DrawKind.MARGINALS and not settings.selects(len(sizes))):
-            one = draw.kind is DrawKind.ONE_WAY
-            cliques = all_cliques(sizes, 1) if one else declared_cliques(settings, names, sizes)
-            split = cliques, sizes, settings.allocation
-            if isinstance(draw, LaplaceMeasurement):
-                scales = (laplace_scale(epsilon, stability) for epsilon in split_epsilons(draw.epsilon, *split))
-                found[draw.name] = tuple(map(laplace_deviation, scales))
-            else:
-                found[draw.name] = split_deviations(draw.parameter, *split, stability)
-    return found
-
-
-def public_sizes(configuration: Configuration) -> tuple[int, ...]:
-    """Number of codes of each attribute, the missing value included; of a private domain only that one is known."""
-    return domain_sizes(configuration.attributes, [attribute.labels for attribute in configuration.attributes])
 
 
 def check_tuples(configuration: Configuration) -> None:
@@ -107,13 +71,19 @@ def check_marginals(configuration: Configuration, settings: MarginalSettings) ->
     if plan.uses_laplace:
         most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if selects else together
         _check_laplace(most)
-    for name, deviations in marginal_noise(configuration, plan).items():
-        _check_noise(name, max(deviations), "fewer marginals")
-    for draw in plan.draws:  # what `split_deviations` falls back to, whichever marginals there will be
-        if isinstance(draw, GaussianMeasurement) and draw.kind in (DrawKind.ONE_WAY, DrawKind.MARGINALS):
-            shared = len(sizes) if draw.kind is DrawKind.ONE_WAY else max(number, len(cliques))
-            widest = marginal_deviation(draw.parameter * math.sqrt(shared), configuration.stability)
-            _check_noise(draw.name, widest, "fewer marginals")
+    _check_marginal_noise(
+        configuration, plan, {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: max(number, len(cliques))}
+    )
+
+
+def _check_marginal_noise(configuration: Configuration, plan: BudgetPlan, shared: Mapping[DrawKind, int]) -> None:
+    """Refuse noise without a table; `shared` is how many marginals may have an equal part of a draw."""
+    for draw in plan.draws:
+        if draw.kind is not DrawKind.EVALUATION:
+            _check_noise(draw, planned_sigmas(configuration, plan, draw), "fewer marginals")
+        if isinstance(draw, GaussianMeasurement) and draw.kind in shared:  # what an unequal split falls back to
+            widest = marginal_deviation(draw.noise_multiplier * math.sqrt(shared[draw.kind]), configuration.stability)
+            _check_noise(draw, [widest], "fewer marginals")
 
 
 def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: Sequence[Clique]) -> None:
@@ -161,9 +131,7 @@ def check_paid(configuration: Configuration) -> None:
             f"evaluate.paid.length ({paid.length}) makes {number} marginals, more than {_MAX_MARGINALS}; use a smaller one"
         )
     draw = plan_budget(configuration).measurement(DrawKind.EVALUATION)
-    _check_noise(
-        str(draw), error_deviation(draw.noise_multiplier, configuration.stability), "a larger evaluate.paid.share"
-    )
+    _check_noise(draw, [query_sigma(draw, configuration.stability)], "a larger evaluate.paid.share")
 
 
 def _check_laplace(most: int) -> None:
@@ -174,10 +142,10 @@ def _check_laplace(most: int) -> None:
         )
 
 
-def _check_noise(name: str, largest: Fraction | float, instead: str) -> None:
-    if largest > MAX_DEVIATION:
+def _check_noise(draw: PlannedDraw, sigmas: Sequence[Fraction | float], instead: str) -> None:
+    if max(sigmas, default=0) > MAX_DEVIATION:
         raise InputError(
-            f"the noise of {name} may have a standard deviation above {MAX_DEVIATION}; raise privacy.epsilon, or "
+            f"the noise of {draw} may have a standard deviation above {MAX_DEVIATION}; raise privacy.epsilon, or "
             f"use fewer columns, {instead}, or fewer records a subject"
         )
 
@@ -206,6 +174,5 @@ def _check_combinations(configuration: Configuration) -> None:
         )
     for draw in plan_budget(configuration).draws:
         if isinstance(draw, GaussianMeasurement) and draw.kind is not DrawKind.EVALUATION:
-            bound = configuration.contribution_cap(draw.length)
-            widest = deviation(draw.parameter, bound, configuration.stability)
-            _check_noise(draw.name, widest, "a smaller aggregate.reporting_length")
+            sigma = query_sigma(draw, configuration.stability)
+            _check_noise(draw, [sigma], "a smaller aggregate.reporting_length")

@@ -20,11 +20,12 @@ from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
-from marginweave.tasks.mechanisms.gaussian import add_noise, deviation
+from marginweave.tasks.mechanisms.gaussian import add_noise
 from marginweave.tasks.mechanisms.randomness import NoiseBits
 
 Labels = Sequence[Sequence[str]]
@@ -74,7 +75,7 @@ def discovery(configuration: Configuration, plan: BudgetPlan) -> tuple[Fraction,
     DP: arithmetic on public numbers.
     """
     held, stability = len(configuration.private_columns), configuration.stability
-    sd = deviation(plan.measurement(DrawKind.VALUES).noise_multiplier, held, stability)
+    sd = query_sigma(plan.measurement(DrawKind.VALUES), stability, held)
     return sd, private_threshold(sd, held, stability.records, plan.delta_threshold)
 
 

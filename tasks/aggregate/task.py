@@ -16,6 +16,7 @@ from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.aggregates import Level, LevelNoise
+from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
@@ -40,8 +41,6 @@ from marginweave.tasks.engine.choice import open_engine
 from marginweave.tasks.engine.local import Engine
 from marginweave.tasks.mechanisms.gaussian import (
     add_noise,
-    count_deviation,
-    deviation,
     gaussian_terms,
     select_percentile,
 )
@@ -195,7 +194,7 @@ def _mechanism(reference: RunReference, candidates: CandidateSet, bound: int, be
         candidates=candidates,
         survivors_before=len(below[-1]) if below else 0,
         contribution_bound=bound,
-        deviation=deviation(draw.noise_multiplier, bound, configuration.stability),
+        deviation=query_sigma(draw, configuration.stability, bound),
         delta_threshold=reference.plan.delta_threshold,
     )
 
@@ -258,6 +257,4 @@ def _record_count(reference: RunReference) -> tuple[int, float]:
 
 
 def _count_deviation(reference: RunReference) -> Fraction:
-    return count_deviation(
-        reference.plan.measurement(DrawKind.COUNT).noise_multiplier, reference.configuration.stability
-    )
+    return query_sigma(reference.plan.measurement(DrawKind.COUNT), reference.configuration.stability)

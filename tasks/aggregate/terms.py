@@ -10,19 +10,26 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from marginweave.schemas.budget import BudgetPlan, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
+from marginweave.schemas.budget import (
+    BudgetPlan,
+    DrawKind,
+    GaussianMeasurement,
+    LaplaceMeasurement,
+    PlannedDraw,
+)
 from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
-from marginweave.tasks.aggregate.domain import discovery, domain_sizes
-from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations, split_epsilons
+from marginweave.tasks.aggregate.domain import discovery
+from marginweave.tasks.aggregate.marginals import split_deviations, split_epsilons
+from marginweave.tasks.aggregate.noise import planned_cliques, planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.rounds import STEPS
-from marginweave.tasks.aggregate.selection import declared_cliques, scoring
+from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.digests import fractions_digest
-from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation, error_sensitivity
+from marginweave.tasks.mechanisms.gaussian import error_sensitivity
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE, LOW_PERCENTILE
 
@@ -45,12 +52,17 @@ def _own(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> T
         return _bounds(configuration, draw)
     if draw.kind is DrawKind.EVALUATION:
         unit = configuration.stability
-        return {"sensitivity": error_sensitivity(unit), "sigma": str(error_deviation(draw.parameter, unit))}
+        return {"sensitivity": error_sensitivity(unit), "sigma": _sigma(configuration, plan, draw)}
     return (
         _of_tuples(configuration, plan, draw)
         if configuration.marginals is None
         else _of_marginals(configuration, plan, draw)
     )
+
+
+def _sigma(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> str:
+    (sigma,) = planned_sigmas(configuration, plan, draw)
+    return str(sigma)
 
 
 def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
@@ -67,9 +79,9 @@ def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
 def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
     unit, percentile = configuration.stability, configuration.percentile
     if draw.kind is DrawKind.COUNT:
-        return {"sigma": str(count_deviation(draw.parameter, unit))}
+        return {"sigma": _sigma(configuration, plan, draw)}
     cap = configuration.contribution_cap(draw.length)
-    if isinstance(draw, Selection):
+    if not isinstance(draw, GaussianMeasurement):
         assert percentile is not None
         return {"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)}
     settings = configuration.tuples.model_dump(
@@ -82,7 +94,7 @@ def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw
         if configuration.private_columns and draw.length == 1:
             terms["private_values"] = configuration.private_values
     if percentile is None:
-        sigma = deviation(draw.parameter, cap, unit)
+        sigma = query_sigma(draw, unit)
         terms |= {"contribution_bound": cap, "sigma": str(sigma)}
         if "private_values" in terms:
             held = min(cap, configuration.private_values)
@@ -118,13 +130,8 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
     terms: Terms = {"allocation": settings.allocation}
     if configuration.private_columns:
         return terms  # how many cells there are follows from what is discovered
-    attributes = configuration.attributes
-    sizes = domain_sizes(attributes, [attribute.labels for attribute in attributes])
-    if draw.kind is DrawKind.ONE_WAY:
-        cliques = all_cliques(sizes, 1)
-    elif isinstance(settings.cliques, tuple | AllCliques) and settings.compress == "none":
-        cliques = declared_cliques(settings, [attribute.name for attribute in attributes], sizes)
-    else:
+    cliques, sizes = planned_cliques(configuration, draw.kind), public_sizes(configuration)
+    if not cliques or (draw.kind is DrawKind.MARGINALS and settings.compress != "none"):
         return terms  # chosen, or over merged values
     shares: tuple[Fraction, ...]
     if isinstance(draw, LaplaceMeasurement):

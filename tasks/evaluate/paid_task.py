@@ -17,6 +17,7 @@ from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.evaluation import PaidEvaluation
+from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.domain import recode
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
@@ -26,7 +27,7 @@ from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.paid import compared_marginals, mean_count_error, paid_evaluation
-from marginweave.tasks.mechanisms.gaussian import add_noise, error_deviation, error_sensitivity, gaussian_terms
+from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, gaussian_terms
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
@@ -45,7 +46,7 @@ def buy_evaluation(
     committed = standing(reference, draw).state == State.COMMITTED
     prepared = None if committed else _prepared(reference, encoded, synthesized, normalized)
     payload, drawn = draw_once(reference, draw, prepared)
-    deviation = error_deviation(draw.noise_multiplier, reference.configuration.stability)
+    deviation = query_sigma(draw, reference.configuration.stability)
 
     def compute() -> bytes:  # with its noise as it was reserved: right of here is no ledger
         arrays, meta = unpack_arrays(payload)
@@ -83,9 +84,7 @@ def _prepared(
     marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
     records = CodeBlocks(made)
     error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
-    deviation = error_deviation(
-        reference.plan.measurement(DrawKind.EVALUATION).noise_multiplier, configuration.stability
-    )
+    deviation = query_sigma(reference.plan.measurement(DrawKind.EVALUATION), configuration.stability)
     exact, digest = np.array([error], np.int64), _digest(made)
     return PreparedDraw(
         inputs=text_digest([digest, counts_digest([exact])]),

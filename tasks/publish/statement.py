@@ -27,9 +27,9 @@ from marginweave.schemas.released.statement import (
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import discovery
-from marginweave.tasks.aggregate.rounds import share_deviation
+from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
-from marginweave.tasks.mechanisms.gaussian import error_deviation, error_sensitivity
+from marginweave.tasks.mechanisms.gaussian import error_sensitivity
 from marginweave.tasks.publish.wording import Bounds, preparation_words, unit_assumption
 
 ASSUMPTIONS = (
@@ -261,7 +261,8 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
     """
     unit, found = configuration.stability, DrawNoise()
     if draw.kind is DrawKind.EVALUATION:
-        found = DrawNoise(sensitivity=error_sensitivity(unit), sigma=float(error_deviation(draw.parameter, unit)))
+        (sigma,) = planned_sigmas(configuration, plan, draw)
+        found = DrawNoise(sensitivity=error_sensitivity(unit), sigma=float(sigma))
     elif isinstance(draw, GaussianMeasurement) and configuration.marginals is None:
         levels = aggregates.noise
         found = DrawNoise(sigma=levels[draw.length - 1].deviation if draw.length else aggregates.record_deviation)
@@ -271,7 +272,7 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
     elif draw.kind is DrawKind.SELECT:
         found = DrawNoise(sensitivity=error_sensitivity(unit))
     elif draw.kind is DrawKind.MEASURE:
-        found = DrawNoise(sigma=float(share_deviation(configuration, draw)))
+        found = DrawNoise(sigma=float(planned_sigmas(configuration, plan, draw)[0]))
     elif draw.kind is DrawKind.SCORES:
         grid = scoring(configuration, plan)
         found = DrawNoise(sigma=grid.score_deviation, step=1 / grid.steps)

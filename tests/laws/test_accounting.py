@@ -79,8 +79,9 @@ def test_zcdp_conversion_gives_the_published_sigma() -> None:
 @pytest.mark.parametrize(("scale", "delta"), [(4.0, 1e-6), (20.0, 1e-9), (0.9, 1e-5)])
 def test_zcdp_conversion_agrees_with_opendp(scale: float, delta: float) -> None:
     """OpenDP's own conversion of a discrete Gaussian's zCDP gives the same epsilon."""
-    import opendp.prelude as dp
+    import opendp.prelude
 
+    dp: Any = opendp.prelude  # which declares nothing that it exports
     dp.enable_features("contrib")
     gaussian = dp.m.make_gaussian(dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), scale=scale)
     profile = dp.c.make_zCDP_to_approxDP(gaussian).map(1)
@@ -117,7 +118,7 @@ def test_gaussian_plans_are_within_one_percent_of_the_numerical_optimum(epsilon:
     assert {draw.mechanism for draw in plan.draws} == {"rounded-gaussian"}
 
     def loss(shrink: float) -> float:
-        total = None
+        total: Any = None
         for draw in plan.draws:
             one = pld.from_gaussian_mechanism(draw.parameter * shrink, value_discretization_interval=epsilon / 2000)
             total = one if total is None else total.compose(one)

@@ -145,7 +145,7 @@ def test_a_selection_costs_no_less_than_its_worst_pair(epsilon: float) -> None:
     worst = selection_loss(epsilon, step).self_compose(10)
     at = np.linspace(0.0, 6 * epsilon, 40)
     mu = selection_mu(epsilon) * math.sqrt(10)
-    exact = np.array(worst.get_delta_for_epsilon(at))
+    exact = np.array(worst.get_delta_for_epsilon(at.tolist()))
     assert all(e <= gdp_delta(mu, float(x)) * 1.002 + 1e-10 for e, x in zip(exact, at, strict=True))
     assert any(e > gdp_delta(mu * 0.9, float(x)) for e, x in zip(exact, at, strict=True))
 
@@ -157,8 +157,9 @@ def test_the_threshold_agrees_with_that_of_opendp(sd: Fraction, values: int, del
 
     Its noise is discrete and ours rounded (variance sd^2 + 1/12), which is worth less than a step of the threshold.
     """
-    import opendp.prelude as dp
+    import opendp.prelude
 
+    dp: Any = opendp.prelude  # which declares nothing that it exports
     dp.enable_features("contrib")
     space = (
         dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T="i32")),
@@ -176,8 +177,9 @@ def test_the_threshold_agrees_with_that_of_opendp(sd: Fraction, values: int, del
 
 def test_deviation_buys_in_opendp_what_it_is_planned_for() -> None:
     """rho of OpenDP's Gaussian mechanism at our deviation, for the L2 sensitivity of a unit: at most the planned cost."""
-    import opendp.prelude as dp
+    import opendp.prelude
 
+    dp: Any = opendp.prelude  # which declares nothing that it exports
     dp.enable_features("contrib")
     plan = plan_budget(configuration(epsilon=1.0, delta=DELTA))
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
@@ -244,13 +246,13 @@ def test_a_larger_budget_never_means_more_noise(one: float, other: float, accoun
 
 
 RELATIONS = ("add-remove", "replace-one")
-Sensitivity = Callable[[Stability], float]
+Sensitivity = Callable[..., Fraction | int]
 
 
 @given(st.integers(1, 50), st.integers(1, 400), st.floats(0.1, 50))
 def test_noise_grows_with_theta_bound_and_relation(records: int, bound: int, multiplier: float) -> None:
     """A unit of more rows, a larger bound and replacement never get less noise, in L1 or L2."""
-    measures: list[Sensitivity] = [lambda s: deviation(multiplier, bound, s), l1_sensitivity]
+    measures: list[Sensitivity] = [lambda stability: deviation(multiplier, bound, stability), l1_sensitivity]
     for measure in measures:
         for relation in RELATIONS:
             here, next_ = (measure(Stability(records=n, neighbors=relation)) for n in (records, records + 1))  # type: ignore[arg-type]

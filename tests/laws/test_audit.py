@@ -23,6 +23,7 @@ from marginweave.flows.audit.suite import Effort, audit
 from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.tasks.accounting import noise
 from marginweave.tasks.aggregate import domain, level
 from marginweave.tasks.empirical.findings import Finding, refuted
 from marginweave.tasks.mechanisms import gaussian as mechanisms
@@ -222,7 +223,7 @@ def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.Monkey
     ids=["no root of Delta", "no theta"],
 )
 def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuples, "deviation", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
+    monkeypatch.setattr(noise, "deviation", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
     exceeded = named(found("k-tuples, no fabrication", QUICK).values(), "exceeded")
     assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
 

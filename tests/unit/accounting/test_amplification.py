@@ -136,7 +136,7 @@ def test_a_worst_mechanism_keeps_delta_in_both_directions(formula, proportion: f
         ((1.0, 1e-6, 1, Fraction(3, 2)), "rate"),
     ],
 )
-def test_impossible_parameters_are_refused(arguments, message: str) -> None:
+def test_impossible_parameters_are_refused(arguments: tuple[float, float, int, Fraction], message: str) -> None:
     """Each by name."""
     with pytest.raises(InputError, match=message):
         functional_parameters(*arguments, "tight")

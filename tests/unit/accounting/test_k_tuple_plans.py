@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import Plain
+from marginweave.schemas.budget import AccountantName, Plain
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho, selection_mu
 from marginweave.tasks.accounting.composition import account_epsilon
@@ -76,7 +76,7 @@ def test_draws_stand_in_the_order_they_are_made() -> None:
 
 @pytest.mark.parametrize("accountant_name", ["gdp", "zcdp"])
 @pytest.mark.parametrize("private", [False, True])
-def test_shares_are_shares_of_the_accountants_budget(accountant_name: str, private: bool) -> None:
+def test_shares_are_shares_of_the_accountants_budget(accountant_name: AccountantName, private: bool) -> None:
     """Count, percentiles and levels cost 2, 10 and 88 % of the budget, under gdp a little more than mu^2 alone would allow."""
     plan = plan_budget(configuration(accountant=accountant_name, private=private, delta=1e-6))
     pricing = accountant(accountant_name)

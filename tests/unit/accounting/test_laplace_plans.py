@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from marginweave.flows.plan.noise import forecast, noise_forecast
 from marginweave.flows.run.counting import check_size
-from marginweave.flows.run.limits import marginal_noise
 from marginweave.schemas.budget import BudgetPlan, Plain
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.ledger.plans import check_plan
 from marginweave.tasks.mechanisms.laplace import laplace_deviation, laplace_scale
 from tests.support.configurations import PRIVATE, configuration
@@ -102,7 +102,7 @@ def test_an_amplified_release_is_charged_as_stated_whatever_its_noise() -> None:
     """The functional epsilon is larger and is divided; the first draw is charged what is stated, the other nothing."""
     imputed = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
     resize = {"records": 400, "proportion": 0.4, "amplify": True}
-    plan = plan_budget(laplace(aggregate__cliques=PAIRS, resize=resize, **imputed))
+    plan = plan_budget(laplace(**{"aggregate__cliques": PAIRS, "resize": resize, **imputed}))
     assert [draw.cost.plain for draw in plan.draws] == [Plain(epsilon=Decimal("1.0"), delta=Decimal("1e-06")), Plain()]
     assert sum(draw.parameter for draw in plan.draws) > 1.3
     check_plan(plan)
@@ -153,7 +153,7 @@ def test_plan_knows_the_laplace_noise_of_what_is_public() -> None:
     """The deviation of each marginal, from its part of the epsilon of the draw."""
     config = laplace(aggregate__cliques=PAIRS, aggregate__allocation="equal")
     plan = plan_budget(config)
-    noise = marginal_noise(config, plan)
+    noise = {str(draw): planned_sigmas(config, plan, draw) for draw in plan.draws}
     part = Fraction(repr(plan.by_name["marginals"].parameter)) / 6
     expected = laplace_deviation(laplace_scale(part, config.stability))
     assert noise["marginals"] == pytest.approx([expected] * 6, rel=1e-6)

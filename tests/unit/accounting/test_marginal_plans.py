@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from marginweave.flows.plan.noise import forecast, rounds_forecast
 from marginweave.flows.run.counting import check_size
-from marginweave.flows.run.limits import marginal_noise, public_sizes
-from marginweave.schemas.budget import Stability
+from marginweave.schemas.budget import AccountantName, Stability
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import accountant as accountant_of
 from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import release_epsilon
 from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations
+from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.ledger.plans import check_plan
 from tests.support.configurations import PRIVATE, configuration
 
@@ -66,7 +66,7 @@ def test_the_draws_have_their_shares_and_spend_the_whole(
 
 @pytest.mark.parametrize("accountant", ["gdp", "zcdp", "joint"])
 @pytest.mark.parametrize("private", [False, True])
-def test_rounds_have_equal_shares_and_spend_the_whole(accountant: str, private: bool) -> None:
+def test_rounds_have_equal_shares_and_spend_the_whole(accountant: AccountantName, private: bool) -> None:
     """A choice for each of a batch, and a share, round by round, at fixed prices; by the exact curves all of epsilon."""
     config = configuration(
         aggregate={"method": "marginals", "cliques": {"adaptive": 3, "rounds": 5, "batch": 2}},
@@ -217,12 +217,15 @@ def test_plan_knows_the_noise_of_what_is_public() -> None:
     """One deviation a marginal; of selected ones only the scores' is known before, of a private domain its threshold's."""
     pairs = configuration(aggregate__method="marginals", aggregate__cliques={"all": 2})
     assert public_sizes(pairs) == (3, 4, 6, 8)
-    assert {name: len(found) for name, found in marginal_noise(pairs, plan_budget(pairs)).items()} == {
+    plan = plan_budget(pairs)
+    assert {str(draw): len(planned_sigmas(pairs, plan, draw)) for draw in plan.draws} == {
         "one-way": 4,
         "marginals": 6,
     }
     chosen = configuration(aggregate__method="marginals", columns__sex=PRIVATE)
-    assert set(marginal_noise(chosen, plan_budget(chosen))) == {"values", "one-way", "selection"}
+    plan = plan_budget(chosen)
+    known = {str(draw) for draw in plan.draws if planned_sigmas(chosen, plan, draw)}
+    assert known == {"values", "one-way", "selection"}
 
 
 @pytest.mark.parametrize(

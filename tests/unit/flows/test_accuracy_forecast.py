@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from marginweave.flows.plan.accuracy import error_forecast, method_forecast
-from marginweave.flows.run.limits import marginal_noise
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.mechanisms.gaussian import deviation
 from tests.support.configurations import configuration
 
@@ -42,7 +42,8 @@ def test_marginals_have_the_noise_of_theirs(noise: str) -> None:
     config = configuration(
         **MARGINALS, aggregate__cliques=[["sex", "age"], ["region", "age", "grade"]], aggregate__noise=noise
     )
-    found = marginal_noise(config, plan_budget(config))
+    plan = plan_budget(config)
+    found = {str(draw): planned_sigmas(config, plan, draw) for draw in plan.draws}
     mean = math.sqrt(2 / math.pi if noise == "gaussian" else 1 / 2)
     one = mean * sum(c * float(sd) for c, sd in zip((3, 4, 6, 8), found["one-way"], strict=True)) / 4
     larger = mean * sum(c * float(sd) for c, sd in zip((18, 192), found["marginals"], strict=True)) / 2
