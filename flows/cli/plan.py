@@ -119,7 +119,7 @@ def _compare(one: Request, other: Request, rows: int | None) -> None:
 
 
 def _errors(request: Request, rows: int | None) -> dict[str, tuple[str, str]]:
-    from marginweave.flows.plan.relative_error import relative_errors
+    from marginweave.flows.plan.accuracy import relative_errors
 
     return {} if rows is None else relative_errors(request.configuration, rows)
 
@@ -136,8 +136,12 @@ def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: s
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
     from marginweave.flows.plan.account import ledger_forecast, policy_forecast
     from marginweave.flows.plan.accuracy import error_forecast, method_forecast
-    from marginweave.flows.plan.noise import combinations_forecast, noise_forecast, rounds_forecast
-    from marginweave.flows.plan.preparation import preparation_forecast
+    from marginweave.flows.plan.noise import (
+        combinations_forecast,
+        noise_forecast,
+        preparation_forecast,
+        rounds_forecast,
+    )
 
     told = (combinations_forecast, noise_forecast, rounds_forecast, preparation_forecast, method_forecast)
     lines = [line for forecast in told for line in forecast(request.configuration)]

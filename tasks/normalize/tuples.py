@@ -15,7 +15,7 @@ from marginweave.schemas.arrays import Flags, Floats
 from marginweave.schemas.configuration.values import MAX_TABLE
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
-from marginweave.tasks.accounting.plan.cost import MOST_SECONDS, fitting_seconds
+from marginweave.tasks.accounting.plan.default_records import MOST_SECONDS, fitting_seconds
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.estimate.mixture.calibrate import nearest_column
 from marginweave.tasks.estimate.mixture.targets import expected_below, surprise

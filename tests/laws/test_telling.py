@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
-from marginweave.tasks.accounting.plan.cost import fitting_seconds
+from marginweave.tasks.accounting.plan.default_records import fitting_seconds
 from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way, nearest_column
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture

@@ -17,8 +17,14 @@ from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.values import MAX_CELLS
-from marginweave.tasks.accounting.plan.cost import MOST_SECONDS, fitting_seconds, looking_seconds
-from marginweave.tasks.accounting.plan.default_records import mixture_hindrance, public_codes, table_cells
+from marginweave.tasks.accounting.plan.default_records import (
+    MOST_SECONDS,
+    fitting_seconds,
+    looking_seconds,
+    mixture_hindrance,
+    public_codes,
+    table_cells,
+)
 
 # Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples;
 # and beyond which they need most of it.

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
+from marginweave.flows.plan.accuracy import relative_errors
 from marginweave.flows.plan.noise import forecast
-from marginweave.flows.plan.relative_error import relative_errors
 from tests.support.configurations import configuration
 
 ROWS = 5000

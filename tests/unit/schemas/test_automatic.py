@@ -14,8 +14,7 @@ from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.cost import fitting_seconds
-from marginweave.tasks.accounting.plan.default_records import automatic_method
+from marginweave.tasks.accounting.plan.default_records import automatic_method, fitting_seconds
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
