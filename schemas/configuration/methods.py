@@ -8,7 +8,7 @@ from pydantic import Discriminator, Tag
 
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import MarginalSettings
-from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.schemas.configuration.synthesis import SYNTHESES, AnySynthesis
 
 
 def method_of(value: Any, default: str) -> str:
@@ -31,9 +31,5 @@ Aggregation = Annotated[
     _known("k-tuples", "marginals", resolved=("auto",)),
 ]
 Synthesis = Annotated[
-    Annotated[SynthesisSettings, Tag("aggregate-seeded")]
-    | Annotated[GumSynthesis, Tag("gum")]
-    | Annotated[MixtureSynthesis, Tag("mixture")]
-    | Annotated[PgmSynthesis, Tag("pgm")],
-    _known("aggregate-seeded", "gum", "mixture", "pgm", resolved=("auto",)),
+    AnySynthesis, _known(*(model.model_fields["method"].default for model in SYNTHESES), resolved=("auto",))
 ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ByteSize, Field, Tag, field_validator, model_validator
 
 from marginweave.schemas.configuration.values import FROZEN, Number, Positive, PositiveWhole, Whole, to_number, to_whole
 
@@ -148,5 +148,10 @@ class PgmSynthesis(CompleteSynthesis):
         return value
 
 
-DenseSynthesis = GumSynthesis | MixtureSynthesis | PgmSynthesis
-AnySynthesis = SynthesisSettings | DenseSynthesis
+DenseSynthesis = (
+    Annotated[GumSynthesis, Tag("gum")]
+    | Annotated[MixtureSynthesis, Tag("mixture")]
+    | Annotated[PgmSynthesis, Tag("pgm")]
+)
+AnySynthesis = Annotated[SynthesisSettings, Tag("aggregate-seeded")] | DenseSynthesis
+SYNTHESES: tuple[type[BaseModel], ...] = tuple(get_args(method)[0] for method in get_args(AnySynthesis))

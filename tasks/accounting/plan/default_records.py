@@ -15,7 +15,7 @@ from typing import Any, Literal
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.schemas.configuration.synthesis import SYNTHESES
 from marginweave.schemas.configuration.values import MAX_TABLE
 
 MOST_SECONDS = 600.0
@@ -34,15 +34,12 @@ _SEEN_CELL, _SEEN_TABLE = 2e-7, 1e-3
 Method = Literal["aggregate-seeded", "gum", "mixture"]
 
 
-_MODELS = (SynthesisSettings, GumSynthesis, MixtureSynthesis, PgmSynthesis)
-
-
 # Keys that not every method has, and a method that has it.
 _OWN = {
     key: f"method: {model.model_fields['method'].default}"
-    for model in _MODELS
+    for model in SYNTHESES
     for key in model.model_fields
-    if not all(key in other.model_fields for other in _MODELS)
+    if not all(key in other.model_fields for other in SYNTHESES)
 }
 
 
