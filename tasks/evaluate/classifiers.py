@@ -117,7 +117,7 @@ def propensity(sensitive: Codes, records: Codes, sizes: Sequence[int]) -> Propen
         logistic_pmse=pmse,
         logistic_ratio=pmse / expected if expected > 0 else None,
         logistic_standardized=(pmse - expected) / deviation if deviation > 0 else None,
-        tree_pmse=_pmse(grown.predict_proba(numbers)[:, 1], share),
+        tree_pmse=_pmse(np.asarray(grown.predict_proba(numbers))[:, 1], share),
         tree_auc=_held_out_auc(numbers, made),
     )
 
@@ -139,7 +139,7 @@ def _logistic(inputs: Any, made: NDArray[np.int64], share: float) -> tuple[float
         model = LogisticRegression(C=np.inf, max_iter=500, tol=1e-6).fit(inputs, made)
     unit = (1 - share) ** 2 * share / len(made)
     coefficients = inputs.shape[1]  # k - 1: all but the constant
-    pmse = _pmse(model.predict_proba(inputs)[:, 1], share)
+    pmse = _pmse(np.asarray(model.predict_proba(inputs))[:, 1], share)
     return pmse, coefficients * unit, math.sqrt(2 * coefficients) * unit
 
 
@@ -154,7 +154,7 @@ def _held_out_auc(numbers: NDArray[np.float32], made: NDArray[np.int64]) -> floa
     aucs = []
     for i in range(_FOLDS):
         tree = DecisionTreeClassifier(max_depth=_DEPTH, random_state=0).fit(numbers[fold != i], made[fold != i])
-        aucs.append(roc_auc_score(made[fold == i], tree.predict_proba(numbers[fold == i])[:, 1]))
+        aucs.append(roc_auc_score(made[fold == i], np.asarray(tree.predict_proba(numbers[fold == i]))[:, 1]))
     return float(np.mean(aucs))
 
 
@@ -232,7 +232,11 @@ def _boosting(inputs: Inputs) -> FloatArray:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    model = HistGradientBoostingClassifier(max_iter=60, early_stopping=False, random_state=0)
+    model = HistGradientBoostingClassifier(
+        max_iter=60,
+        early_stopping=False,  # pyright: ignore[reportArgumentType]  # scikit-learn takes a bool as well
+        random_state=0,
+    )
     with threadpool_limits(1):  # its threads wait actively: on a machine with other work they cost more than they bring
         return inputs.probabilities(model, code_columns(inputs.table, without=(inputs.target,)))
 

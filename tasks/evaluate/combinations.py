@@ -104,7 +104,7 @@ def bucket_sums(cells: Cells) -> FloatArray:
     gap = np.where(s > 0, np.abs(s - y) / divisor, 1)
     one = np.ones(len(s))
     sums = (one, y, len(cells.attributes) * one, kept, gap)
-    return np.stack([np.bincount(bins, weights=weights, minlength=len(_BINS)) for weights in sums])
+    return np.stack([np.bincount(bins, weights=weights, minlength=len(_BINS)) for weights in sums], dtype=np.float64)
 
 
 def count_buckets(sums: Iterable[FloatArray]) -> tuple[CountBucket, ...]:

@@ -67,15 +67,19 @@ class Side(Protocol):
 
     def tallies(self, numberings: Sequence[Numbering]) -> Sequence[Pending]:
         """What is to be counted for each set of attributes, counted; each tally is made where it is asked for."""
+        ...
 
     def needs(self, numbering: Numbering) -> int:
         """Bytes that are taken until a tally is asked for."""
+        ...
 
     def beginnings(self, attributes: Attributes, before: Numbering) -> IntArray:
         """The distinct numbers of the first attributes of a set, those of `before`, that occur with the others."""
+        ...
 
     def is_single(self, attribute: int) -> bool:
         """Whether a record has at most one value of the attribute."""
+        ...
 
 
 def number_set(attributes: Attributes, sizes: Sequence[int], sides: Sequence[Side]) -> Numbering:

@@ -14,14 +14,11 @@ from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.evaluation import Estimate, PaidEvaluation
-from marginweave.tasks.aggregate.marginals import cells, count_marginals, in_passes
 from marginweave.tasks.evaluate.cells import Comparison
 from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
 from marginweave.tasks.evaluate.numbering import Attributes, Codes
 from marginweave.tasks.evaluate.tallies import Records
 
-# Cells of a marginal that is counted in a dense table; rows of others are sorted.
-_MOST_DENSE = 1 << 22
 _ABOUT = (
     "mean over all marginals of {length} attribute(s), {marginals} of them, of the sum over cells, missing as a value, of "
     "|count of the rows as prepared - synthetic count|, the synthetic counts weighted to the noisy number of records; with "
@@ -66,7 +63,7 @@ def mean_count_error(
         record_count: The released number of records, not negative.
         memory: What counting may take, as it is configured; it changes nothing.
     """
-    number, radices = sum(len(codes[0]) for codes in records), [size + 1 for size in domain.sizes]
+    number = sum(len(codes[0]) for codes in records)
     weight = Fraction(record_count, number) if number else Fraction(0)
     synthetic, real = weight.as_integer_ratio()
 
@@ -74,18 +71,11 @@ def mean_count_error(
         # counts are whole and below 2^53; weighted ones below 2^63 for all tables that there are
         return int(np.abs(real * one - synthetic * other).sum())
 
-    dense = [marginal for marginal in marginals if cells(marginal, radices) <= _MOST_DENSE]
-    total = 0
-    for some in in_passes(dense, radices):
-        both = zip(count_marginals(sensitive, radices, some), count_marginals(records, radices, some), strict=True)
-        total += sum(distance(one, other) for one, other in both)
-    wide = [marginal for marginal in marginals if cells(marginal, radices) > _MOST_DENSE]
-    if wide:
-        one, other = (Records.of_blocks(blocks, domain, memory) for blocks in (sensitive, records))
-        comparison = Comparison(reference=one, synthetic=other, sizes=domain.sizes)
-        total += sum(
-            comparison.measure(wide, lambda c: distance(c.reference.astype(np.int64), c.synthetic.astype(np.int64)))
-        )
+    one, other = (Records.of_blocks(blocks, domain, memory) for blocks in (sensitive, records))
+    comparison = Comparison(reference=one, synthetic=other, sizes=domain.sizes)
+    total = sum(
+        comparison.measure(marginals, lambda c: distance(c.reference.astype(np.int64), c.synthetic.astype(np.int64)))
+    )
     return total // (len(marginals) * real)
 
 

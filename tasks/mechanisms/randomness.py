@@ -39,15 +39,19 @@ class NoiseBits(Protocol):
     @property
     def tainted(self) -> bool:
         """Whether the key did not come from the operating system: a test's."""
+        ...
 
     def words(self, table: int, start: int, count: int) -> Words:
         """The words of cells `start` to `start + count - 1` of a table, shape (count,)."""
+        ...
 
     def rest(self, table: int, cell: int) -> int:
         """65 bits more of one cell, from an address of their own."""
+        ...
 
     def stream(self, *place: int) -> WordStream:
         """A stream from its beginning, whose keys are of this place alone: for loops of which nobody knows the length."""
+        ...
 
 
 class WordStream:
@@ -77,6 +81,7 @@ class UniformWords(Protocol):
 
     def uniform_words(self, count: int) -> Words:
         """The next `count` words."""
+        ...
 
 
 class NumberedWords(Protocol):
@@ -84,6 +89,7 @@ class NumberedWords(Protocol):
 
     def words_at(self, start: int, count: int) -> Words:
         """Words number `start` to `start + count - 1`."""
+        ...
 
 
 class CellWords(Protocol):
@@ -91,6 +97,7 @@ class CellWords(Protocol):
 
     def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> Words:
         """The word of each record and slot, shape (records,); the same pair has the same word, others are independent."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

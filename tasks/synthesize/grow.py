@@ -46,7 +46,7 @@ def _refill(combinations: Combinations, state: State) -> None:
     for attribute in range(len(state.available)):
         count = combinations.counts[combinations.children[attribute]]
         state.available[attribute] = count
-        change(state.alone, attribute, combinations.columns[attribute], count)
+        change(state.alone, attribute, combinations.columns[attribute], int(count))
 
 
 @njit(cache=True)
@@ -145,7 +145,7 @@ def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: i
         elif state.blocked[attribute]:
             continue
         else:
-            known = members if group < 0 else state.without[group]
+            known = members if group < 0 else int(state.without[group])
             weight = int(np.floor(quantile(state.largest[attribute], known, rules.fraction) + 0.5))
         state.candidates[kept] = attribute
         state.weights[kept] = max(weight, 0)
@@ -191,7 +191,7 @@ def _add(
     state.available[attribute] -= 1
     weight = 1 if rules.subtract else 0
     if state.available[attribute] == 0 and not rules.subtract:
-        weight = combinations.counts[combinations.children[attribute]]
+        weight = int(combinations.counts[combinations.children[attribute]])
     change(state.alone, attribute, combinations.columns[attribute], -weight)
     state.used[combinations.columns[attribute]] = True
     group = combinations.sets[attribute]
@@ -262,7 +262,7 @@ def _extend(combinations: Combinations, state: State, first: int, last: int, who
     for i in range(candidates):
         attribute = state.candidates[i]
         group = combinations.sets[attribute]
-        earlier, alive = first if group < 0 else state.without[group], True
+        earlier, alive = first if group < 0 else int(state.without[group]), True
         for number in range(first, last):
             if group >= 0 and state.holding[number, group]:
                 continue

@@ -67,11 +67,11 @@ def draw_free(chances: Chances, used: NDArray[np.bool_], chance: float) -> int:
         return -1
     point, column = min(int(chance * total), total - 1), 0
     while used[column] or point >= chances.sums[column]:
-        point -= 0 if used[column] else chances.sums[column]
+        point -= 0 if used[column] else int(chances.sums[column])
         column += 1
     place = chances.starts[column]
     while place > 0:
-        point += chances.tree[place]
+        point += int(chances.tree[place])
         place -= place & -place
     return _find(chances, point)
 

@@ -138,7 +138,7 @@ def _gain(one: Records, other: Records, block: Integers, offsets: Integers, resi
                 continue
             change += abs(residual[u, p] - 1) - abs(residual[u, p]) + abs(residual[v, p] + 1) - abs(residual[v, p])
             change += abs(residual[v, q] - 1) - abs(residual[v, q]) + abs(residual[u, q] + 1) - abs(residual[u, q])
-    return change
+    return float(change)
 
 
 @njit(cache=True, nogil=True)
@@ -149,8 +149,8 @@ def _exchange(one: Records, other: Records, block: Integers, offsets: Integers, 
             p, q = offsets[x] + one[x], offsets[x] + other[x]
             if u == v or p == q or x in block:
                 continue
-            _move(residual, u, v, p)
-            _move(residual, v, u, q)
+            _move(residual, int(u), int(v), int(p))
+            _move(residual, int(v), int(u), int(q))
     for a in block:
         one[a], other[a] = other[a], one[a]
 

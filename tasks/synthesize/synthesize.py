@@ -149,19 +149,23 @@ def _members(sets: Sequence[int], depth: int) -> int:
 def _working_memory(
     combinations: Combinations, rules: Rules, sets: Sequence[int], members: int, prohibitions: Prohibitions
 ) -> State:
-    attributes, kinds, packed = len(combinations.columns), max(sets) + 1, combinations.counts.dtype
+    attributes, kinds, counts = len(combinations.columns), max(sets) + 1, combinations.counts
+
+    def zeros(*shape: int) -> Numbers:
+        return np.zeros(shape, np.int32) if counts.dtype == np.int32 else np.zeros(shape, np.int64)
+
     return State(
-        left=combinations.counts.copy(),
-        available=np.zeros(attributes, packed),
+        left=counts.copy(),
+        available=zeros(attributes),
         alone=Chances.of(combinations.columns, len(sets)),
         used=np.zeros(len(sets), np.bool_),
         members=np.zeros(members, np.int64),
         lengths=np.zeros(members, np.int64),
-        direct=np.zeros(attributes, packed),
+        direct=zeros(attributes),
         blocked=np.zeros(attributes, np.bool_),
-        largest=np.zeros((attributes, rules.kept), packed),
+        largest=zeros(attributes, rules.kept),
         candidates=np.zeros(attributes, np.int64),
-        weights=np.zeros(attributes, packed),
+        weights=zeros(attributes),
         banned=np.zeros(attributes, np.int64),
         number=np.zeros(1, np.int64),
         prohibitions=prohibitions,

@@ -145,11 +145,11 @@ def fit_tree(
         InputError: the extra is not installed, or the masks allow no record.
     """
     check_installed()
-    import jax
+    import jax  # pyright: ignore[reportMissingImports]  # comes with the extra
 
     jax.config.update("jax_enable_x64", True)  # float32 stalls from 100,000 records on
     jax.config.update("jax_platforms", "cpu")  # the same records with and without another processor
-    import mbi
+    import mbi  # pyright: ignore[reportMissingImports]  # the extra
 
     domain = mbi.Domain(range(len(sizes)), sizes)
     together = [mask for mask in masks if len(mask.attributes) > 1]

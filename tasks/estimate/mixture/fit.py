@@ -68,8 +68,8 @@ class Adam:
         self.mean += F32(1 - first) * (slope - self.mean)
         self.square += F32(1 - second) * (slope * slope - self.square)
         correction = F32(1 / math.sqrt(1 - second**number))
-        length: Floats = F32(rate / (1 - first**number)) * self.mean / (np.sqrt(self.square) * correction + F32(_LEAST))
-        return length
+        length = F32(rate / (1 - first**number)) * self.mean / (np.sqrt(self.square) * correction + F32(_LEAST))
+        return np.asarray(length, F32)
 
 
 class Parameters:
@@ -105,7 +105,7 @@ class Parameters:
         by_shares = self._back(by_columns)
         by_logits = shares * by_shares
         by_logits -= shares * np.add.reduceat(by_logits, self._starts, axis=1)[:, self._owner]
-        return chi, by_logits, weights * (by_weights - weights @ by_weights)
+        return chi, np.asarray(by_logits, F32), np.asarray(weights * (by_weights - weights @ by_weights), F32)
 
     def descend(self, objective: Objective, settings: MixtureSettings) -> None:
         """Adam with a rate that falls as a cosine, until the noise is reached or the iterations are over."""
@@ -190,7 +190,9 @@ def fit_mixture(
         InputError: no measurements, a shape other than `sizes` say, a total that is not positive, masks that allow no record,
             or a start of other attributes.
     """
-    _check(measurements, sizes, total, masks)
+    if not 0 < total < math.inf:
+        raise InputError(f"total ({total}) must be positive")
+    check_marginals(measurements, sizes, masks)
     together = [mask for mask in masks if len(mask.attributes) > 1]
     blocks, across = join_attributes(sizes, together)
     if not all(len(block.cells) for block in blocks):
@@ -244,9 +246,8 @@ def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSettin
     return [(mine.copy(), mixing.copy()) for mine, mixing in parts]
 
 
-def _check(measurements: Sequence[Measurement], sizes: Sequence[int], total: float, masks: Sequence[Mask]) -> None:
-    if not 0 < total < math.inf:
-        raise InputError(f"total ({total}) must be positive")
+def check_marginals(measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[Mask]) -> None:
+    """Raise InputError unless marginals and masks have the shapes that `sizes` say, and every attribute is in a marginal."""
     shaped = [(m.attributes, m.counts.shape) for m in measurements]
     for attributes, shape in [*shaped, *((k.attributes, k.allowed.shape) for k in masks)]:
         if max(attributes, default=-1) >= len(sizes) or tuple(sizes[a] for a in attributes) != shape:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 from numba import njit
@@ -99,8 +98,6 @@ def mixed_points(weights: Array, factors: Array, places: NDArray[np.int64]) -> A
         found[i] = np.dot(products[last], factors[places[i, last]])
     return found
 
-
-Float = TypeVar("Float", bound=np.floating)
 
 _FOLDED = 1 << 22
 
@@ -240,7 +237,7 @@ def _mixed(weights: Array, factors: Sequence[Array]) -> Array:
     return found.ravel()
 
 
-def fold(factors: Sequence[NDArray[Float]]) -> NDArray[Float]:
+def fold(factors: Sequence[Array]) -> Array:
     """Products of the columns of all factors, component by component: shape (components, product of the widths)."""
     folded = factors[0]
     for factor in factors[1:]:

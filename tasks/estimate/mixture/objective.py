@@ -139,7 +139,7 @@ class _Pairs:
         predicted -= self.counts
         slope = predicted * self.weight
         chi = 0.5 * float(np.vdot(predicted, slope))
-        return chi + self.rest, slope
+        return chi + self.rest, np.asarray(slope, F32)
 
 
 def _merged(shape: tuple[int, ...], layout: Layout, targets: Sequence[Target]) -> tuple[Floats, Floats, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,7 +152,7 @@ class Layout:
         axes = [attributes.index(a) for a in order]
         shape = tuple(self.features[f].width for f in features)
 
-        def placed(cells: NDArray[np.generic]) -> NDArray[np.generic]:
+        def placed(cells: NDArray[Any]) -> NDArray[Any]:
             return np.ascontiguousarray(np.transpose(cells, axes).reshape(shape))
 
         reached = np.ones(shape, np.bool_)

@@ -15,6 +15,7 @@ from marginweave.schemas.arrays import Records
 from marginweave.schemas.configuration.synthesis import GumSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.tasks.estimate.mixture.fit import check_marginals
 from marginweave.tasks.estimate.mixture.start import spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
 from marginweave.tasks.normalize.consistency import Holders
@@ -77,7 +78,9 @@ class Gum:
         Raises:
             InputError: a negative number of records, an attribute in no marginal, or a shape other than `sizes` say.
         """
-        _check(measurements, sizes, records, masks)
+        if records < 0:
+            raise InputError(f"records ({records}) must not be negative")
+        check_marginals(measurements, sizes, masks)
         marginals = _Marginals(measurements)
         cliques = maximal([m.attributes for m in measurements])
         return cls(
@@ -217,17 +220,3 @@ def _zeros(masks: Sequence[Mask], sizes: Sequence[int]) -> Zeros:
 def _strides(shape: Sequence[int]) -> NDArray[np.int64]:
     """Step of each axis in the flat cell, the last one 1."""
     return np.cumprod([1, *reversed(shape[1:])], dtype=np.int64)[::-1].copy()
-
-
-def _check(measurements: Sequence[Measurement], sizes: Sequence[int], records: int, masks: Sequence[Mask]) -> None:
-    if records < 0:
-        raise InputError(f"records ({records}) must not be negative")
-    held: set[int] = set()
-    shaped = [(m.attributes, m.counts.shape) for m in measurements]
-    for attributes, shape in [*shaped, *((k.attributes, k.allowed.shape) for k in masks)]:
-        if max(attributes, default=-1) >= len(sizes) or tuple(sizes[a] for a in attributes) != shape:
-            raise InputError(f"marginal or mask of attributes {attributes} must have the shape that sizes say")
-    for attributes, _ in shaped:
-        held.update(attributes)
-    if missing := set(range(len(sizes))) - held:
-        raise InputError(f"attribute {min(missing)} must be in at least one marginal")
