@@ -45,7 +45,15 @@ def take(table: Codes, rows: NDArray[np.intp]) -> list[NDArray[np.integer]]:
 
 def stacked(one: Codes, other: Codes, sizes: Sequence[int]) -> list[NDArray[np.integer]]:
     """Both tables' records, one after the other; a set has as many slots as the wider table's."""
-    return [_stacked(a, b, size) for a, b, size in zip(one, other, sizes, strict=True)]
+    joined: list[NDArray[np.integer]] = []
+    for sides, size in zip(zip(one, other, strict=True), sizes, strict=True):
+        width = max(codes.shape[-1] for codes in sides)
+        gaps = [((0, 0), (0, width - codes.shape[1])) if codes.ndim > 1 else (0, 0) for codes in sides]
+        padded = [
+            np.pad(codes.astype(np.int64), gap, constant_values=size) for codes, gap in zip(sides, gaps, strict=True)
+        ]
+        joined.append(np.concatenate(padded))
+    return joined
 
 
 def code_columns(table: Codes, without: Collection[int] = ()) -> NDArray[np.float32]:
@@ -73,14 +81,16 @@ def indicators(table: Codes, sizes: Sequence[int], without: Collection[int] = ()
     return joined[:, np.flatnonzero(np.asarray(joined.sum(axis=0)))]
 
 
-def _stacked(one: NDArray[np.integer], other: NDArray[np.integer], size: int) -> NDArray[np.int64]:
-    width = max(codes.shape[1] if codes.ndim > 1 else 0 for codes in (one, other))
-    if width == 0:
-        return np.concatenate([one, other]).astype(np.int64)
-    padded = [np.full((len(codes), width), size, np.int64) for codes in (one, other)]
-    for place, codes in zip(padded, (one, other), strict=True):
-        place[:, : codes.shape[1]] = codes
-    return np.concatenate(padded)
+def fit_quietly(model: Any, features: Any, labels: NDArray[np.integer]) -> Any:
+    """The model, fitted. A regression may stop before it has converged: that is close enough.
+
+    A value that one table lacks has no finite estimate; its scores are close to 0 or 1 long before.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(features, labels)
 
 
 _FOLDS = 5
@@ -128,15 +138,11 @@ def _pmse(scores: FloatArray, share: float) -> float:
 
 def _logistic(inputs: Any, made: NDArray[np.int64], share: float) -> tuple[float, float, float]:
     """Of the regression: pMSE, its expectation, and its deviation."""
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     if not inputs.shape[1]:
         return 0.0, 0.0, 0.0
-    with warnings.catch_warnings():
-        # A value that one table lacks has no finite estimate; its scores are close to 0 or 1 long before.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = LogisticRegression(C=np.inf, max_iter=500, tol=1e-6).fit(inputs, made)
+    model = fit_quietly(LogisticRegression(C=np.inf, max_iter=500, tol=1e-6), inputs, made)
     unit = (1 - share) ** 2 * share / len(made)
     coefficients = inputs.shape[1]  # k - 1: all but the constant
     pmse = _pmse(np.asarray(model.predict_proba(inputs))[:, 1], share)
@@ -223,8 +229,9 @@ class Inputs:
         if len(values) == 1:
             found[:, values[0]] = 1.0
         else:
-            model.fit(features[: self.split], self.labels)
-            found[:, values] = model.predict_proba(features[self.split :])
+            found[:, values] = fit_quietly(model, features[: self.split], self.labels).predict_proba(
+                features[self.split :]
+            )
         return found
 
 
@@ -242,13 +249,10 @@ def _boosting(inputs: Inputs) -> FloatArray:
 
 
 def _regression(inputs: Inputs) -> FloatArray:
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # close enough after so many steps
-        model = LogisticRegression(max_iter=200)
-        return inputs.probabilities(model, indicators(inputs.table, inputs.sizes, without=(inputs.target,)))
+    features = indicators(inputs.table, inputs.sizes, without=(inputs.target,))
+    return inputs.probabilities(LogisticRegression(max_iter=200), features)
 
 
 def _scores(probabilities: FloatArray, truth: NDArray[np.integer]) -> Scores:

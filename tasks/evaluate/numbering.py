@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.released.aggregates import IntArray
 from marginweave.tasks.normalize.normalize import LIMIT
 
-Codes = Sequence[NDArray[np.integer]]
+Codes = Sequence[NDArray[np.integer]] | NDArray[np.integer]
 
 
 Attributes = tuple[int, ...]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.tasks.synthesize.combinations import Combinations, count_missing, number_combinations
+from marginweave.tasks.synthesize.combinations import Combinations, Numbers, count_missing, number_combinations
 from marginweave.tasks.synthesize.complete import complete_records, prohibit
 from marginweave.tasks.synthesize.grow import grow_records
 from marginweave.tasks.synthesize.growing_state import Chances, Prohibitions, Rules, State
