@@ -55,7 +55,7 @@ def test_measurements_of_the_same_attributes_are_combined() -> None:
     """With nothing merged a column has its own marginal and that of the pair: 1/s^2 is the sum of both; else its own alone."""
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
     drawn = two_columns()
-    made = tuple(np.repeat(np.indices((3, 4)).reshape(2, -1), drawn.larger[0].counts.ravel(), axis=1))
+    made = tuple(np.repeat(np.indices((3, 4)).reshape(2, -1), drawn.larger[0].counts.ravel().astype(np.int64), axis=1))
     bounds = {b.columns: b for b in marginal_bounds(drawn, Records.of(made, drawn.domain), config)}
     assert set(bounds) == {(0,), (1,), (0, 1)}
     assert [b.distance for b in bounds.values()] == pytest.approx([0, 0, 0])
@@ -72,7 +72,7 @@ def test_records_without_a_value_that_cannot_be_missing_are_in_no_cell() -> None
     drawn = two_columns()
     one, other = (replace(m, counts=m.counts[:2]) for m in (drawn.one_way[0], drawn.larger[0]))
     drawn = replace(drawn, one_way=(one, drawn.one_way[1]), larger=(other,))
-    made = np.repeat(np.indices((2, 4)).reshape(2, -1), other.counts.ravel(), axis=1)
+    made = np.repeat(np.indices((2, 4)).reshape(2, -1), other.counts.ravel().astype(np.int64), axis=1)
     made[0, :30] = 2
     bounds = {b.columns: b for b in marginal_bounds(drawn, Records.of(tuple(made), drawn.domain), config)}
     assert [bounds[c].distance for c in ((0,), (1,), (0, 1))] == pytest.approx([60, 0, 60])

@@ -11,6 +11,7 @@ import statsmodels.api as sm
 
 from marginweave.tasks.evaluate.classifiers import MOST_RECORDS, downstream, fixed_order, indicators, propensity
 from marginweave.tasks.evaluate.metrics import evaluate_internal
+from tests.support.known import known
 from tests.support.noisy_counts import domain_of
 
 SIZES = (2, 3, 5)
@@ -39,7 +40,7 @@ def test_the_regression_is_the_unpenalized_one() -> None:
     """pMSE, ratio and standardized pMSE from statsmodels' maximum likelihood, for tables of unequal length."""
     real, made = table_of(2), table_of(3, 900)
     made[0] = np.where(np.random.default_rng(4).random(900) < 0.3, 0, made[0])
-    found = propensity(real, made, SIZES)
+    found = known(propensity(real, made, SIZES))
     both = np.concatenate([real, made], axis=1)
     inputs = sm.add_constant(pd.concat([pd.get_dummies(c, drop_first=True) for c in both], axis=1).to_numpy(float))
     scores = sm.Logit(np.repeat([0, 1], [1500, 900]), inputs).fit(disp=0).predict()
@@ -62,7 +63,7 @@ def test_a_right_synthesis_has_ratio_one() -> None:
     found = []
     for seed in range(20):
         rows = np.random.default_rng(seed).integers(0, 1500, 1500)
-        found.append(propensity(real, real[:, rows], SIZES))
+        found.append(known(propensity(real, real[:, rows], SIZES)))
     assert np.mean([p.logistic_ratio for p in found]) == pytest.approx(1, abs=0.5)
     assert abs(np.mean([p.logistic_standardized for p in found])) < 0.5 * np.sqrt(5)
     assert np.mean([p.tree_auc for p in found]) == pytest.approx(0.5, abs=0.05)
@@ -71,11 +72,11 @@ def test_a_right_synthesis_has_ratio_one() -> None:
 def test_a_copy_cannot_be_told_and_other_values_can() -> None:
     """pMSE 0 and c (1 - c)."""
     real = table_of(6)
-    copy = propensity(real, real, SIZES)
+    copy = known(propensity(real, real, SIZES))
     assert (copy.logistic_pmse, copy.tree_pmse) == (pytest.approx(0, abs=1e-9), pytest.approx(0, abs=1e-9))
     made = real[:, :500].copy()
     real[0], made[0] = 0, 1
-    other = propensity(real, made, SIZES)
+    other = known(propensity(real, made, SIZES))
     assert other.logistic_pmse == pytest.approx(0.25 * 0.75, rel=1e-3)
     assert (other.tree_pmse, other.tree_auc) == (pytest.approx(0.25 * 0.75), 1)
     assert propensity(real[:, :3], made, SIZES) is None
@@ -86,7 +87,7 @@ def test_prediction_of_a_target() -> None:
     real, alike = table_of(7, 6000), table_of(8, 6000)
     shuffled = alike.copy()
     shuffled[2] = np.random.default_rng(9).permutation(shuffled[2])
-    good, bad = (downstream(real, made, SIZES, 2, "c2") for made in (alike, shuffled))
+    good, bad = (known(downstream(real, made, SIZES, 2, "c2")) for made in (alike, shuffled))
     assert good.target == "c2"
     assert good.test_records == round(0.3 * (real[2] < 5).sum())
     for model in good.models:
@@ -103,15 +104,15 @@ def test_prediction_where_there_is_little_to_learn() -> None:
     """One value alone is learnt as that value; nothing to train on is None; sets of other widths fit together."""
     real, made = table_of(10, 400), table_of(11, 400)
     made[2] = 3
-    scores = downstream(real, made, SIZES, 2, "c2").models[0].trained_on_synthetic
+    scores = known(downstream(real, made, SIZES, 2, "c2")).models[0].trained_on_synthetic
     assert scores.auc == 0.5
     assert scores.balanced_accuracy == pytest.approx(0.2)
     made[2] = SIZES[2]
     assert downstream(real, made, SIZES, 2, "c2") is None
     assert downstream(real[:1], made[:1], SIZES[:1], 0, "c0") is None
     one, two = np.full((400, 1), 4), np.stack([real[1] % 3, np.full(400, 4)], axis=1)
-    assert len(downstream([*real, one], [*real, two], (*SIZES, 4), 2, "c2").models) == 2
-    assert propensity([*real, one], [*real, two], (*SIZES, 4)).tree_auc > 0.9
+    assert len(known(downstream([*real, one], [*real, two], (*SIZES, 4), 2, "c2")).models) == 2
+    assert known(propensity([*real, one], [*real, two], (*SIZES, 4))).tree_auc > 0.9
 
 
 def test_an_evaluation_repeats_to_the_digit() -> None:

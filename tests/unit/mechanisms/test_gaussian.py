@@ -25,6 +25,9 @@ ONE_ROW = Stability(records=1, neighbors="add-remove")
 class Script(SeededBits):
     """One cell whose 128 bits and sign a test writes down in advance: cell 7 of table 3."""
 
+    uniform: int
+    negative: bool
+
     def __init__(self, uniform: int, negative: bool = False) -> None:
         super().__init__(0)
         object.__setattr__(self, "uniform", uniform)
@@ -106,7 +109,7 @@ def test_counts_that_could_overflow_or_are_no_int64_are_refused() -> None:
     near = np.iinfo(np.int64).max - noise_table(Fraction(3)).largest
     assert add_noise(np.array([near]), Fraction(3), SeededBits(1)).shape == (1,)
     with pytest.raises(InputError, match=r"counts \(float64\) must be int64"):
-        add_noise(np.zeros(2), Fraction(1), SeededBits(1))
+        add_noise(np.zeros(2), Fraction(1), SeededBits(1))  # pyright: ignore[reportArgumentType]  # the fault
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_every_point_finds_the_attribute_whose_weight_it_falls_in(
     used = np.array(data.draw(st.lists(st.booleans(), min_size=len(weights), max_size=len(weights))))
     flat = [weight for own in weights for weight in own]
     for attribute, column in enumerate(columns):
-        change(chances, attribute, column, 7)
+        change(chances, attribute, int(column), 7)
     clear(chances)
     for attribute, weight in enumerate(flat):
         change(chances, attribute, columns[attribute], weight + 2)

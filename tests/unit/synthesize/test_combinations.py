@@ -19,8 +19,8 @@ ALONE = (-1,) * len(SIZES)
 
 def walk(lattice):
     """Every combination that walking the lattice reaches, with its count, by any order of its attributes."""
-    reached = {(): lattice.counts[0]}
-    frontier = [((), 0)]
+    reached: dict[tuple[tuple[int, int], ...], int] = {(): lattice.counts[0]}
+    frontier: list[tuple[tuple[tuple[int, int], ...], int]] = [((), 0)]
     while frontier:
         combination, node = frontier.pop()
         if node >= (len(lattice.starts) - 1) // lattice.width:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask
@@ -56,10 +57,12 @@ def test_marginals_inside_others_are_left_out() -> None:
 def test_the_spanning_tree_is_the_best_of_all_sixteen(strengths: list[int]) -> None:
     """Four binary attributes: every tree of three of the six edges, compared by total mutual information."""
     edges = list(itertools.combinations(range(4), 2))
-    pairs = {e: np.array([[30.0 + s, 30.0], [30.0, 30.0 + s]]) for e, s in zip(edges, strengths, strict=True)}
+    pairs: dict[tuple[int, ...], NDArray[np.float64]] = {
+        e: np.array([[30.0 + s, 30.0], [30.0, 30.0 + s]]) for e, s in zip(edges, strengths, strict=True)
+    }
     value = {e: mutual_information(p) for e, p in pairs.items()}
 
-    def spans(tree: tuple[tuple[int, int], ...]) -> bool:
+    def spans(tree: tuple[tuple[int, ...], ...]) -> bool:
         reached = {0}
         for _ in range(3):
             reached |= {a for e in tree for a in e if reached & set(e)}
@@ -72,7 +75,7 @@ def test_the_spanning_tree_is_the_best_of_all_sixteen(strengths: list[int]) -> N
 
 
 def test_mutual_information_of_known_tables() -> None:
-    assert mutual_information(np.outer([1, 2], [3, 4, 5])) == pytest.approx(0, abs=1e-12)
+    assert mutual_information(np.outer([1.0, 2.0], [3.0, 4.0, 5.0])) == pytest.approx(0, abs=1e-12)
     assert mutual_information(np.diag([5.0, 5.0])) == pytest.approx(math.log(2))
     assert mutual_information(np.zeros((2, 2))) == 0
 
