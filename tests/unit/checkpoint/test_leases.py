@@ -46,7 +46,7 @@ def test_a_zombie_leaves_neither_a_commit_nor_a_file(ledger: Ledger, draw_store:
     assert list(draw_store.folder.draws.iterdir()) == []
     attempt = Attempt(release="r", lease="A", program=PROGRAM)
     with pytest.raises(BudgetError, match="taken over"):
-        run_draw(ledger, draw_store, secrets_of(draw_store), attempt, "level-1", prepared_draw(make=never_made))
+        run_draw(ledger.draws, draw_store, secrets_of(draw_store), attempt, "level-1", prepared_draw(make=never_made))
     assert [take_part(ledger, draw_store, "count", "B", prepared_draw())] == made
 
 
