@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marginweave.schemas.budget import PlannedDraw
+from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.releases import DrawRecord
 from marginweave.tasks.checkpoint.draws import PreparedDraw, forgotten, run_draw, standing_draw

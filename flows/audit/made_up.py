@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Floats, Integers
-from marginweave.schemas.budget import BudgetPlan, Stability
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from marginweave.flows.audit.made_up import MadeUpRelease, noisy_number
 from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.arrays import Counts, Flags, Floats
-from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw, Stability
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.accounting.noise import query_sigma
@@ -29,7 +30,7 @@ from marginweave.tasks.aggregate.marginals import (
     split_epsilons,
 )
 from marginweave.tasks.aggregate.rounds import candidate_scores, score_sensitivity
-from marginweave.tasks.empirical.findings import Hits, Scores, event_scores, noise_scores, separation, shift_score
+from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores, noise_scores, separation, shift_score
 from marginweave.tasks.evaluate.paid import mean_count_error
 from marginweave.tasks.mechanisms.gaussian import select_candidate
 from marginweave.tasks.mechanisms.randomness import fresh_bits
@@ -72,7 +73,7 @@ class Neighbors:
         return present, absent
 
 
-def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> Scores:
+def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
     """Log-likelihood ratios of all marginals of `length` attributes with Gaussian noise, as they are counted and drawn."""
     tables = Neighbors.of(SIZES, stability)
     cliques = all_cliques(SIZES, length)
@@ -88,10 +89,10 @@ def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Sta
         total: Floats = np.sum(scores, axis=0)
         return total
 
-    return Scores(present=_in_chunks(scores, present, trials), absent=_in_chunks(scores, absent, trials), cut=cut)
+    return TrialScores(present=_in_chunks(scores, present, trials), absent=_in_chunks(scores, absent, trials), cut=cut)
 
 
-def laplace_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> Scores:
+def laplace_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
     """1 where all cells that a unit moves are as far as it moves them: the event of the largest loss, all of epsilon."""
     tables = Neighbors.of(FEW_SIZES, stability)
     cliques = all_cliques(FEW_SIZES, length)
@@ -136,7 +137,7 @@ def drawn_counts(measurement: Measurement) -> Counts:
     return measurement.counts.astype(np.int64)
 
 
-def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores:
+def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> TrialScores:
     """1 where the first of two marginals was chosen, by the shipped scores and choice, from the worst models there are.
 
     The model has one marginal as it is without the unit, the other as it is with it: their distances are 0 and the whole
@@ -154,7 +155,7 @@ def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Score
     return event_scores(*chosen)
 
 
-def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Scores:
+def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> TrialScores:
     """Log-likelihood ratios of the noisy scores of all pairs: the unit's values are new in every attribute."""
     tables = Neighbors.of(SIZES, stability, rows=2000 * stability.records)
     pairs: Sequence[Clique] = all_cliques(SIZES, 2)
@@ -168,7 +169,7 @@ def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Sc
     return noise_scores(noisy, exact[0], exact[1], float(noise.deviation))
 
 
-def evaluation_scores(draw: GaussianMeasurement, length: int, stability: Stability, trials: int) -> Scores:
+def evaluation_scores(draw: GaussianMeasurement, length: int, stability: Stability, trials: int) -> TrialScores:
     """Log-likelihood ratios of the noisy mean count error: the unit leaves cells of synthetic records for empty ones."""
     tables = Neighbors.of(SIZES, stability, rows=10)
     labeled = Domain(names=("a", "b", "c"), labels=tuple(tuple(map(str, range(size))) for size in SIZES))
@@ -196,7 +197,7 @@ def exposed_values(configuration: Configuration, plan: BudgetPlan, units: int) -
     return Hits(present=exposed(rows, 1), absent=exposed(1, rows), trials=units)
 
 
-def values_scores(configuration: Configuration, plan: BudgetPlan, trials: int) -> Scores:
+def values_scores(configuration: Configuration, plan: BudgetPlan, trials: int) -> TrialScores:
     """How many of a unit's values, which others have as well, are discovered; where half of them are."""
     sd, threshold = domain.discovery(configuration, plan)
     held = len(configuration.private_columns)
@@ -209,7 +210,7 @@ def values_scores(configuration: Configuration, plan: BudgetPlan, trials: int) -
         return np.bincount(hits, minlength=trials).astype(np.float64)
 
     base = max(1, threshold - configuration.stability.records // 2)
-    return Scores(
+    return TrialScores(
         present=discovered(base + configuration.stability.records), absent=discovered(base), cut=(held - 1) / 2 + 0.25
     )
 

@@ -28,9 +28,9 @@ from marginweave.flows.audit.tuples import (
     percentile_scores,
     tuple_pipeline_score,
 )
-from marginweave.schemas.budget import BudgetPlan, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
 from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
@@ -38,7 +38,7 @@ from marginweave.tasks.accounting.selection_composition import gaussian_budget
 from marginweave.tasks.empirical.findings import (
     Finding,
     Hits,
-    Scores,
+    TrialScores,
     delta_finding,
     epsilon_finding,
     joint_scores,
@@ -115,7 +115,7 @@ class _Audit:
     configuration: Configuration
     plan: BudgetPlan
     effort: Effort
-    parts: list[tuple[PlannedDraw, Scores]] = field(default_factory=list)
+    parts: list[tuple[PlannedDraw, TrialScores]] = field(default_factory=list)
     loose: list[PlannedDraw] = field(default_factory=list)
 
     def tuples(self) -> Iterator[Finding]:
@@ -204,7 +204,7 @@ class _Audit:
     def _in_rounds(self) -> bool:
         return self.configuration.marginals is not None and rounds_of(self.configuration) is not None
 
-    def _summed(self, draw: PlannedDraw, scores: Scores, *, tight: bool = True) -> Finding:
+    def _summed(self, draw: PlannedDraw, scores: TrialScores, *, tight: bool = True) -> Finding:
         """What the scores say of the draw's own price, and keep them; `tight` where tables and test are the worst there are."""
         self.parts.append((draw, scores))
         if not tight:
@@ -212,7 +212,7 @@ class _Audit:
         return mu_finding(draw.name, scores, claimed_mu(draw), tight=tight)
 
 
-def _alone(name: str, draw: PlannedDraw, scores: Scores) -> Finding:
+def _alone(name: str, draw: PlannedDraw, scores: TrialScores) -> Finding:
     """What scores that are added to no others, and are not the worst there are, say of the draw's own price."""
     return mu_finding(name, scores, claimed_mu(draw), tight=False)
 

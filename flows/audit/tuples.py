@@ -12,15 +12,16 @@ import numpy as np
 
 from marginweave.flows.audit.made_up import ROOM, CanaryTable, MadeUpRelease, Pinned, noisy_number, one_block, table_of
 from marginweave.schemas.arrays import Integers
-from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw, Stability
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
-from marginweave.tasks.empirical.findings import Hits, Scores, event_scores, noise_scores
+from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores, noise_scores
 from marginweave.tasks.empirical.percentiles import worst_pair
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import EncodedTable
@@ -42,7 +43,7 @@ def canary_columns(configuration: Configuration) -> int:
     return columns
 
 
-def level_scores(table: CanaryTable, draw: GaussianMeasurement, repeats: int, bound: int | None = None) -> Scores:
+def level_scores(table: CanaryTable, draw: GaussianMeasurement, repeats: int, bound: int | None = None) -> TrialScores:
     """Scores of one length with V_k pinned, by the shipped counting and drawing.
 
     Args:
@@ -66,10 +67,10 @@ def level_scores(table: CanaryTable, draw: GaussianMeasurement, repeats: int, bo
     scores *= theta / float(sd) ** 2
     present, absent = table.split(scores)
     middle = 0.0 if table.stability.neighbors == "replace-one" else bound * theta**2 / float(sd) ** 2 / 2
-    return Scores(present=present, absent=absent, cut=middle)
+    return TrialScores(present=present, absent=absent, cut=middle)
 
 
-def count_scores(draw: GaussianMeasurement, stability: Stability, trials: int) -> Scores:
+def count_scores(draw: GaussianMeasurement, stability: Stability, trials: int) -> TrialScores:
     """Scores of the record count: the unit's rows come or go; a replaced unit of several rows leaves one behind."""
     sd = query_sigma(draw, stability)
     rows = np.array([1000], np.int64)
@@ -77,7 +78,7 @@ def count_scores(draw: GaussianMeasurement, stability: Stability, trials: int) -
     return noise_scores(noisy_number(sd, trials), rows + moved, rows, sd)
 
 
-def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: int) -> Scores:
+def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: int) -> TrialScores:
     """1 where one of the lower candidates was chosen, in draws from the neighbors that tell most."""
     percentile, stability = configuration.percentile, configuration.stability
     assert percentile is not None

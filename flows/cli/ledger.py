@@ -24,6 +24,7 @@ from marginweave.flows.cli.ledger_options import (
 )
 
 if TYPE_CHECKING:
+    from marginweave.schemas.budget import Neighbors
     from marginweave.schemas.ledger.accounts import AccountTotal
     from marginweave.schemas.ledger.policy import Policy
     from marginweave.tasks.ledger import Ledger
@@ -59,7 +60,6 @@ def open_account(
     Example: `marginweave ledger open census-2026 --for census.yaml --epsilon 4`, or
     `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
-    from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
     from marginweave.schemas.errors import InputError
     from marginweave.schemas.ledger.accounts import Account
     from marginweave.tasks.ledger import Ledger, ledger_location
@@ -67,17 +67,12 @@ def open_account(
     asked = _asked_by(config)
     if config is None and (epsilon is None or delta is None):
         raise InputError("--epsilon and --delta must be given, or --for CONFIG, whose own they are then")
-    unit, neighbors = unit or asked.get("unit", "row"), neighbors or asked.get("neighbors", "add-remove")
-    if unit != "row" and not (unit.startswith(SUBJECT_PREFIX) and unit.removeprefix(SUBJECT_PREFIX).strip()):
-        raise InputError(f"unit ({unit}) must be row or subject:COLUMN")
-    if neighbors not in ("add-remove", "replace-one"):
-        raise InputError(f"neighbors ({neighbors}) must be add-remove or replace-one")
     account = Account(
         dataset=dataset,
         epsilon=decimal_of("epsilon", epsilon or asked["epsilon"]),
         delta=decimal_of("delta", delta or asked["delta"]),
-        unit=unit,
-        neighbors="add-remove" if neighbors == "add-remove" else "replace-one",
+        unit=_unit(unit or asked.get("unit", "row")),
+        neighbors=_neighbors(neighbors or asked.get("neighbors", "add-remove")),
         kind_of_plan=asked.get("cost"),
         weak_delta=weak_delta or asked.get("weak_delta"),
         policy=None if per is None else policy_of(per),
@@ -90,6 +85,25 @@ def open_account(
     if account.policy is not None:
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
     out.print("Keep a copy of the ledger's key in another place: without it no release can be made.")
+
+
+def _unit(unit: str) -> str:
+    from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
+    from marginweave.schemas.errors import InputError
+
+    if unit != "row" and not (unit.startswith(SUBJECT_PREFIX) and unit.removeprefix(SUBJECT_PREFIX).strip()):
+        raise InputError(f"unit ({unit}) must be row or subject:COLUMN")
+    return unit
+
+
+def _neighbors(neighbors: str) -> Neighbors:
+    from marginweave.schemas.errors import InputError
+
+    if neighbors == "add-remove":
+        return "add-remove"
+    if neighbors == "replace-one":
+        return "replace-one"
+    raise InputError(f"neighbors ({neighbors}) must be add-remove or replace-one")
 
 
 def _asked_by(config: Path | None) -> dict[str, Any]:

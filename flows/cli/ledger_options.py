@@ -72,7 +72,10 @@ def policy_of(text: str) -> Policy:
 
     period, _, amounts = text.partition("=")
     epsilon, comma, delta = amounts.partition(",")
-    chosen = next((known for known in PERIODS if known == period.strip()), None)
-    if chosen is None or not comma:
+    if period.strip() not in PERIODS or not comma:
         raise InputError(f"per ({text}) must be PERIOD=EPSILON,DELTA, the period one of {', '.join(PERIODS)}")
-    return Policy(per=chosen, epsilon=decimal_of("per epsilon", epsilon), delta=decimal_of("per delta", delta))
+    return Policy(
+        per=PERIODS[PERIODS.index(period.strip())],
+        epsilon=decimal_of("per epsilon", epsilon),
+        delta=decimal_of("per delta", delta),
+    )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from marginweave.flows.cli.console import Home, command, days, out
 from marginweave.flows.cli.ledger_options import Example, decimal_of, home_of, location_of
+
+if TYPE_CHECKING:
+    from marginweave.schemas.budget import Plain
 
 
 @command
@@ -76,7 +79,6 @@ def reconcile(
 
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """
-    from marginweave.schemas.budget import Plain
     from marginweave.schemas.errors import InputError
     from marginweave.tasks.ledger import Ledger
     from marginweave.tasks.ledger.other_homes import OtherHomes
@@ -85,12 +87,7 @@ def reconcile(
     for each in homes if home else ():
         if not (each / "runs").is_dir():
             raise InputError(f"--home {each} has no runs: it is no home of marginweave; nothing was changed")
-    charge = None
-    if unaccounted is not None:
-        epsilon, comma, delta = unaccounted.partition(",")
-        if not comma:
-            raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
-        charge = Plain(epsilon=decimal_of("epsilon", epsilon), delta=decimal_of("delta", delta))
+    charge = None if unaccounted is None else _charge_of(unaccounted)
     said = no_other_home is not None or charge is not None
     others = OtherHomes(reason=no_other_home, unaccounted=charge) if said else None
     outcome = Ledger.open(location_of(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())
@@ -104,3 +101,14 @@ def reconcile(
         out.print(
             f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what of other homes'
         )
+
+
+def _charge_of(unaccounted: str) -> Plain:
+    """The (epsilon, delta) that `--unaccounted EPSILON,DELTA` says."""
+    from marginweave.schemas.budget import Plain
+    from marginweave.schemas.errors import InputError
+
+    epsilon, comma, delta = unaccounted.partition(",")
+    if not comma:
+        raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
+    return Plain(epsilon=decimal_of("epsilon", epsilon), delta=decimal_of("delta", delta))

@@ -14,7 +14,7 @@ from rich.table import Table
 from marginweave.flows.cli.console import Config, Home, RunName, Source, command, days, out, warn_of_former_keys
 from marginweave.flows.orchestration.environment import home_directory, importing, prepare_environment
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.statement import AccountStatement
+from marginweave.schemas.released.account import AccountStatement
 
 if TYPE_CHECKING:
     from marginweave.flows.run.request import Request

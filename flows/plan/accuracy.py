@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from marginweave.flows.run.counting import counting_method
-from marginweave.schemas.budget import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan.default_records import automatic_method
 from marginweave.tasks.accounting.plan.defaults import (
     automatic_aggregate,

@@ -9,7 +9,9 @@ from fractions import Fraction
 
 from scipy.special import ndtr, ndtri
 
-from marginweave.schemas.budget import (
+from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import (
     BudgetPlan,
     DrawKind,
     GaussianMeasurement,
@@ -17,8 +19,6 @@ from marginweave.schemas.budget import (
     PlannedDraw,
     Selection,
 )
-from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
-from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget

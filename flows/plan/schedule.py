@@ -13,7 +13,8 @@ from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from marginweave.flows.run.request import Request
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain
+from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.policy import Policy

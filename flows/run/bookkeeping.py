@@ -14,17 +14,15 @@ from marginweave.schemas.ledger.accounts import Account, CapChange
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.program import Program
-from marginweave.schemas.released.manifest import StageEntry
-from marginweave.schemas.released.statement import (
+from marginweave.schemas.released.account import (
     AccountStatement,
     CapStatement,
     LargestCap,
     LostDrawCost,
     PolicyStatement,
-    Programs,
-    ReleaseFacts,
-    ReleaseIdentity,
 )
+from marginweave.schemas.released.manifest import StageEntry
+from marginweave.schemas.released.statement import Programs, ReleaseFacts, ReleaseIdentity
 from marginweave.tasks.checkpoint.run_folder import RunFolder, holds, staged_release
 from marginweave.tasks.ledger.boxes import account_sums
 from marginweave.tasks.ledger.forecast import NO_GUARANTEE, period_epsilon, period_spent

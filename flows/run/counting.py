@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from marginweave.flows.run.limits import check_marginals, check_mixture, check_paid, check_tuples
-from marginweave.schemas.budget import BudgetPlan, DrawKind
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.tasks.accounting.plan.defaults import counts_words
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
 from marginweave.schemas.configuration.values import MAX_CELLS, MAX_KEY
+from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.noise import query_sigma

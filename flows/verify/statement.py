@@ -14,7 +14,8 @@ from marginweave.flows.verify.bundle_statement import check_statement
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.ledger.states import State
-from marginweave.schemas.released.statement import AccountStatement, AccountSums, PrivacyStatement
+from marginweave.schemas.released.account import AccountStatement, AccountSums
+from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.ledger.audit import AuditedLedger
 from marginweave.tasks.ledger.audit.replay import Standing
 from marginweave.tasks.ledger.boxes import account_sums, account_total

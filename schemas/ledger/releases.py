@@ -9,7 +9,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from marginweave.schemas.budget import AccountantName, Cost, Discovery, Neighbors, Plain
+from marginweave.schemas.budget import AccountantName, Cost, Neighbors, Plain
+from marginweave.schemas.draws import Discovery
 from marginweave.schemas.ledger.states import CHARGED, SPARE_PREFIX, State
 from marginweave.schemas.program import Program
 

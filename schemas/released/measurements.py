@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import CountNoise
+from marginweave.schemas.draws import CountNoise
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from marginweave.schemas.budget import DrawKind, GaussianMeasurement, Stability
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.draws import DrawKind, GaussianMeasurement
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, error_deviation
 
 

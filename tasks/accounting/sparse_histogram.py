@@ -52,7 +52,8 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from marginweave.schemas.arrays import Floats
-from marginweave.schemas.budget import Discovery, Neighbors
+from marginweave.schemas.budget import Neighbors
+from marginweave.schemas.draws import Discovery
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon
 from marginweave.tasks.accounting.composition import PricedDraw

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from marginweave.schemas.budget import DrawKind, PlannedDraw
 from marginweave.schemas.configuration.marginals import MarginalSettings
+from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.aggregate.domain import (

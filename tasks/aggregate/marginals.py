@@ -11,7 +11,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import CountNoise, Stability
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.draws import CountNoise
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.mechanisms.gaussian import add_drawn_noise, add_noise, deviation, draw_laplace_noise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from marginweave.schemas.budget import DrawKind, LaplaceMeasurement, PlannedDraw
+from marginweave.schemas.draws import DrawKind, LaplaceMeasurement, PlannedDraw
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement

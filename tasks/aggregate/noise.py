@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from marginweave.schemas.budget import (
+from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import (
     BudgetPlan,
     DrawKind,
     GaussianMeasurement,
     LaplaceMeasurement,
     PlannedDraw,
     Selection,
-    Stability,
 )
-from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.domain import domain_sizes

@@ -27,10 +27,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import PlannedDraw, Stability
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.marginals import AdaptiveCliques
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import MAX_CELLS
+from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.marginals import all_cliques, marginal_deviation

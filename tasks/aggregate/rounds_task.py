@@ -14,8 +14,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import DrawKind, GaussianMeasurement, Selection
 from marginweave.schemas.configuration.marginals import AdaptiveCliques
+from marginweave.schemas.draws import DrawKind, GaussianMeasurement, Selection
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import compress_mask, compress_measurement

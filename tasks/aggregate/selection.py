@@ -11,11 +11,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import BudgetPlan, CountNoise, DrawKind, LaplaceMeasurement, PlannedDraw, Stability
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.configuration.values import MAX_CELLS
+from marginweave.schemas.draws import BudgetPlan, CountNoise, DrawKind, LaplaceMeasurement, PlannedDraw
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.aggregate.marginals import (

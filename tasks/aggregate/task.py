@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from marginweave.schemas.budget import DrawKind
 from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
+from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.aggregates import Level, LevelNoise
 from marginweave.tasks.accounting.noise import query_sigma

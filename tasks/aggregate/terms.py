@@ -10,15 +10,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from marginweave.schemas.budget import (
-    BudgetPlan,
-    DrawKind,
-    GaussianMeasurement,
-    LaplaceMeasurement,
-    PlannedDraw,
-)
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, LaplaceMeasurement, PlannedDraw
 from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS
 from marginweave.tasks.accounting.plan.marginals import rounds_of

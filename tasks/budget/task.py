@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.draws import reconcile
 from marginweave.tasks.ledger import ReleaseRequest

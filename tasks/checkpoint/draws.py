@@ -11,7 +11,8 @@ from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.program import Program
-from marginweave.tasks.checkpoint.draw_files import BEGUN_STATES, DrawSecret, DrawSecrets, DrawStore
+from marginweave.tasks.checkpoint.draw_files import BEGUN_STATES, DrawStore
+from marginweave.tasks.checkpoint.draw_secrets import DrawSecret, DrawSecrets
 from marginweave.tasks.mechanisms.randomness import DrawBits, NoiseBits
 
 SMALL = 1 << 12

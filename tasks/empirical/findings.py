@@ -82,7 +82,7 @@ def _rates(hits: Hits, error: float) -> tuple[Interval, Interval]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores:
+class TrialScores:
     """A score of every trial, with and without the canary, and the `cut` above which the test says "present".
 
     The cut is set before the trials are looked at, or from trials that are not among them.
@@ -99,10 +99,10 @@ class Scores:
         return Hits(present=next(above), absent=next(above), trials=len(self.present))
 
 
-def joint_scores(parts: Sequence[Scores]) -> Scores:
+def joint_scores(parts: Sequence[TrialScores]) -> TrialScores:
     """Scores of mechanisms that are run beside each other: log-likelihood ratios of independent noise add up."""
     trials = min(len(part.present) for part in parts)
-    return Scores(
+    return TrialScores(
         present=np.sum([part.present[:trials] for part in parts], axis=0),
         absent=np.sum([part.absent[:trials] for part in parts], axis=0),
         cut=sum(part.cut for part in parts),
@@ -134,23 +134,23 @@ def separation(shifts: Iterable[tuple[Counts, float | Fraction]]) -> float:
 
 def noise_scores(
     noisy: Callable[[Counts], Counts], present: Counts, absent: Counts, deviation: float | Fraction
-) -> Scores:
+) -> TrialScores:
     """The log-likelihood ratios of Gaussian noise on the exact counts of both tables; `noisy` draws (trials, *cells)."""
     shift = present - absent
     scores = [shift_score(noisy(exact), absent, shift, deviation) for exact in (present, absent)]
-    return Scores(present=scores[0], absent=scores[1], cut=separation([(shift, deviation)]) / 2)
+    return TrialScores(present=scores[0], absent=scores[1], cut=separation([(shift, deviation)]) / 2)
 
 
-def event_scores(present: NDArray[np.bool_], absent: NDArray[np.bool_]) -> Scores:
+def event_scores(present: NDArray[np.bool_], absent: NDArray[np.bool_]) -> TrialScores:
     """Scores of an event: 1 in the trials in which it was seen."""
-    return Scores(present=present.astype(np.float64), absent=absent.astype(np.float64), cut=0.5)
+    return TrialScores(present=present.astype(np.float64), absent=absent.astype(np.float64), cut=0.5)
 
 
-def split_cut(present: Floats, absent: Floats, share: float = 0.2) -> Scores:
+def split_cut(present: Floats, absent: Floats, share: float = 0.2) -> TrialScores:
     """Scores whose cut is half-way between the medians of the first `share` of the trials, and the trials that remain."""
     first = max(1, int(share * len(present)))
     cut = float(np.median(present[:first]) + np.median(absent[:first])) / 2
-    return Scores(present=present[first:], absent=absent[first:], cut=cut)
+    return TrialScores(present=present[first:], absent=absent[first:], cut=cut)
 
 
 Quantity = Literal["mu", "epsilon", "delta"]
@@ -183,7 +183,7 @@ class Finding:
         return "holds"
 
 
-def mu_finding(name: str, scores: Scores, claim: float, *, tight: bool, delta: float = 0.0) -> Finding:
+def mu_finding(name: str, scores: TrialScores, claim: float, *, tight: bool, delta: float = 0.0) -> Finding:
     """What scores say of mu, beside an additive `delta`."""
     hits = scores.hits
     return Finding(

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
-from marginweave.schemas.budget import CountNoise
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import CountNoise
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement

@@ -134,8 +134,7 @@ def evaluate_internal(
     places = range(len(domain.names))
     sets = [list(combinations(places, k)) for k in range(1, min(max_length, len(places)) + 1)]
     measured = _measured(comparison, sets, len(real))
-    pairs = zip(chain.from_iterable(sets), chain.from_iterable(measured), strict=True)
-    by_set = {attributes: m.with_missing for attributes, m in pairs if m.with_missing is not None}
+    by_set = _by_set(sets, measured)
     scored = [by_set[attributes] for attributes in sampled_sets(places, 3, SCORED) if attributes in by_set]
     distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
     buckets = count_buckets(m.buckets for found in measured for m in found)
@@ -159,6 +158,12 @@ def evaluate_internal(
         else None,
         absent=() if learned else (_WITHOUT_SCIKIT_LEARN,),
     )
+
+
+def _by_set(sets: list[list[Attributes]], measured: list[list[_Measured]]) -> dict[Attributes, float]:
+    """The distances of the attribute sets that have one."""
+    pairs = zip(chain.from_iterable(sets), chain.from_iterable(measured), strict=True)
+    return {attributes: m.with_missing for attributes, m in pairs if m.with_missing is not None}
 
 
 def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) -> list[list[_Measured]]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from marginweave.schemas.budget import DrawKind
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.evaluation import PaidEvaluation
 from marginweave.tasks.accounting.noise import query_sigma

@@ -9,7 +9,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from marginweave.schemas.budget import MOST_DELTA, BudgetPlan, Plain, stated
+from marginweave.schemas.budget import MOST_DELTA, Plain, stated
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, CapChange
 from marginweave.schemas.ledger.events import Event, EventKind

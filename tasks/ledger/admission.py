@@ -9,7 +9,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from typing import TypeAlias
 
-from marginweave.schemas.budget import MOST_DELTA, BudgetPlan, Cost, Plain, stated
+from marginweave.schemas.budget import MOST_DELTA, Cost, Plain, stated
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.events import Event, EventKind

@@ -8,7 +8,7 @@ from typing import Literal
 
 from marginweave.schemas.budget import NOTHING, Cost, Plain
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
-from marginweave.schemas.released.statement import AccountBox, AccountSums, Amounts, ReconciledStatement
+from marginweave.schemas.released.account import AccountBox, AccountSums, Amounts, ReconciledStatement
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
 from marginweave.tasks.accounting.composition import account_epsilon, rounded
 from marginweave.tasks.ledger.records import box_body

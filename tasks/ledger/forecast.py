@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain
+from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.policy import Policy

@@ -13,7 +13,7 @@ import platformdirs
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 
 LEDGER_VARIABLE = "MARGINWEAVE_LEDGER"

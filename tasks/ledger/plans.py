@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Discovery, GaussianMeasurement, Neighbors, Plain, PlannedDraw
+from marginweave.schemas.budget import Cost, Neighbors, Plain
+from marginweave.schemas.draws import BudgetPlan, Discovery, GaussianMeasurement, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
 from marginweave.schemas.ledger.states import SPARE_PREFIX

@@ -8,7 +8,8 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, BudgetPlan, Cost, Discovery, Plain, stated
+from marginweave.schemas.budget import NOTHING, Cost, Plain, stated
+from marginweave.schemas.draws import BudgetPlan, Discovery
 from marginweave.schemas.ledger.accounts import Account, Box, Reconciled, Spent
 from marginweave.schemas.ledger.events import Event, EventKind
 from marginweave.schemas.ledger.policy import PERIODS, Policy
@@ -59,9 +60,7 @@ def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]
 
 def policy_body(policy: Policy | None) -> dict[str, str] | None:
     """A policy as the body of a row has it."""
-    if policy is None:
-        return None
-    return {"per": policy.per, "epsilon": str(policy.epsilon), "delta": str(policy.delta)}
+    return None if policy is None else {"per": policy.per, "epsilon": str(policy.epsilon), "delta": str(policy.delta)}
 
 
 def release_body(

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import Selection
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import clean_schema
+from marginweave.schemas.draws import Selection
 from marginweave.schemas.table import check_contract
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
 from marginweave.tasks.checkpoint.codecs import TableBlocks, pack_number, unpack_number

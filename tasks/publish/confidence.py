@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.statement import Confidence
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals

@@ -7,15 +7,13 @@ from dataclasses import asdict
 
 from scipy.special import ndtr
 
-from marginweave.schemas.budget import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw, Selection
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw, Selection
+from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.statement import (
-    AccountStatement,
-    Amounts,
     Confidence,
     DrawNoise,
-    EpsilonDelta,
     Guarantee,
     LevelNoiseStatement,
     MarginalsStatement,

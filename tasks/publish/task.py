@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import StageError
+from marginweave.schemas.released.account import AccountStatement
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
-from marginweave.schemas.released.statement import AccountStatement, MarginalsStatement, ReleaseFacts
+from marginweave.schemas.released.statement import MarginalsStatement, ReleaseFacts
 from marginweave.tasks.aggregate.payloads import unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file

@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.tasks.synthesize.combinations import Combinations, Numbers
-from marginweave.tasks.synthesize.growing_state import Rules, State, change, clear, draw_free, quantile
+from marginweave.tasks.synthesize.growing_state import GrowingState, Rules, change, clear, draw_free, quantile
 
 _NONE = np.iinfo(np.int32).min  # below every weight
 _ALL = -1  # candidates: every value of a column that is not used
@@ -15,7 +15,7 @@ _ALL = -1  # candidates: every value of a column that is not used
 
 @njit(cache=True, nogil=True)
 def grow_records(
-    combinations: Combinations, rules: Rules, state: State, empty: NDArray[np.int32], rng: np.random.Generator
+    combinations: Combinations, rules: Rules, state: GrowingState, empty: NDArray[np.int32], rng: np.random.Generator
 ) -> NDArray[np.int32]:
     """Make records by the rules; `empty` is the record without any value. DP: post-processing."""
     unlimited = rules.records < 0
@@ -38,7 +38,7 @@ def grow_records(
 
 
 @njit(cache=True)
-def _refill(combinations: Combinations, state: State) -> None:
+def _refill(combinations: Combinations, state: GrowingState) -> None:
     """Begin again with the released counts."""
     state.left[:] = combinations.counts
     state.left[0] = _NONE
@@ -51,7 +51,7 @@ def _refill(combinations: Combinations, state: State) -> None:
 
 @njit(cache=True)
 def _grow_record(
-    combinations: Combinations, rules: Rules, state: State, record: NDArray[np.int32], rng: np.random.Generator
+    combinations: Combinations, rules: Rules, state: GrowingState, record: NDArray[np.int32], rng: np.random.Generator
 ) -> int:
     """Fill one record in place; returns how many of its columns were drawn."""
     state.used.fill(False)  # no slices here: for each of them compiled code counts the references to every array again
@@ -85,7 +85,7 @@ def _grow_record(
 
 
 @njit(cache=True)
-def _offer(combinations: Combinations, state: State, depth: int, members: int, filled: int) -> tuple[int, int]:
+def _offer(combinations: Combinations, state: GrowingState, depth: int, members: int, filled: int) -> tuple[int, int]:
     """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members.
 
     An attribute has to extend every member, so the children of the one that has the fewest are enough. Where there is but
@@ -119,7 +119,7 @@ def _degree(combinations: Combinations, node: int) -> int:
 
 
 @njit(cache=True)
-def _children(combinations: Combinations, state: State, node: int) -> int:
+def _children(combinations: Combinations, state: GrowingState, node: int) -> int:
     """Candidates: available attributes of free columns that extend a node, ascending; returns how many there are."""
     candidates, width = 0, combinations.width
     for place in range(combinations.starts[node * width], combinations.starts[(node + 1) * width]):
@@ -132,7 +132,9 @@ def _children(combinations: Combinations, state: State, node: int) -> int:
 
 
 @njit(cache=True)
-def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: int, members: int, direct: bool) -> int:
+def _weigh(
+    combinations: Combinations, rules: Rules, state: GrowingState, candidates: int, members: int, direct: bool
+) -> int:
     """Drop the candidates that cannot join any more and weigh the others; returns how many are left."""
     kept = 0
     for i in range(candidates):
@@ -154,7 +156,7 @@ def _weigh(combinations: Combinations, rules: Rules, state: State, candidates: i
 
 
 @njit(inline="always")  # a call would count references to every array
-def _draw(combinations: Combinations, state: State, candidates: int, chance: float) -> int:
+def _draw(combinations: Combinations, state: GrowingState, candidates: int, chance: float) -> int:
     """Draw a candidate by weight, given a uniform number in [0, 1); -1 where none has weight.
 
     Another value of a set that the record has one of waits until nothing else is left: what was counted with the first
@@ -182,7 +184,7 @@ def _draw(combinations: Combinations, state: State, candidates: int, chance: flo
 
 @njit(cache=True)
 def _add(
-    combinations: Combinations, rules: Rules, state: State, attribute: int, depth: int, members: int
+    combinations: Combinations, rules: Rules, state: GrowingState, attribute: int, depth: int, members: int
 ) -> tuple[int, int]:
     """Put an attribute into the record: new members, and one less of everything it completes.
 
@@ -217,7 +219,7 @@ def _add(
 
 
 @njit(cache=True)
-def _ban(combinations: Combinations, state: State, attribute: int, record: NDArray[np.int32]) -> None:
+def _ban(combinations: Combinations, state: GrowingState, attribute: int, record: NDArray[np.int32]) -> None:
     """Ban what would complete a forbidden combination: where a rule of `attribute` has all but one in the record."""
     given = state.prohibitions
     for place in range(given.of_attribute[attribute], given.of_attribute[attribute + 1]):
@@ -249,7 +251,7 @@ def _child(combinations: Combinations, node: int, attribute: int) -> int:
 
 
 @njit(cache=True)
-def _extend(combinations: Combinations, state: State, first: int, last: int, whole: int, candidates: int) -> int:
+def _extend(combinations: Combinations, state: GrowingState, first: int, last: int, whole: int, candidates: int) -> int:
     """Drop the candidates that extend a member from `first` to `last` to nothing released; returns how many are left.
 
     record + a is possible if all its parts with a, up to the depth, are released: t + a for every member t, the parts of the

@@ -120,7 +120,7 @@ class Prohibitions(NamedTuple):
     """Numbers of rules."""
 
 
-class State(NamedTuple):
+class GrowingState(NamedTuple):
     """Working memory: what is left of the counts, and the record being grown."""
 
     left: Numbers

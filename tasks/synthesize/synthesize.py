@@ -16,7 +16,7 @@ from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.synthesize.combinations import Combinations, Numbers, count_missing, number_combinations
 from marginweave.tasks.synthesize.complete import complete_records, prohibit
 from marginweave.tasks.synthesize.grow import grow_records
-from marginweave.tasks.synthesize.growing_state import Chances, Prohibitions, Rules, State
+from marginweave.tasks.synthesize.growing_state import Chances, GrowingState, Prohibitions, Rules
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 
 
@@ -148,13 +148,13 @@ def _members(sets: Sequence[int], depth: int) -> int:
 
 def _working_memory(
     combinations: Combinations, rules: Rules, sets: Sequence[int], members: int, prohibitions: Prohibitions
-) -> State:
+) -> GrowingState:
     attributes, kinds, counts = len(combinations.columns), max(sets) + 1, combinations.counts
 
     def zeros(*shape: int) -> Numbers:
         return np.zeros(shape, np.int32) if counts.dtype == np.int32 else np.zeros(shape, np.int64)
 
-    return State(
+    return GrowingState(
         left=counts.copy(),
         available=zeros(attributes),
         alone=Chances.of(combinations.columns, len(sets)),

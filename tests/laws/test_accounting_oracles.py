@@ -22,7 +22,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain, PlannedDraw, Stability, amount
+from marginweave.schemas.budget import Cost, Plain, Stability, amount
+from marginweave.schemas.draws import BudgetPlan, PlannedDraw
 from marginweave.tasks.accounting.accountants import gdp_delta, selection_mu
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.composition import composed_epsilon

@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, GaussianMeasurement, Plain, amount
+from marginweave.schemas.budget import Cost, Plain, amount
+from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu

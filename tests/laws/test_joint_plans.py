@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.budget import Discovery, Neighbors, Plain, PlannedDraw, amount
+from marginweave.schemas.budget import Neighbors, Plain, amount
+from marginweave.schemas.draws import Discovery, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.composition import account_epsilon, composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget

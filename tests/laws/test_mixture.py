@@ -15,7 +15,7 @@ from marginweave.schemas.released.measurements import CensoredMeasurement, Cliqu
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, Parameters, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture, join_attributes, pack_mixture, unpack_mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
-from marginweave.tasks.estimate.mixture.targets import F32, Layout
+from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout
 from marginweave.tasks.estimate.rounding import round_shares
 from marginweave.tasks.synthesize.mixture import MixtureSampler, allowed_records, sample_stratified, swap_refine
 from marginweave.tasks.synthesize.shards import every_record
@@ -58,7 +58,7 @@ WIDE = [noisy((0, 2, 3), 1, 1.5), noisy((0, 1, 2, 3), 1)]
 def test_the_gradient_is_the_slope_of_the_loss(measurements: list[Measurement], masks: list[Mask]) -> None:
     """Every derivative against a central difference of the loss computed apart, in double precision, cell by cell."""
     blocks, across = join_attributes(SIZES, masks)
-    layout = Layout.of(blocks, SIZES)
+    layout = FeatureLayout.of(blocks, SIZES)
     objective = Objective(layout, measurements, across, 300.0, 4)
     rng = np.random.default_rng(5)
     logits = rng.normal(size=(4, sum(len(b.cells) for b in blocks)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.budget import BudgetPlan
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from tests.support.budget_plans import configuration
 

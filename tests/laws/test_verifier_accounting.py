@@ -20,7 +20,7 @@ from marginweave.flows.verify.bundle_accounting import (
     mixed_total_delta,
     selection_covered,
 )
-from marginweave.schemas.budget import BudgetPlan, Selection
+from marginweave.schemas.draws import BudgetPlan, Selection
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_epsilon, selection_mu, zcdp_delta
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Callable
 
 from marginweave.schemas.program import Program
-from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawStore
+from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
 from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, reconcile, run_draw
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.randomness import NoiseBits

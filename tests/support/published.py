@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.budget import BudgetPlan
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan
+from marginweave.schemas.released.account import AccountStatement
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.released.evaluation import (
     Association,
@@ -28,13 +29,7 @@ from marginweave.schemas.released.evaluation import (
     Measure,
     RecordAgreement,
 )
-from marginweave.schemas.released.statement import (
-    AccountStatement,
-    PrivacyStatement,
-    Programs,
-    ReleaseFacts,
-    ReleaseIdentity,
-)
+from marginweave.schemas.released.statement import PrivacyStatement, Programs, ReleaseFacts, ReleaseIdentity
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.evaluate.intervals import release_intervals

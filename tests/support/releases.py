@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, cast
 
-from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, PlannedDraw, amount
+from marginweave.schemas.budget import Cost, amount
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.schemas.program import Program

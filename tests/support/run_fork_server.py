@@ -37,9 +37,10 @@ from marginweave.tasks.aggregate import marginals, marginals_task
 from marginweave.tasks.aggregate import rounds_task as adaptive
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.budget import task as budget_stage
-from marginweave.tasks.checkpoint import draw_files, files, store
+from marginweave.tasks.checkpoint import draw_files, draw_secrets, files, store
 from marginweave.tasks.checkpoint.codecs import unpack_table
-from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawStore
+from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
@@ -104,7 +105,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "room on disk": (os, "posix_fallocate"),
     "secret": (DrawSecrets, "make"),
     "sealed noise": (DrawSecrets, "keep_noise"),
-    "secret written": (draw_files, "write_once"),
+    "secret written": (draw_secrets, "write_once"),
     "secret read": (DrawSecrets, "read"),
     "secret destroyed": (DrawSecrets, "destroy"),
     "made": (sys.modules[__name__], "made"),

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import PlannedDraw
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate import marginal_rows, marginals_task, rounds_task, task

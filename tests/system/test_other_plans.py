@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from marginweave.flows.run import continuity
-from marginweave.schemas.budget import BudgetPlan, Stability
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError, MarginweaveError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.states import State

@@ -7,17 +7,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from marginweave.schemas.budget import (
-    Cost,
-    DrawKind,
-    GaussianMeasurement,
-    LaplaceMeasurement,
-    Plain,
-    PlannedDraw,
-    Selection,
-    amount,
-)
+from marginweave.schemas.budget import Cost, Plain, amount
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import DrawKind, GaussianMeasurement, LaplaceMeasurement, PlannedDraw, Selection
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import selection_mu
 

@@ -6,19 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from marginweave.schemas.budget import (
-    BudgetPlan,
-    Cost,
-    Discovery,
-    DrawKind,
-    LaplaceMeasurement,
-    Plain,
-    PlannedDraw,
-    Selection,
-    amount,
-)
+from marginweave.schemas.budget import Cost, Plain, amount
 from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan, Discovery, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import SLACK, Accountant, accountant, sds_rho
 from marginweave.tasks.accounting.amplification import functional_parameters

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 
-from marginweave.schemas.budget import DrawKind, LaplaceMeasurement, PlannedDraw
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import DrawKind, LaplaceMeasurement, PlannedDraw
 from marginweave.tasks.accounting.accountants import SLACK, Accountant
 from marginweave.tasks.accounting.plan.draws import (
     bounds_draws,

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.tasks.estimate.mixture.targets import F32, Floats, Hidden, Layout, Target, expected_below
+from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Floats, Hidden, expected_below
 
 Places = NDArray[np.int32]
 
@@ -16,10 +16,10 @@ _UNSURPRISING = 5.0
 """A count this many deviations below the cut is there with such certainty that it tells nothing."""
 
 
-class Cells:
+class TargetCells:
     """All cells of targets of equally many features, target after target, each in C order."""
 
-    def __init__(self, layout: Layout, targets: Sequence[Target]) -> None:
+    def __init__(self, layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> None:
         self.features = len(targets[0].features)
         self._places = np.concatenate([_places(layout, target) for target in targets])
         self._counts = np.concatenate([target.counts.ravel() for target in targets])
@@ -27,7 +27,7 @@ class Cells:
         starts = np.cumsum([0, *(target.counts.size for target in targets[:-1])])
         pairs = zip(starts, targets, strict=True)
         censored = [(start, target.hidden) for start, target in pairs if target.hidden is not None]
-        self._hidden = _Hidden(censored) if censored else None
+        self._hidden = _HiddenCells(censored) if censored else None
 
     def add(self, scale: np.float32, weights: Floats, columns: Floats, by_columns: Floats, by_weights: Floats) -> float:
         """Add `scale` times what they say, but for the factor n w of the components; their chi^2.
@@ -44,7 +44,7 @@ class Cells:
         return chi
 
 
-class _Hidden:
+class _HiddenCells:
     """`Hidden` of many targets side by side."""
 
     def __init__(self, censored: Sequence[tuple[int, Hidden]]) -> None:
@@ -68,7 +68,7 @@ class _Hidden:
         return float(more @ surplus)
 
 
-def _places(layout: Layout, target: Target) -> Places:
+def _places(layout: FeatureLayout, target: FeatureTarget) -> Places:
     starts = np.array([layout.features[f].start for f in target.features], np.int32)
     inside = np.indices(target.counts.shape, np.int32).reshape(len(starts), -1)
     return np.ascontiguousarray((inside + starts[:, None]).T)

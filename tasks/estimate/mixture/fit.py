@@ -18,7 +18,7 @@ from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way
 from marginweave.tasks.estimate.mixture.model import Block, Mixture, join_attributes
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.start import TreeStart
-from marginweave.tasks.estimate.mixture.targets import F32, Floats, Layout
+from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Adam:
 class Parameters:
     """Logits of the shares of every block and component, shape (components, cells of all blocks), and of the weights."""
 
-    def __init__(self, layout: Layout, logits: Floats, mixing: Floats) -> None:
+    def __init__(self, layout: FeatureLayout, logits: Floats, mixing: Floats) -> None:
         self.logits, self.mixing, self._layout = logits, mixing, layout
         widths = [len(block.cells) for block in layout.blocks]
         self._starts = np.cumsum([0, *widths[:-1]])
@@ -204,7 +204,7 @@ def fit_mixture(
     )
 
     def fit(first: Start) -> tuple[Array, Array]:
-        layout = Layout.of(blocks, sizes)
+        layout = FeatureLayout.of(blocks, sizes)
         objective = Objective(layout, measurements, across, total, settings.components)
         parameters = Parameters(layout, *first)
         parameters.descend(objective, settings)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.estimate.mixture.cells import Cells
-from marginweave.tasks.estimate.mixture.targets import F32, Floats, Layout, Target, target_of
+from marginweave.tasks.estimate.mixture.cells import TargetCells
+from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Floats, target_of
 
 Array = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Objective:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: FeatureLayout,
         measurements: Sequence[Measurement],
         masks: Sequence[Mask],
         total: float,
@@ -100,13 +100,13 @@ class Objective:
         return seen
 
 
-def _cells(layout: Layout, targets: Sequence[Target]) -> Iterator[Cells]:
+def _cells(layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> Iterator[TargetCells]:
     """Targets of as many features together."""
     for features in sorted({len(target.features) for target in targets}):
-        yield Cells(layout, [target for target in targets if len(target.features) == features])
+        yield TargetCells(layout, [target for target in targets if len(target.features) == features])
 
 
-def _in_parts(targets: Sequence[Target], components: int) -> list[list[Target]]:
+def _in_parts(targets: Sequence[FeatureTarget], components: int) -> list[list[FeatureTarget]]:
     """The targets in parts of about the same work, every so many in turn; a single part where that is little."""
     work = sum(target.counts.size for target in targets) * components
     parts = min(len(targets), -(-work // _WORK))
@@ -117,7 +117,7 @@ def _in_parts(targets: Sequence[Target], components: int) -> list[list[Target]]:
 class _Single:
     """All targets of one feature, side by side: several of one feature are merged by their weights."""
 
-    def __init__(self, layout: Layout, targets: Sequence[Target]) -> None:
+    def __init__(self, layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> None:
         self.weight, self.counts, self.rest = _merged((layout.width,), layout, targets)
 
     def residuals(self, predicted: Floats) -> tuple[float, Floats]:
@@ -130,7 +130,7 @@ class _Single:
 class _Pairs:
     """All targets of two features, in a symmetric matrix of all columns with all columns."""
 
-    def __init__(self, layout: Layout, targets: Sequence[Target]) -> None:
+    def __init__(self, layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> None:
         weight, counts, self.rest = _merged((layout.width, layout.width), layout, targets)
         self.weight, self.counts = weight + weight.T, counts + counts.T
 
@@ -142,7 +142,9 @@ class _Pairs:
         return chi + self.rest, np.asarray(slope, F32)
 
 
-def _merged(shape: tuple[int, ...], layout: Layout, targets: Sequence[Target]) -> tuple[Floats, Floats, float]:
+def _merged(
+    shape: tuple[int, ...], layout: FeatureLayout, targets: Sequence[FeatureTarget]
+) -> tuple[Floats, Floats, float]:
     """Weights and weighted means of what several targets say of a cell, and the chi^2 among them."""
     weight, counts, squares = np.zeros(shape), np.zeros(shape), 0.0
     for target in targets:

@@ -90,7 +90,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Target:
+class FeatureTarget:
     """Counts of the product of a few features: `counts` has one axis each, `weight` is 1/variance, 0 where unknown.
 
     What is known of `hidden` cells is not in the counts; these have no weight.
@@ -108,7 +108,7 @@ class Target:
 
 
 @dataclass(kw_only=True, eq=False)
-class Layout:
+class FeatureLayout:
     """The features that targets are made of, side by side."""
 
     blocks: tuple[Block, ...]
@@ -117,7 +117,7 @@ class Layout:
     index: dict[Clique, int]
 
     @classmethod
-    def of(cls, blocks: tuple[Block, ...], sizes: Sequence[int]) -> Layout:
+    def of(cls, blocks: tuple[Block, ...], sizes: Sequence[int]) -> FeatureLayout:
         """Without any feature."""
         return cls(blocks=blocks, sizes=tuple(sizes), features=[], index={})
 
@@ -146,7 +146,7 @@ class Layout:
 
     def target(
         self, attributes: Clique, counts: NDArray[np.generic], weight: NDArray[np.generic], hidden: Hidden | None = None
-    ) -> Target:
+    ) -> FeatureTarget:
         """Counts and weights over increasing attributes as a target; cells that no block allows have no weight."""
         features, order = self.place(attributes)
         axes = [attributes.index(a) for a in order]
@@ -161,7 +161,7 @@ class Layout:
             reached &= mine.reshape([-1 if i == axis else 1 for i in range(len(shape))])
         if hidden is not None:
             hidden = replace(hidden, cells=np.asarray(placed(hidden.cells), np.bool_))
-        return Target(
+        return FeatureTarget(
             features=features,
             counts=placed(counts).astype(F32),
             weight=(placed(weight) * reached).astype(F32),
@@ -169,7 +169,7 @@ class Layout:
         )
 
 
-def target_of(measurement: Measurement, total: float, layout: Layout) -> Target:
+def target_of(measurement: Measurement, total: float, layout: FeatureLayout) -> FeatureTarget:
     """A measurement as a target; an incomplete one is first scaled up to the record count, with its noise."""
     scale = measurement.scale(total)
     deviation = measurement.deviation * scale

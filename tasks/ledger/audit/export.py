@@ -69,8 +69,6 @@ def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: 
     """
     if record.published is None:
         raise ValueError(f"release {record.release} is not published")
-    epsilon, delta = record.epsilon, record.delta
-    lost = [draw for draw in record.draws if draw.state == State.CHARGED_LOST]
     return {
         "url_slug": f"{record.dataset}-{record.run}-{record.release[:8]}".lower(),
         "deployment": {
@@ -83,19 +81,7 @@ def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: 
                 "data_product_region": "",
                 "publication_date": record.published.date().isoformat(),
             },
-            "dp_variant": {
-                "variant_name": "Approximate DP",
-                "data_domain": "All tables with the columns, types and ranges of the public configuration.",
-                "unprotected_quantities": ""
-                if record.neighbors == "add-remove"
-                else "Under replace-one the number of records is not protected.",
-            },
-            "privacy_loss": {
-                "privacy_unit": record.unit,
-                "privacy_unit_details": f"One {record.unit}. {_NEIGHBORS[record.neighbors]} ({record.neighbors})",
-                "privacy_parameters": {"epsilon": float(epsilon), "delta": float(delta)},
-                "privacy_parameters_details": _parameters(record, lost),
-            },
+            **_guarantee(record),
             "deployment_model": {
                 "model_name": "Central",
                 "trust_assumptions": _list(assumptions),
@@ -111,6 +97,26 @@ def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: 
                 f"{record.plan_digest}",
             },
             "administrative": {"status": "Draft", "registry_authors": [""], "tier": 3},
+        },
+    }
+
+
+def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
+    lost = [draw for draw in record.draws if draw.state == State.CHARGED_LOST]
+    public_size = (
+        "" if record.neighbors == "add-remove" else "Under replace-one the number of records is not protected."
+    )
+    return {
+        "dp_variant": {
+            "variant_name": "Approximate DP",
+            "data_domain": "All tables with the columns, types and ranges of the public configuration.",
+            "unprotected_quantities": public_size,
+        },
+        "privacy_loss": {
+            "privacy_unit": record.unit,
+            "privacy_unit_details": f"One {record.unit}. {_NEIGHBORS[record.neighbors]} ({record.neighbors})",
+            "privacy_parameters": {"epsilon": float(record.epsilon), "delta": float(record.delta)},
+            "privacy_parameters_details": _parameters(record, lost),
         },
     }
 

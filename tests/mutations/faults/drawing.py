@@ -27,21 +27,21 @@ FAULTS = (
     ),
     Fault(
         name="all draws have one seed",
-        file="tasks/checkpoint/draw_files.py",
+        file="tasks/checkpoint/draw_secrets.py",
         text=_MADE,
         instead="hashlib.sha256(self.key).digest()",
         killed_by=(f"{_RUN}test_what_stands_in_the_ledger_says_nothing_of_the_inputs",),
     ),
     Fault(
         name="a seed follows from what everybody knows of its draw",
-        file="tasks/checkpoint/draw_files.py",
+        file="tasks/checkpoint/draw_secrets.py",
         text=_MADE,
         instead='hashlib.sha256(f"{release_id}/{name}".encode()).digest()',
         killed_by=(f"{_SECRETS}test_a_seed_follows_from_nothing",),
     ),
     Fault(
         name="a whole seed is written over by another attempt",
-        file="tasks/checkpoint/draw_files.py",
+        file="tasks/checkpoint/draw_secrets.py",
         text="if not write_once(place, sealed) and self._open(release_id, name, place) is None:",
         instead="if not write_once(place, sealed):",
         killed_by=(f"{_SECRETS}test_of_two_attempts_at_once_the_first_makes_the_seed",),
@@ -55,7 +55,7 @@ FAULTS = (
     ),
     Fault(
         name="a damaged copy of a seed is left as it is",
-        file="tasks/checkpoint/draw_files.py",
+        file="tasks/checkpoint/draw_secrets.py",
         text="if any(payload != found for payload in opened):",
         instead="if opened[1] is None and not self._places(name)[1].exists():",
         killed_by=(f"{_RUN}test_a_damaged_seed_is_mended_and_two_lose_the_draw",),
@@ -90,7 +90,7 @@ FAULTS = (
     ),
     Fault(
         name="what a draw is bound to leaves out the noise that was sealed",
-        file="tasks/checkpoint/draw_files.py",
+        file="tasks/checkpoint/draw_secrets.py",
         text='inputs.encode() + b"\\0" + self.noise',
         instead="inputs.encode()",
         killed_by=(f"{_RUN}test_other_noise_in_the_place_of_what_was_sealed_loses_the_draw",),

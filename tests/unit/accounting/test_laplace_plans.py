@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from marginweave.flows.plan.noise import forecast, noise_forecast
 from marginweave.flows.run.counting import check_size
-from marginweave.schemas.budget import BudgetPlan, Plain
+from marginweave.schemas.budget import Plain
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import DrawKind, PlannedDraw, Stability
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.marginals import MarginalSettings
+from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.accounting.plan.draws import gaussian_draw, laplace_draw

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
+from marginweave.tasks.checkpoint.draw_files import DrawStore
+from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from tests.support.draws import never_made, prepared_draw, secrets_of, take_part

@@ -17,7 +17,7 @@ from marginweave.tasks.empirical.findings import (
     Hits,
     Interval,
     Quantity,
-    Scores,
+    TrialScores,
     clopper_pearson,
     epsilon_interval,
     joint_scores,
@@ -84,7 +84,7 @@ def test_scores_are_log_likelihood_ratios() -> None:
 
 
 def test_joint_scores_and_cuts_add_up() -> None:
-    part = Scores(present=np.array([2.0, 0.0]), absent=np.array([0.0, 0.0]), cut=0.5)
+    part = TrialScores(present=np.array([2.0, 0.0]), absent=np.array([0.0, 0.0]), cut=0.5)
     joint = joint_scores([part, part])
     assert joint.hits == Hits(present=1, absent=0, trials=2)
     assert joint.cut == 1.0

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.flows.plan.schedule import MOST_RUNS, Outlook, Schedule, _words, outlook
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain
+from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.schemas.ledger.policy import Policy

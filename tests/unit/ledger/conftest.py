@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from marginweave.schemas.budget import BudgetPlan, Neighbors
+from marginweave.schemas.budget import Neighbors
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location, upgrade

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, GaussianMeasurement, Plain, amount
+from marginweave.schemas.budget import Cost, Plain, amount
+from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Box
 from marginweave.schemas.ledger.events import Event, EventKind, now

@@ -17,7 +17,8 @@ from marginweave.flows.plan.account import ledger_forecast, policy_forecast
 from marginweave.flows.plan.schedule import Schedule, schedule_forecast
 from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request, read_request
-from marginweave.schemas.budget import BudgetPlan, Cost, Plain, amount
+from marginweave.schemas.budget import Cost, Plain, amount
+from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import AuditError, BudgetError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.policy import Policy

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import BudgetPlan, Cost, DrawKind, GaussianMeasurement, Plain, amount
+from marginweave.schemas.budget import Cost, Plain, amount
+from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement
 from marginweave.schemas.errors import AuditError, InputError
 from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget

@@ -1,0 +1,239 @@
+"""Planned draws as typed values: measurements and selections, each with its kind, its place and its price."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Literal, TypeVar, get_args
+
+from marginweave.schemas.budget import AccountantName, Cost, Neighbors, Plain
+
+CountNoise = Literal["rounded-gaussian", "discrete-laplace"]
+Mechanism = Literal["rounded-gaussian", "discrete-laplace", "exponential", "threshold"]
+
+
+class DrawKind(StrEnum):
+    """What a draw is for. The value is its name, with the numbers that tell draws of a kind apart left open.
+
+    In the order of release: the two quantiles of a column with private bounds (by its position, from 1); of k-tuples the
+    record count, and of each length its percentile and its counts; of marginals the private values, the single columns, the
+    scores of pairs and the larger marginals; in rounds the choices (by round and place in it) and the measurements (by
+    share); and the comparison of the release with the table.
+    """
+
+    BOUND_LOW = "bounds-{}-low"
+    BOUND_HIGH = "bounds-{}-high"
+    COUNT = "count"
+    PERCENTILE = "percentile-{}"
+    LEVEL = "level-{}"
+    VALUES = "values"
+    ONE_WAY = "one-way"
+    SCORES = "selection"
+    MARGINALS = "marginals"
+    SELECT = "select-{}-{}"
+    MEASURE = "measure-{}"
+    EVALUATION = "evaluation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Draw(ABC):
+    """One draw, known before any data is read. Its name is `str(draw)`, which nothing parses: `kind` and `place` say it.
+
+    `place` are the numbers in the name. `terms` are the other public facts that it draws by (`tasks/aggregate/terms.py`):
+    they are reserved with it, and empty before.
+    """
+
+    kind: DrawKind
+    place: tuple[int, ...] = ()
+    cost: Cost
+    terms: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        return self.kind.value.format(*self.place)
+
+    @property
+    def name(self) -> str:
+        """Its name, as rows of the ledger and released files have it."""
+        return str(self)
+
+    @property
+    def length(self) -> int:
+        """Attributes of the combinations that it is about, of k-tuples; else 0."""
+        return self.place[0] if self.kind in (DrawKind.LEVEL, DrawKind.PERCENTILE) else 0
+
+    @property
+    @abstractmethod
+    def mechanism(self) -> Mechanism:
+        """How it draws."""
+        ...
+
+    @property
+    @abstractmethod
+    def parameter(self) -> float:
+        """The number that rows of the ledger keep of it: the noise multiplier, or epsilon."""
+        ...
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What rows of the ledger say of it, but its cost."""
+        return {
+            "name": self.name,
+            "mechanism": self.mechanism,
+            "length": self.length,
+            "parameter": self.parameter,
+            "terms": dict(self.terms),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianMeasurement(_Draw):
+    """Counts with rounded Gaussian noise, whose sigma is `noise_multiplier` times their L2 sensitivity.
+
+    Of several marginals the multiplier is that of all together. One record adds 1 to at most `width` of the counts; of a length
+    whose contributions a percentile bounds, `width` is the public cap.
+    """
+
+    noise_multiplier: float
+    width: int = 1
+
+    @property
+    def mechanism(self) -> Literal["rounded-gaussian"]:
+        """How it draws."""
+        return "rounded-gaussian"
+
+    @property
+    def parameter(self) -> float:
+        """The noise multiplier."""
+        return self.noise_multiplier
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceMeasurement(_Draw):
+    """Marginals with discrete Laplace noise, of `epsilon` together: the decimal that it prints as."""
+
+    epsilon: float
+
+    @property
+    def mechanism(self) -> Literal["discrete-laplace"]:
+        """How it draws."""
+        return "discrete-laplace"
+
+    @property
+    def parameter(self) -> float:
+        """Epsilon."""
+        return self.epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(_Draw):
+    """A choice by the exponential mechanism with `epsilon`."""
+
+    epsilon: float
+
+    @property
+    def mechanism(self) -> Literal["exponential"]:
+        """How it draws."""
+        return "exponential"
+
+    @property
+    def parameter(self) -> float:
+        """Epsilon."""
+        return self.epsilon
+
+
+PlannedDraw = GaussianMeasurement | LaplaceMeasurement | Selection
+
+
+_Type = TypeVar("_Type", bound="GaussianMeasurement | Selection")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discovery:
+    """What `accountant: joint` knows of the draw that discovers private domains: public facts, from the configuration alone.
+
+    `draw` is its name; `least_share` the least part of what a unit adds to its counts that goes to private values, where a
+    unit has as many of them as it can; `adaptive` says that an earlier draw, a percentile, chooses how many those are;
+    `neighbors` is the relation of the tables that are counted: the plan's, or `replace-one` of a resized one. Who has the rows
+    of a ledger alone checks all of it against the draws but `least_share`, which follows from columns and caps: that needs
+    the configuration.
+    """
+
+    draw: str
+    least_share: float
+    adaptive: bool
+    neighbors: Neighbors
+
+    def __post_init__(self) -> None:
+        if not 0 < self.least_share <= 1:
+            raise ValueError(f"least_share ({self.least_share}) must lie in (0, 1]")
+        if self.neighbors not in get_args(Neighbors):
+            raise ValueError(f"neighbors ({self.neighbors}) must be {' or '.join(get_args(Neighbors))}")
+        if not isinstance(self.adaptive, bool):
+            raise ValueError(f"adaptive ({self.adaptive}) must be true or false")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetPlan:
+    """The whole split of (epsilon, delta), a function of the configuration alone.
+
+    `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
+    `level-1`, or of `values`; where nothing is fabricated, of every level, an equal part. `spent_epsilon` is the epsilon at
+    `delta` of the draws together, at most `epsilon`. `unit` is the unit of privacy as the account knows it. With
+    `discovery` the statement (epsilon, delta) holds by `tasks/accounting/sparse_histogram.py`; what is charged to the account
+    is the sum of the draws' costs all the same.
+    """
+
+    epsilon: float
+    delta: float
+    neighbors: Neighbors
+    accountant: AccountantName
+    delta_threshold: float
+    spent_epsilon: float
+    draws: tuple[PlannedDraw, ...]
+    unit: str = "row"
+    discovery: Discovery | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """Sum of the draws: what the release is guaranteed by, and what is reserved for it."""
+        return sum((draw.cost for draw in self.draws), Cost())
+
+    @property
+    def statement(self) -> Plain:
+        """The (epsilon, delta) that the release states."""
+        return Plain.stated(self.epsilon, self.delta)
+
+    @cached_property
+    def by_name(self) -> dict[str, PlannedDraw]:
+        """The draws by their names, for what was recorded by name."""
+        return {str(draw): draw for draw in self.draws}
+
+    def has(self, kind: DrawKind) -> bool:
+        """Whether there is a draw of this kind."""
+        return any(draw.kind is kind for draw in self.draws)
+
+    def draw(self, kind: DrawKind, *place: int) -> PlannedDraw:
+        """The draw of this kind at this place. Raises KeyError where the plan has none."""
+        return self.by_name[kind.value.format(*place)]
+
+    def measurement(self, kind: DrawKind, *place: int) -> GaussianMeasurement:
+        """The draw of this kind and place, which has Gaussian noise."""
+        return _of_type(GaussianMeasurement, self.draw(kind, *place))
+
+    def selection(self, kind: DrawKind, *place: int) -> Selection:
+        """The draw of this kind and place, which chooses."""
+        return _of_type(Selection, self.draw(kind, *place))
+
+    @property
+    def uses_laplace(self) -> bool:
+        """Whether a draw has Laplace noise."""
+        return any(isinstance(draw, LaplaceMeasurement) for draw in self.draws)
+
+
+def _of_type(wanted: type[_Type], draw: PlannedDraw) -> _Type:
+    if not isinstance(draw, wanted):
+        raise TypeError(f"draw {draw} is no {wanted.__name__}")
+    return draw
