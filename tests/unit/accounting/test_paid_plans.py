@@ -110,7 +110,7 @@ def test_laplace_noise_leaves_it_its_own(noise: str) -> None:
         ({"privacy__accountant": "sds"}, r"evaluate\.paid needs aggregate\.split: shares"),
         ({"evaluate__paid__length": 4}, r"evaluate\.paid\.length.*must be at most 3"),
         ({"evaluate__paid__length": 0}, r"evaluate\.paid\.length.*must be at least 1"),
-        ({"evaluate__paid__share": 0}, r"evaluate\.paid\.share.*strictly between 0 and 1"),
+        ({"evaluate__paid__share": 0}, r"evaluate\.paid\.share.*must be positive"),
         ({"evaluate__paid__metric": "tvd"}, r"evaluate\.paid\.metric"),
         (
             {"columns": {"sex": {"type": "category", "values": ["f", "m"]}}},
