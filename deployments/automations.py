@@ -82,6 +82,7 @@ def vanished() -> Automation:
         state=StateType.SCHEDULED,
         name="AwaitingRetry",
         message="No sign of life: another worker goes on with the release.",
+        force=False,
     )
     return Automation(name="marginweave: resume what has vanished", trigger=silent, actions=[again])
 

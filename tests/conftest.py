@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -27,7 +28,8 @@ TESTS = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(TESTS).parts[0]))
     factor = MORE_EXAMPLES.get(settings.get_current_profile_name(), 1)
-    for test in {getattr(item, "obj", None) for item in items} if factor > 1 else ():
+    tests: set[Any] = {getattr(item, "obj", None) for item in items} if factor > 1 else set()
+    for test in tests:
         given = getattr(test, "_hypothesis_internal_use_settings", None)  # there is no public way
         if given is not None:
             more = settings(given, max_examples=factor * given.max_examples)

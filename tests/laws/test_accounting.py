@@ -1,6 +1,7 @@
 """Laws of the accountants: exact where a closed form is known, safe in every direction, tighter than what SDS prints."""
 
-# pyright: reportPrivateImportUsage=false - opendp.prelude hands on names without saying so
+# opendp.prelude hands on names without saying so:
+# pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Everything here is exact arithmetic on public numbers: no statistics, no false a
 too much, and refutes it.
 """
 
-# pyright: reportPrivateImportUsage=false - opendp.prelude hands on names without saying so
+# opendp.prelude hands on names without saying so:
+# pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
 

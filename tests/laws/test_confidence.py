@@ -93,7 +93,7 @@ def true_counts(counts: WholeCounts, candidates: CandidateSet, level: Level) -> 
     place = {columns: i for i, columns in enumerate(counts.column_sets)}
     for columns, rows in level.by_columns():
         mask = candidates.mask(columns)
-        dense = counts.dense(place[columns], mask.size).reshape(mask.shape)
+        dense = counts.vector(place[columns], mask.size).reshape(mask.shape)
         truth[rows] = dense[tuple(level.values[rows].T)]
     return truth
 
@@ -216,13 +216,13 @@ def test_counts_from_marginals_are_covered_where_they_are_not_too_few_to_tell() 
     assert hits[1] / trials[1] >= 0.9
 
 
-def records_near(marginals: Marginals, seed: int) -> tuple[NDArray[np.int64], ...]:
+def records_near(marginals: Marginals, seed: int) -> tuple[NDArray[np.uint16], ...]:
     """Synthetic codes that keep the noisy one-way counts, noise and all."""
     rng = np.random.default_rng(seed)
     made = []
     for one in marginals.one_way:
         shares = np.maximum(one.counts, 0.0)
-        made.append(rng.choice(len(shares), 3000, p=shares / shares.sum()).astype(np.int64))
+        made.append(rng.choice(len(shares), 3000, p=shares / shares.sum()).astype(np.uint16))
     return tuple(made)
 
 

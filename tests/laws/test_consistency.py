@@ -75,7 +75,9 @@ def test_consistent_marginals_stay_as_they_are(cliques: list[tuple[int, ...]]) -
 def test_where_nothing_is_negative_it_is_weighted_least_squares(cliques: list[tuple[int, ...]]) -> None:
     """min sum_i |x_i - m_i|^2 / sd_i^2 over x_i that are marginals of one signed table, solved directly."""
     measured = [
-        Measurement(attributes=m.attributes, counts=m.counts + 1e5 / m.counts.size, deviation=m.deviation)
+        Measurement(
+            attributes=m.attributes, counts=m.counts.astype(np.float64) + 1e5 / m.counts.size, deviation=m.deviation
+        )
         for m in noisy(cliques, 3)
     ]
     cell = np.arange(np.prod(SIZES)).reshape(SIZES)

@@ -121,14 +121,15 @@ def test_no_strategy_gets_past_the_box(box: Box) -> None:
 
 def test_a_first_release_by_its_statement_leaves_nothing_to_choose() -> None:
     """It may use all of (1, 1e-6); then nothing is admitted, so no strategy gets more."""
-    account = replace(ACCOUNT, box=box_for(CAP))
+    box = box_for(CAP)
+    account = replace(ACCOUNT, box=box)
     whole = gaussian(MU2 * (1 - 1e-9))
 
     def admits(spent: Spent, cost: Cost) -> bool:
         alone = whole if spent.ever and spent.cost.mu2 == whole.mu2 else None
         return admitted(account, replace(spent, alone=alone), cost, CAP) is not None
 
-    moves = (whole, gaussian(float(account.box.mu2) / 2), Cost(delta=account.box.delta_add))
+    moves = (whole, gaussian(float(box.mu2) / 2), Cost(delta=box.delta_add))
     assert best_gain(moves, admits, Spent(), CAP) == pytest.approx(DELTA, rel=1e-3)
 
 
@@ -152,12 +153,13 @@ def _within(one: Box, other: Box) -> bool:
 @settings(max_examples=30, deadline=None)
 def test_a_box_keeps_its_cap_and_grows_with_it(cap: Plain, plan: Cost | None, more: float, wider: float) -> None:
     """It promises no more than (epsilon, delta), and a raised cap makes no coordinate smaller."""
-    account = replace(ACCOUNT, epsilon=cap.epsilon, delta=cap.delta, kind_of_plan=plan, box=box_for(cap, plan))
-    assert box_fault(account.box, cap) is None
+    box = box_for(cap, plan)
+    account = replace(ACCOUNT, epsilon=cap.epsilon, delta=cap.delta, kind_of_plan=plan, box=box)
+    assert box_fault(box, cap) is None
     larger = Plain(epsilon=cap.epsilon * Decimal(repr(more)), delta=cap.delta * Decimal(repr(wider)))
     raised = box_of_cap(account, larger)
     assert box_fault(raised, larger) is None
-    assert _within(account.box, raised)
+    assert _within(box, raised)
 
 
 COSTS = st.builds(
@@ -172,11 +174,12 @@ COSTS = st.builds(
 @settings(max_examples=50, deadline=None)
 def test_who_asks_for_less_is_admitted_too(spent: Cost, asked: Cost, less: Cost, plan: Cost | None) -> None:
     """Admission is monotone in every coordinate, and what is admitted is held by the box."""
-    account = replace(ACCOUNT, box=box_for(CAP, plan))
+    box = box_for(CAP, plan)
+    account = replace(ACCOUNT, box=box)
     before = Spent(releases=1, ever=1, cost=spent)
     if admitted(account, before, asked, CAP) is None:
         return
-    assert account.box.holds(spent + asked)
+    assert box.holds(spent + asked)
     if less.mu2 <= asked.mu2 and less.delta <= asked.delta and less.plain.within(asked.plain):
         assert admitted(account, before, less, CAP) == "sums"
 
@@ -208,7 +211,7 @@ STEPS = st.one_of(
 
 @given(steps=st.lists(STEPS, min_size=3, max_size=12))
 @settings(max_examples=12, deadline=None)
-def test_no_history_leaves_its_box(steps: list[tuple[str, tuple[float, float]]]) -> None:
+def test_no_history_leaves_its_box(steps: list[tuple[str, tuple[float, float] | int]]) -> None:
     """Whatever is reserved, given back, lost and raised: the sums stay inside, and an auditor agrees with every row."""
     with TemporaryDirectory() as folder:
         ledger = Ledger.create(Path(folder) / "ledger.sqlite", environment={})
@@ -216,12 +219,14 @@ def test_no_history_leaves_its_box(steps: list[tuple[str, tuple[float, float]]])
         for number, (what, value) in enumerate(steps):
             _take(ledger, number, what, value)
             total = ledger.accounts.total("people")
+            box = total.account.box
+            assert box is not None
             by_statement = [record for record in ledger.releases.of("people") if record.by_statement]
-            if by_statement and not total.account.box.holds(by_statement[0].reserved):
+            if by_statement and not box.holds(by_statement[0].reserved):
                 assert [record.release for record in ledger.releases.of("people")] == [by_statement[0].release]
             else:
                 charged = sum((record.charged for record in ledger.releases.of("people")), Cost())
-                assert total.account.box.holds(charged)
+                assert box.holds(charged)
                 assert total.spent.cost == charged
             replay = Replay()
             for seq, event in enumerate(ledger.session.events(), start=1):
@@ -229,9 +234,10 @@ def test_no_history_leaves_its_box(steps: list[tuple[str, tuple[float, float]]])
             replay.finish()
 
 
-def _take(ledger: Ledger, number: int, what: str, value: tuple[float, float]) -> None:
+def _take(ledger: Ledger, number: int, what: str, value: tuple[float, float] | int) -> None:
     releases = ledger.releases.of("people")
     if what == "reserve":
+        assert isinstance(value, tuple)
         with suppress(BudgetError):
             request = ReleaseRequest(
                 dataset="people",
@@ -246,6 +252,7 @@ def _take(ledger: Ledger, number: int, what: str, value: tuple[float, float]) ->
             )
             ledger.releases.reserve(request)
     elif what == "raise":
+        assert isinstance(value, tuple)
         cap = ledger.accounts.total("people").account.cap
         epsilon, delta = (
             float(amount_) * factor for amount_, factor in zip((cap.epsilon, cap.delta), value, strict=True)
@@ -253,6 +260,7 @@ def _take(ledger: Ledger, number: int, what: str, value: tuple[float, float]) ->
         if epsilon < 10 and delta < 1e-4:
             ledger.accounts.change_cap("people", epsilon, delta, "more", "steward")
     elif releases:
+        assert isinstance(value, int)
         name = releases[value % len(releases)].release
         with suppress(BudgetError):
             if what == "lose":

@@ -43,7 +43,7 @@ FIRST = 12
 Draws = tuple[int, ...]
 
 
-def assert_uncorrelated(series: Sequence[NDArray[np.int64]]) -> None:
+def assert_uncorrelated(series: Sequence[NDArray[np.int64] | NDArray[np.float64]]) -> None:
     """All pairs of series, their values and their magnitudes, in place and shifted by one."""
     pairs = list(itertools.combinations([s.astype(float) for s in series], 2))
     pairs += [(np.abs(left), np.abs(right)) for left, right in pairs]

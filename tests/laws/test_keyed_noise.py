@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -272,7 +272,7 @@ def test_shapes_types_and_labels_count() -> None:
     assert counts_digest([six]) != counts_digest([six.reshape(2, 3)]) != counts_digest([six.reshape(3, 2)])
     assert counts_digest([six.reshape(2, 3).T]) == counts_digest([six.reshape(2, 3).T.copy()])
     with pytest.raises(InputError, match="must be int64"):
-        counts_digest([six.astype(np.float64)])
+        counts_digest([cast("Any", six.astype(np.float64))])
     counts, labels = {1: six}, [("x",), tuple("abcdef")]
     seen = {values_digest(counts, labels), values_digest({0: six}, [labels[1], ("x",)])}
     seen |= {values_digest({1: six[::-1].copy()}, labels), values_digest(counts, [("x",), tuple("abcdeg")])}

@@ -98,7 +98,7 @@ def test_the_domain_is_formed_after_bounding() -> None:
 
     everything = bounded(table, candidates, 6)
     counts = tuple(
-        kept.dense(j, candidates.mask(c).size)[cells]
+        kept.vector(j, candidates.mask(c).size)[cells]
         for j, (c, cells) in enumerate(zip(everything.column_sets, everything.cells, strict=True))
     )
     uncorrected = replace(everything, counts=counts)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class Pinned(CandidateSet):
     def cells(self, columns: tuple[int, ...]) -> Iterator[Integers]:
         yield flat_keys([np.arange(2 * TRIALS) + SHIFT[j] for j in columns], self.shape(columns))
 
-    @property
+    @cached_property
     def counts(self) -> dict[tuple[int, ...], int]:
         return dict.fromkeys(self.column_sets(), 2 * TRIALS)
 

@@ -219,8 +219,8 @@ def test_arranged_records_have_the_pairs_of_the_model(masks: list[Mask]) -> None
     assert off(records, model) < off(before, model) / 3
     for k in range(model.components):
         for block in model.blocks:
-            held = [rows[owners == k][:, block.attributes] for rows in (before, records)]
-            assert np.array_equal(*(rows[np.lexsort(rows.T)] for rows in held))
+            one, other = (rows[owners == k][:, block.attributes] for rows in (before, records))
+            assert np.array_equal(one[np.lexsort(one.T)], other[np.lexsort(other.T)])
     assert (records != before).any(axis=0).all()
 
 
@@ -298,11 +298,12 @@ def test_what_was_suppressed_is_below_its_cut_and_not_zero() -> None:
 
 def test_the_steward_is_told_what_does_not_fit() -> None:
     pair = noisy((0, 1), 1)
-    for match, arguments in {
+    wrong: dict[str, tuple[list[Measurement], tuple[int, ...], float, list[Mask]]] = {
         r"^total \(0\) must be positive": ([pair], SIZES[:2], 0, []),
         r"^attribute 2 must be in at least one marginal": ([pair], SIZES[:3], 10.0, []),
         r"must have the shape that sizes say": ([pair], (2, 4), 10.0, []),
-    }.items():
+    }
+    for match, arguments in wrong.items():
         with pytest.raises(InputError, match=match):
             fit_mixture(*arguments, SMALL)
     one_sided = np.array([[0, 0, 0], [1, 1, 1]], bool)

@@ -84,7 +84,7 @@ def test_score_sensitivity_holds_on_large_tables(unit: Stability) -> None:
 
 
 @pytest.mark.parametrize("percentile", [50, 90, 99])
-def test_best_score_is_a_quantile(percentile: float) -> None:
+def test_best_score_is_a_quantile(percentile: int) -> None:
     """A score is 0 iff at most q N records lie below the candidate and at least q N at or below it."""
     for histogram in (h for h in histograms(3, 5) if h.sum()):
         records = np.repeat(np.arange(4), histogram)

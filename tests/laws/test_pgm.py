@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ByteSize
 
 from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.errors import InputError
@@ -88,7 +89,7 @@ def test_what_a_model_has_no_room_for_is_left_out() -> None:
     """Room for three pairs of ten: those that hang together are kept, and come out as where only they were measured."""
     table = decomposable()
     pairs = tuple(itertools.combinations(range(len(SIZES)), 2))
-    room = PgmSynthesis(iterations=3000, model_size=8 * model_cells(SIZES, PAIRS))
+    room = PgmSynthesis(iterations=3000, model_size=ByteSize(8 * model_cells(SIZES, PAIRS)))
     made = every_record(Pgm.of(measurements_of(table, pairs), SIZES, 10_000, 10_000.0, room))
     for clique in PAIRS:
         exact = marginal(table, clique)

@@ -73,7 +73,7 @@ def test_no_neighbor_moves_a_score_beyond_its_sensitivity(unit: Stability, weigh
     settings, rng = AdaptiveCliques(weights=weights), np.random.default_rng(8)
     candidates = candidate_sets(settings, SMALL)
     fractions = {clique: 2 * rng.random([SMALL[a] for a in clique]) for clique in candidates}
-    full = {clique: 5.0 * (rng.random([SMALL[a] for a in clique]) < 0.5) for clique in candidates}
+    full = {clique: 5.0 * (rng.random([SMALL[a] for a in clique]) < 0.5).astype(np.float64) for clique in candidates}
     every = [table for records in range(3 + unit.records) for table in tables(records)]
     numbers = {table.tobytes(): number for number, table in enumerate(every)}
     apart, furthest = np.unique(moves(unit), axis=0), 0

@@ -18,7 +18,7 @@ def count_vector(rows: list[tuple[int, ...]], length: int, bound: int, seed: int
     table = from_codes(rows)
     candidates = all_candidates(table, length)
     bounded = count_bounded(table, candidates, bound, FixedWords(seed))
-    return np.concatenate([bounded.dense(i, candidates.mask(c).size) for i, c in enumerate(bounded.column_sets)])
+    return np.concatenate([bounded.vector(i, candidates.mask(c).size) for i, c in enumerate(bounded.column_sets)])
 
 
 @given(st.lists(records, max_size=25), records, st.integers(1, 4), st.integers(1, 6), st.integers(0, 9))

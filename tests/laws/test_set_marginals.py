@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from scipy.stats import chi2
 from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
+from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal
 from marginweave.tasks.decode.decode import decode_table
@@ -144,7 +145,7 @@ def test_no_record_has_more_values_than_the_cap() -> None:
     marginals = measured(rows, single)
     alone = Marginals(domain=marginals.domain, one_way=marginals.one_way, larger=())
     codes = synthesize_codes(normalize_marginals(alone, single), single, single.synthesize)
-    held = sum((codes[j] == 0).astype(int) for j in SIGNS)
+    held = np.sum([codes[j] == 0 for j in SIGNS], axis=0)
     assert held.max() == 3
     assert len(held) == 400
 
@@ -196,7 +197,8 @@ def test_the_report_has_one_section_for_a_set() -> None:
     counts = marginal_counts(marginals, CONFIGURATION)
     codes = record_codes(_raw(rows), counts.domain, CONFIGURATION)
     intervals = marginal_intervals(counts, marginals, CONFIGURATION)
-    published = PublishedRelease(configuration=CONFIGURATION, aggregates=counts, intervals=intervals, statement={})
+    none = cast("PrivacyStatement", None)
+    published = PublishedRelease(configuration=CONFIGURATION, aggregates=counts, intervals=intervals, statement=none)
     sections = distributions(published, show_records([codes], len(rows), counts.domain, CONFIGURATION), 1.0)
     assert [(section.name, section.kind) for section in sections] == [
         ("sex", "category"),

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from marginweave.schemas.configuration.attributes import most_combinations
@@ -77,7 +78,7 @@ def test_one_record_more_moves_at_most_delta_counts_by_one(rows, one, length, bo
     for table in (both, EncodedTable(codes=tuple(c[:-1] for c in both.codes), labels=both.labels)):
         candidates = all_candidates(table, length)
         bounded = count_bounded(table, candidates, bound, FixedWords(seed))
-        dense = [bounded.dense(i, candidates.mask(c).size) for i, c in enumerate(bounded.column_sets)]
+        dense = [bounded.vector(i, candidates.mask(c).size) for i, c in enumerate(bounded.column_sets)]
         vectors.append(np.concatenate(dense))
     change = vectors[0] - vectors[1]
     assert np.count_nonzero(change) <= bound
@@ -100,7 +101,7 @@ def test_a_long_cell_is_cut_to_a_uniform_choice():
     rng = np.random.default_rng(9)
 
     class Words:
-        def words_of(self, records, slots=0):  # noqa: ARG002
+        def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:  # noqa: ARG002
             return rng.integers(0, 2**64, len(records), dtype=np.uint64)
 
     n = 20_000

@@ -73,7 +73,7 @@ def test_a_length_of_combinations(percentile: Any, tmp_path: Path, monkeypatch: 
     assert abs((empty.astype(float) ** 2).mean() * len(empty) / (size + 3 - often) / (sd**2 / 2) - 1) < 0.1
 
 
-def assert_chosen(draw: Callable[[], tuple[bytes, bool]], expected: NDArray[np.float64]) -> None:
+def assert_chosen(draw: Callable[[], bytes], expected: NDArray[np.float64]) -> None:
     """The first candidate is chosen as often as the exponential mechanism has it; false alarm 1e-6 by Clopper-Pearson."""
     drawn = [unpack_number(draw()) for _ in range(2000)]
     low, high = clopper_pearson(drawn.count(1), len(drawn))
@@ -142,7 +142,7 @@ def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, mon
 
 
 def assert_marginals(
-    stages: Stages, name: str, cliques: Sequence[tuple[int, ...]], codes: list[NDArray[np.integer]]
+    stages: Stages, name: str, cliques: Sequence[tuple[int, ...]], codes: Sequence[NDArray[np.int64]]
 ) -> None:
     """All cells have the noise that is told, and together the marginals cost what the draw is charged."""
     measured = unpack_measurements(stages.drawn[name])

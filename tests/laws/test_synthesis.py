@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import combinations
 
 import numpy as np
@@ -37,9 +37,10 @@ def printed_weight(released, record, attribute, length, percentile):
 def record_law(released, length, percentile):
     """Probability of each finished record, over all orders of drawing."""
     attributes = [t[0] for t in released if len(t) == 1]
-    law, growing = Counter(), {(): 1.0}
+    law: defaultdict[tuple[tuple[int, int], ...], float] = defaultdict(float)
+    growing: dict[tuple[tuple[int, int], ...], float] = {(): 1.0}
     while growing:
-        longer = Counter()
+        longer: defaultdict[tuple[tuple[int, int], ...], float] = defaultdict(float)
         for record, chance in growing.items():
             weights = {a: printed_weight(released, record, a, length, percentile) for a in attributes}
             total = sum(w for w in weights.values() if w)
@@ -56,7 +57,7 @@ def record_law(released, length, percentile):
 def test_records_follow_the_printed_law(length, percentile):
     """Chi-square of 30000 independent records against the exact law of one record; false alarms below 1e-6 each."""
     rng = np.random.default_rng(5)
-    table = [[rng.integers(size) for size in (2, 3, 2, 3)] for _ in range(14)]
+    table = [[int(rng.integers(size)) for size in (2, 3, 2, 3)] for _ in range(14)]
     # Small counts beyond length 1 make the rounding of the weights matter.
     counts = {t: 40_000 * n if len(t) == 1 else n for t, n in tally(table, length).items()}
     aggregates = normalize(aggregates_of(counts, length=length))

@@ -151,7 +151,10 @@ def test_a_fit_is_nearer_to_single_columns_than_their_noise() -> None:
         Measurement(attributes=(a,), counts=TOTAL / size + rng.normal(0, 20, size), deviation=20.0)
         for a, size in enumerate(SIZES)
     ]
-    ones = [Measurement(attributes=m.attributes, counts=m.counts * TOTAL / m.total, deviation=20.0) for m in ones]
+    ones = [
+        Measurement(attributes=m.attributes, counts=m.counts.astype(np.float64) * TOTAL / m.total, deviation=20.0)
+        for m in ones
+    ]
     pairs = [Measurement(attributes=m.attributes, counts=m.counts, deviation=90.0) for m in tables(2, 90.0, 1)]
     model = fit_mixture([*ones, *pairs], SIZES, TOTAL, [], FEW)
     squares = np.concatenate([(model.marginal(m.attributes) - m.counts) / m.deviation for m in ones]) ** 2

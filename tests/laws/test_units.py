@@ -180,7 +180,7 @@ def change_of(
         candidates = all_candidates(table, length)
         counts = count_bounded(table, candidates, bound, FixedWords(seed))
         masks = enumerate(counts.column_sets)
-        vectors.append(np.concatenate([counts.dense(i, candidates.mask(c).size) for i, c in masks]))
+        vectors.append(np.concatenate([counts.vector(i, candidates.mask(c).size) for i, c in masks]))
     return vectors[0] - vectors[1]
 
 
@@ -275,7 +275,7 @@ def test_no_way_to_hold_values_is_worse_than_the_two_extremes(
 
     def worst(threshold: int) -> Fraction:
         hidden = {c: 1 - table.upper_tail(threshold - c) for c in range(1, theta + 1)}
-        return max(1 - math.prod(hidden[c] for c in counts) for counts in held_by_one(theta, held))
+        return max(1 - math.prod((hidden[c] for c in counts), start=Fraction(1)) for counts in held_by_one(theta, held))
 
     assert worst(least) <= Fraction(delta)
     assert least == 1 or worst(least - 1) > Fraction(delta)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import Room, SortedCounts
+from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts
 from marginweave.tasks.aggregate.layout import Blocks
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
-from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.encode.codes import Codes, EncodedTable
 from marginweave.tasks.engine.local import Engine, LocalEngine
 from marginweave.tasks.mechanisms.randomness import NumberedWords
 
@@ -36,10 +37,12 @@ def blocks_of(table: EncodedTable, records: int | None = None) -> EncodedBlocks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeCounts:
-    """Bounded counts of a small table, all of them in memory, for whoever takes `BoundedCounts`: in up to three pieces."""
+class WholeCounts(BoundedCounts):
+    """Bounded counts of a small table, all of them in memory, in up to three pieces."""
 
-    column_sets: tuple[tuple[int, ...], ...]
+    dense: Mapping[tuple[int, ...], NDArray[np.int64]] = field(default_factory=dict, repr=False)
+    sparse: Mapping[tuple[int, ...], int] = field(default_factory=dict)
+    run: CountRun = field(default_factory=lambda: CountRun(pieces=(), first=(0,), cells=0), repr=False)
     cells: tuple[NDArray[np.int64], ...]
     counts: tuple[NDArray[np.int64], ...]
 
@@ -60,12 +63,12 @@ class WholeCounts:
                 for begin, end in pairwise(edges):
                     yield cells[begin:end], counts[begin:end]
 
-    @property
+    @cached_property
     def occurring(self) -> int:
         """See `BoundedCounts`."""
         return sum(map(len, self.cells))
 
-    def dense(self, index: int, size: int) -> NDArray[np.int64]:
+    def vector(self, index: int, size: int) -> NDArray[np.int64]:
         """All counts of column set `index`, zero cells included; shape (size,)."""
         counts = np.zeros(size, np.int64)
         counts[self.cells[index]] = self.counts[index]
@@ -127,7 +130,7 @@ def held_candidates(
                 yield columns, values
 
 
-def contributions(codes: Sequence[NDArray[np.integer]], candidates: CandidateSet) -> NDArray[np.int64]:
+def contributions(codes: Sequence[Codes], candidates: CandidateSet) -> NDArray[np.int64]:
     """How many candidates each record holds, by the slow reference."""
     table = EncodedTable(codes=tuple(codes), labels=tuple(("",) * size for size in candidates.sizes))
     return np.array([sum(1 for _ in held_candidates(table, candidates, i)) for i in range(table.records)], np.int64)

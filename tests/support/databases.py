@@ -26,9 +26,10 @@ def run(location: LedgerLocation, *statements: str) -> list[tuple[Any, ...]]:
         owner = location.url.set(drivername="postgresql", username="postgres")
         return Server.run(owner.render_as_string(hide_password=False), *statements)
     with closing(sqlite3.connect(location)) as connection, connection:
+        rows: list[tuple[Any, ...]] = []
         for statement in statements:
-            cursor = connection.execute(statement)
-        return cursor.fetchall()
+            rows = connection.execute(statement).fetchall()
+        return rows
 
 
 def change(location: LedgerLocation, *statements: str) -> None:

@@ -52,9 +52,11 @@ class Server:
         """Run the statements, each by itself, and return the rows of the last."""
         engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), poolclass=NullPool)
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            rows: list[Any] = []
             for statement in statements:
                 result = connection.exec_driver_sql(statement)
-            return [tuple(row) for row in result] if result.returns_rows else []
+                rows = [tuple(row) for row in result] if result.returns_rows else []
+            return rows
 
 
 @contextmanager

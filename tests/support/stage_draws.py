@@ -68,7 +68,7 @@ class Stages:
         return float(self.reference.plan.by_name[name].parameter)
 
 
-def assert_noise(noise: NDArray[np.float64], deviation: float) -> None:
+def assert_noise(noise: NDArray[np.floating], deviation: float) -> None:
     """Mean 0 and variance sd^2 + 1/12, each within Z standard errors: false alarm 4e-7."""
     variance, count = deviation**2 + 1 / 12, noise.size
     assert abs(noise.mean()) < Z * math.sqrt(variance / count)
@@ -79,9 +79,7 @@ MARGINALS = {"aggregate__method": "marginals", "aggregate__compress": "none"}
 SIZES = (90, 70, 110)
 
 
-def marginal_stages(
-    folder: Path, patch: pytest.MonkeyPatch, **changes: Any
-) -> tuple[Stages, list[NDArray[np.integer]]]:
+def marginal_stages(folder: Path, patch: pytest.MonkeyPatch, **changes: Any) -> tuple[Stages, list[NDArray[np.int64]]]:
     rng = np.random.default_rng(4)
     columns = [rng.integers(0, size, 5000) for size in SIZES]
     named = {

@@ -189,7 +189,9 @@ class Service:
             self.environment[key] = functools.reduce(
                 lambda text, place: text.replace(*place), places.items(), str(value)
             )
-        self.command = [{"0.0.0.0": "127.0.0.1", "4200": str(api)}.get(word, word) for word in service["command"]]
+        self.command = [
+            {"0.0.0.0": "127.0.0.1", "4200": str(api)}.get(word, word) for word in map(str, service["command"])
+        ]
         self.command[0] = str(Path(sys.executable).parent / self.command[0])
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:

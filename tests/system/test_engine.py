@@ -304,7 +304,7 @@ def worker_of(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     settings = ("--nthreads=1", "--no-nanny", "--no-dashboard", "--memory-limit=0")
     with dask_process("worker", address, *places, *settings, folder=folder) as worker:
         with Client(address, timeout="120s", set_as_default=False) as client:
-            client.wait_for_workers(1, timeout="120s")
+            client.wait_for_workers(1, timeout=120)
         yield worker
 
 

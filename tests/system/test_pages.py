@@ -20,7 +20,7 @@ from marginweave.tasks.publish.pages import release_pages
 from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.publish.report import render_report
 from tests.support.browser import Browser, browser, need
-from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, published, shown
+from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
 
 pytestmark = pytest.mark.system
 READ = """
@@ -46,7 +46,8 @@ def pages(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.Temp
     place = tmp_path_factory.mktemp("pages")
     for name, page in release_pages(release[0], shown(*release), FULL).items():
         (place / name).write_bytes(page)
-    (place / "internal.html").write_text(render_report(release[0], shown(*release), EVALUATION, FULL), encoding="utf-8")
+    internal = render_report(release[0], shown(*release), EVALUATION, internal_evaluation())
+    (place / "internal.html").write_text(internal, encoding="utf-8")
     return place
 
 
@@ -94,7 +95,9 @@ def expected(
 ) -> list[dict[str, tuple[Any, ...]]]:
     """For each attribute and value: the scaled number of records with it and the selection, and the released text."""
     aggregates, attributes = release.aggregates, release.configuration.attributes
-    known = {(): (aggregates.record_count, *record_interval(aggregates))}
+    known: dict[tuple[tuple[int, int], ...], tuple[Any, ...]] = {
+        (): (aggregates.record_count, *record_interval(aggregates))
+    }
     for level, inside in zip(aggregates.levels, release.intervals, strict=True):
         for i, (columns, values) in enumerate(zip(level.columns.tolist(), level.values.tolist(), strict=True)):
             known[tuple(zip(columns, values, strict=True))] = (level.counts[i], inside.low[i], inside.high[i])

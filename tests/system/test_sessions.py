@@ -20,6 +20,7 @@ from rich.console import Console
 from marginweave.flows.cli import run as run_command
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
+from tests.support.published import ACCOUNT
 from tests.support.release_checks import opened
 
 pytestmark = pytest.mark.system
@@ -204,7 +205,6 @@ def test_a_terminal_is_told_whether_this_command_charged(
     request: Any = SimpleNamespace(
         configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(release=tmp_path / "release")
     )
-    account = {"dataset": "people", "epsilon": 1.0, "cap_epsilon": 2.0, "delta": 1e-6, "releases": 1}
-    run_command._summarize(request, account, fresh=fresh, charged=charged)
+    run_command._summarize(request, ACCOUNT, fresh=fresh, charged=charged)
     (line,) = [line for line in shown.getvalue().splitlines() if "eleased" in line]
     assert line.startswith(said)

@@ -63,7 +63,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     made = Released(
         victim.folder, home / "people.csv", Ledger.open(victim.ledger_file, environment={}).keys.checkpoint_key
     )
-    stages = {name: made.watched(getattr(flow_module, name).fn) for name in STAGES}
+    stages: dict[str, Any] = {name: made.watched(getattr(flow_module, name).fn) for name in STAGES}
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),
         mock.patch.multiple(flow_module, **stages),

@@ -73,12 +73,13 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
 def test_other_theta_and_joined_rows_share_an_account(marginweave: CommandLine, tmp_path: Path) -> None:
     """The account fixes the unit and its column; max_records may differ, and join counts a person once."""
     marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-5", "--unit", "subject:person")
-    joined = {
+    joined: dict[str, Any] = {
         "privacy__unit": {"column": "person", "join": True, "missing_subject": "own"},
         "columns__grade": {"type": "set", "values": [1, 2, 3, 4, 5, 6, 7], "max_values": 2},
         "columns__person": {"type": "identifier"},
     }
-    for changes in ({"privacy__unit": SUBJECT}, joined):
+    alone: dict[str, Any] = {"privacy__unit": SUBJECT}
+    for changes in (alone, joined):
         path = visits(tmp_path, **changes, aggregate__reporting_length=1)
         result = marginweave("run", path)
         assert result.returncode == 0, result.stderr

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -71,7 +70,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def begun(marginweave: CommandLine, sites: dict[str, Path]) -> Iterator[tuple[CommandLine, Path]]:
+def begun(marginweave: CommandLine, sites: dict[str, Path]) -> tuple[CommandLine, Path]:
     """A home with an account, and a configuration of two lengths."""
     config = people(marginweave.home, 60, aggregate__reporting_length=2)
     opened = marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-5")

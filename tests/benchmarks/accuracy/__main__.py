@@ -62,8 +62,10 @@ def possible(options: argparse.Namespace, runner: Runner) -> Sequence[Cell]:
     left_out = dict(_left_out(options, runner)) if options.seeds else {}
     for method, reason in left_out.items():
         _print(f"{method} is left out: {reason}")
-    methods = [m for m in options.methods if m not in left_out]
-    product = itertools.product(range(options.seeds), options.tables, options.epsilons, methods)
+    methods: list[str] = [m for m in options.methods if m not in left_out]
+    tables: Sequence[str] = options.tables
+    epsilons: Sequence[float] = options.epsilons
+    product = itertools.product(range(options.seeds), tables, epsilons, methods)
     cells = (Cell(table=t, epsilon=e, method=_named(m, t, e), seed=s) for s, t, e, m in product)
     return tuple(dict.fromkeys(cells))
 

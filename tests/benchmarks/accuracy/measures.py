@@ -25,7 +25,7 @@ def mean_l1(real: NDArray[np.int64], made: NDArray[np.int64], sizes: tuple[int, 
     for clique in cliques:
         shape = [sizes[a] for a in clique]
         flat = [np.ravel_multi_index(tuple(rows[:, clique].T), shape) for rows in (real, made)]
-        one, other = (np.bincount(f, minlength=math.prod(shape)) / len(f) for f in flat)
+        one, other = (np.bincount(f, minlength=math.prod(shape)) / f.size for f in flat)
         total += float(np.abs(one - other).sum())
     return total / len(cliques)
 

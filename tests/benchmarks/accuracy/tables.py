@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import yaml
@@ -81,7 +82,7 @@ def fair() -> Table:
     """statsmodels' survey of Fair (1978), in the values and bins that deployments/examples/affairs.yaml declares."""
     from statsmodels.datasets import fair as survey
 
-    frame = survey.load_pandas().data
+    frame = cast("Any", survey.load_pandas().data)  # a DataFrame, which statsmodels declares as None
     declared = yaml.safe_load((EXAMPLES / "affairs.yaml").read_text(encoding="utf-8"))["columns"]
     domain, columns = {}, []
     for name, column in declared.items():

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.csv as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -56,20 +56,22 @@ class Table:
     def write_parquet(self, folder: Path, rows: int) -> Path:
         """A folder of Parquet parts."""
         folder.mkdir()
-        writer = None
+        writer: pq.ParquetWriter | None = None
         for number, block in enumerate(self.blocks(rows)):
             if number % PART == 0:
                 if writer is not None:
                     writer.close()
                 writer = pq.ParquetWriter(folder / f"part-{number // PART:05}.parquet", block.schema)
+            assert writer is not None
             writer.write_table(block)
+        assert writer is not None
         writer.close()
         return folder
 
     def write_csv(self, path: Path, rows: int) -> Path:
         """One CSV file."""
         schema = pa.schema([(name, pa.string()) for name in self.labels])
-        with pa.csv.CSVWriter(path, schema) as writer:
+        with pc.CSVWriter(path, schema) as writer:
             for block in self.blocks(rows):
                 writer.write(block)
         return path

@@ -144,6 +144,7 @@ def watch(command: list[str], environment: Mapping[str, str], folder: Path, limi
     begun = time.perf_counter()
     with (folder / "errors.txt").open("wb") as errors:
         child = subprocess.Popen(command, cwd=folder, env=dict(environment), stdout=subprocess.PIPE, stderr=errors)
+    assert child.stdout is not None
     tree = _Tree(psutil.Process(child.pid))
     stages, start, ended = [], 0.0, ""
     marked = (begun, 0.0)  # when the stage began, and the CPU seconds before it

@@ -81,18 +81,16 @@ def encoded(records: int, folder: Path) -> EncodedBlocks:
 @contextmanager
 def workers(number: int, folder: Path) -> Iterator[Engine]:
     """A cluster of so many processes of this machine, which is there already when the clock starts."""
-    with (
-        LocalCluster(
-            n_workers=number,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            memory_limit=0,
-            local_directory=str(folder),
-        ) as cluster,
-        dask_engine(EngineSettings(dask=cluster.scheduler_address), (), folder) as engine,
-    ):
+    cluster = LocalCluster(
+        n_workers=number,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address=None,  # pyright: ignore[reportArgumentType] - a str by its default alone; None is documented
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        memory_limit=0,
+        local_directory=str(folder),
+    )
+    with cluster, dask_engine(EngineSettings(dask=cluster.scheduler_address), (), folder) as engine:
         yield engine
 
 

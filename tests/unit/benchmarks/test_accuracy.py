@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, rea
 from tests.benchmarks.accuracy.measures import ALL, mean_l1, measure
 from tests.benchmarks.accuracy.methods import DEFAULT, OURS, PEERS, configuration, refusal, settings
 from tests.benchmarks.accuracy.page import render
+from tests.benchmarks.accuracy.runs import Runner
 from tests.benchmarks.accuracy.summaries import Spread, summarize, verdict
 from tests.benchmarks.accuracy.tables import Table, fair, table
 from tests.benchmarks.scale.page import NOT_YET
@@ -213,7 +214,7 @@ def test_cells_are_all_tables_before_the_next_repetition(capsys: pytest.CaptureF
     usual = {epsilon: methods.default_method("affairs", epsilon) for epsilon in (1.0, 3.0)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(OURS, "refused", {"synthesize": {"method": "guess"}})
-        cells = program.possible(options, NoPeers())
+        cells = program.possible(options, cast("Runner", NoPeers()))
     assert [(c.seed, c.epsilon, c.method) for c in cells] == [
         (seed, epsilon, method)
         for seed in (0, 1)

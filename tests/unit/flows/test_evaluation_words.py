@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from marginweave.flows.cli.released import _evaluation_words
+from marginweave.schemas.released.evaluation import ErrorParts
+from tests.support.published import EVALUATION
 
-PLAIN: dict[str, Any] = {"marginals": [], "association": {"cramers_v": {"mean_difference": None}}, "rules": []}
-KNOWN = {"length": 1, "model_error": 0.25, "sampling_error": 0.5}
-UNKNOWN = {"length": 2, "model_error": None, "sampling_error": None}
+KNOWN = ErrorParts(length=1, model_error=0.25, sampling_error=0.5)
+UNKNOWN = ErrorParts(length=2, model_error=None, sampling_error=None)
 
 
 @pytest.mark.parametrize(
@@ -24,5 +23,5 @@ UNKNOWN = {"length": 2, "model_error": None, "sampling_error": None}
         ([UNKNOWN], []),
     ],
 )
-def test_a_length_of_which_nothing_was_released_is_unknown(model: list[dict[str, Any]], said: list[str]) -> None:
-    assert list(_evaluation_words({**PLAIN, "model": model})) == said
+def test_a_length_of_which_nothing_was_released_is_unknown(model: list[ErrorParts], said: list[str]) -> None:
+    assert list(_evaluation_words(EVALUATION.model_copy(update={"model": tuple(model)}))) == said
