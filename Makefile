@@ -39,6 +39,7 @@ lint: $(VENV)/.ready-lint ## style, types and the import contract
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/mypy -p marginweave
+	@$(BIN)/basedpyright --level error
 
 test-versions: $(VENV)/.ready-test ## try the lowest and the newest versions of dependencies that pyproject.toml allows
 	@$(BIN)/python -m tests.support.versions
