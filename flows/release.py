@@ -156,7 +156,7 @@ def _home_of(home: str | None) -> Path:
 
 
 # The tasks that count, by the names that `CountingMethod.stages` has for them.
-_COUNTING: dict[str, Callable[..., StageResult]] = {
+COUNTING_TASKS: dict[str, Callable[..., StageResult]] = {
     "count records": count_records,
     "aggregate": aggregate_level,
     "collect combinations": collect_draws,
@@ -220,5 +220,5 @@ def _count(
             continue
         given = () if stage is stages[-1] else (results[stage.source],)
         number = () if stage.number is None else (stage.number,)
-        results[stage.name] = book.stage(stage.name, _COUNTING[stage.task], private, *given, *number)
+        results[stage.name] = book.stage(stage.name, COUNTING_TASKS[stage.task], private, *given, *number)
     return results[stages[-1].name]

@@ -217,12 +217,15 @@ def run_by_stages(order: dict[str, Any]) -> None:
     """The flow with the functions of its stages, without Prefect."""
     names = (*STAGES, "shown_in_prefect")
     originals = {name: getattr(flow_module, name) for name in names}
+    counting = dict(flow_module.COUNTING_TASKS)
     for name in STAGES:
         setattr(flow_module, name, originals[name].fn)
+    flow_module.COUNTING_TASKS.update({name: task.fn for name, task in counting.items()})
     flow_module.shown_in_prefect = lambda _: nullcontext()  # type: ignore[attr-defined]
     try:
         release.fn(order["config"], order["run"], None, order["home"])
     finally:
+        flow_module.COUNTING_TASKS.update(counting)
         for name in names:
             setattr(flow_module, name, originals[name])
 
