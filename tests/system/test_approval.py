@@ -162,7 +162,8 @@ def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
         assert told["rejected"] == {"by": NO["by"], "reason": NO["reason"]}
         assert full.keys() - told.keys() == {"bounds", "domain", "noise", "confidence"}
         assert not any("sigma" in row for row in told["mechanisms"])
-        same = told.keys() - {"rejected", "mechanisms", "preparation", "account"}
+        assert told["$schema"] == "urn:marginweave:privacy-of-rejected:2"
+        same = told.keys() - {"$schema", "rejected", "mechanisms", "preparation", "account"}
         assert {name: told[name] for name in same} == {name: full[name] for name in same}
         assert told["account"]["epsilon"] == full["account"]["epsilon"]
         found = [f'"{label}"'.encode() for label in full["domain"]["region"] if label]

@@ -21,7 +21,7 @@ CONFIGURATIONS = {
     "negative epsilon": ({"privacy__epsilon": -1.0}, "privacy.epsilon (-1.0) must be positive"),
     "nan epsilon": ({"privacy__epsilon": float("nan")}, "privacy.epsilon (nan) must be finite"),
     "infinite epsilon": ({"privacy__epsilon": float("inf")}, "privacy.epsilon (inf) must be finite"),
-    "delta 1": ({"privacy__delta": 1}, "privacy.delta (1) must be at least 0 and below 1"),
+    "delta 1": ({"privacy__delta": 1}, "privacy.delta (1) must be below 1"),
     "missing unit": ({"privacy__unit": None}, "privacy.unit is required"),
     "R too large": ({"aggregate__reporting_length": 5}, "must be at most the number of columns (4)"),
     "bins out of order": ({"columns__age__bins": [0, 50, 18, 100]}, "columns.age has bins out of order"),
