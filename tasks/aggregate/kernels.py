@@ -22,7 +22,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-class CellSteps(NamedTuple):
+class Steps(NamedTuple):
     """The steps over sets of columns whose cells are held in one array."""
 
     slots: Integers
@@ -45,7 +45,7 @@ class Choice(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def add_held(tile: Tile, steps: CellSteps, valid: Flags, held: Held) -> None:
+def add_held(tile: Tile, steps: Steps, valid: Flags, held: Held) -> None:
     """Add to `held` how many of the candidates, the cells that are `valid`, each record holds."""
     records, last = tile.shape[1], steps.slots.shape[1] - 1
     prefix = np.zeros(records, np.int32)
@@ -57,7 +57,7 @@ def add_held(tile: Tile, steps: CellSteps, valid: Flags, held: Held) -> None:
 
 
 @njit(cache=True, nogil=True)
-def add_counts(tile: Tile, steps: CellSteps, cells: Integers, held: Held) -> None:
+def add_counts(tile: Tile, steps: Steps, cells: Integers, held: Held) -> None:
     """The same, and count every record in its cells, without a bound.
 
     A cell is twice its count, and one more where it is a candidate: one look serves both.
@@ -75,7 +75,7 @@ def add_counts(tile: Tile, steps: CellSteps, cells: Integers, held: Held) -> Non
 
 
 @njit(cache=True, nogil=True)
-def take_back(tile: Tile, steps: CellSteps, cells: Integers, choice: Choice) -> None:
+def take_back(tile: Tile, steps: Steps, cells: Integers, choice: Choice) -> None:
     """Take the candidates that records over the bound do not keep out of the counts again; `choice` goes on."""
     records, last = tile.shape[1], steps.slots.shape[1] - 1
     prefix = np.zeros(records, np.int32)
@@ -99,7 +99,7 @@ def choose(valid: Flags, choice: Choice) -> Flags:
 
 
 @njit(cache=True, nogil=True)
-def _set_prefix(tile: Tile, steps: CellSteps, step: int, prefix: NDArray[np.int32]) -> None:
+def _set_prefix(tile: Tile, steps: Steps, step: int, prefix: NDArray[np.int32]) -> None:
     """The cell of every record over all columns of the step but the last, unless it stands there from the step before."""
     width = steps.slots.shape[1] - 1
     same = step > 0

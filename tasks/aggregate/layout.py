@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Flags
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.kernels import CellSteps, Tile
+from marginweave.tasks.aggregate.kernels import Steps, Tile
 from marginweave.tasks.encode.codes import EncodedTable, code_type, value_slots
 
 ColumnSet = tuple[int, ...]
@@ -57,7 +57,7 @@ class Layout:
     """Where the cells of each dense set begin, and where they end."""
     valid: Flags
     """Which of those cells are candidates."""
-    steps: CellSteps
+    steps: Steps
     """The steps over the dense sets."""
     sparse: tuple[ColumnSet, ...]
     sparse_steps: tuple[tuple[int, tuple[int, ...]], ...]
@@ -119,7 +119,7 @@ def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout
         dense=tuple(dense),
         places=tuple(places),
         valid=_masks(candidates, dense),
-        steps=CellSteps(
+        steps=Steps(
             slots=np.array([slots for _, _, slots in steps], np.int64).reshape(shape),
             radices=np.array(radices, np.int64).reshape(shape),
             starts=np.array([place for place, _, _ in steps], np.int64),

@@ -14,7 +14,7 @@ from marginweave.schemas.configuration.synthesis import GumSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.normalize.consistency import make_consistent
-from marginweave.tasks.synthesize.gum.kernel import GumTarget, Pace, Zeros, _cap, _choose, _rounded, residual, update
+from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, _cap, _choose, _rounded, residual, update
 from tests.support.synthesized import synthesize_gum
 
 SIZES = (2, 3, 5, 7)
@@ -28,9 +28,9 @@ NO_ZEROS = Zeros(
 EVERY_PAIR = list(itertools.combinations(range(4), 2))
 
 
-def target_of(counts: np.ndarray, margin: float) -> GumTarget:
+def target_of(counts: np.ndarray, margin: float) -> Target:
     """A target over attributes 1 and 2."""
-    return GumTarget(
+    return Target(
         attributes=np.array([1, 2]),
         strides=np.array([5, 1]),
         sizes=np.array([3, 5]),

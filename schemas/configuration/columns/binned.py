@@ -32,7 +32,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_numbers)]
 
 
-class Steps(BaseModel):
+class BinSteps(BaseModel):
     """Bins of one width: edges min, min + step, …, max; the last bin is narrower where max is no multiple away."""
 
     model_config = FROZEN

@@ -14,9 +14,9 @@ from marginweave.schemas.configuration.columns.base import RULE_BOUNDS, Rule
 from marginweave.schemas.configuration.columns.binned import (
     MAX_BINS,
     BinnedColumn,
+    BinSteps,
     Gap,
     Run,
-    Steps,
     longest_gap,
     open_runs,
 )
@@ -30,8 +30,8 @@ def _bins(value: Any) -> Any:
         if len(value) < 2:
             raise ValueError("must be a count or a list of at least two edges")
         return tuple(to_number(edge) for edge in value)
-    if isinstance(value, dict | Steps):
-        return Steps.model_validate(value)
+    if isinstance(value, dict | BinSteps):
+        return BinSteps.model_validate(value)
     count = to_whole(value)
     if not 1 <= count <= MAX_BINS:
         raise ValueError(f"must be between 1 and {MAX_BINS}")
@@ -63,7 +63,7 @@ class NumberColumn(BinnedColumn, frozen=True):
     type: Literal["number"]
     bounds: Annotated[tuple[float, float] | Literal["private"] | None, BeforeValidator(_bounds)] = None
     within: Annotated[tuple[float, float] | None, BeforeValidator(_pair)] = None
-    bins: Annotated[int | Steps | tuple[float, ...], BeforeValidator(_bins)]
+    bins: Annotated[int | BinSteps | tuple[float, ...], BeforeValidator(_bins)]
     outer: Literal["clamp", "open"] | None = None
     decimals: Whole | None = None
 
@@ -121,7 +121,7 @@ class NumberColumn(BinnedColumn, frozen=True):
         """Edges without the open bins."""
         if isinstance(self.bins, tuple):
             return self.bins
-        if isinstance(self.bins, Steps):
+        if isinstance(self.bins, BinSteps):
             return self.bins.edges
         assert isinstance(self.bounds, tuple)  # _check has refused a count without; private bounds have no edges yet
         low, high = self.bounds

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 _BISECTIONS = 40
 
 
-class GumTarget(NamedTuple):
+class Target(NamedTuple):
     """A marginal to move towards, in whole records."""
 
     attributes: Integers
@@ -49,7 +49,7 @@ class Zeros(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def count_cells(records: Records, target: GumTarget, code: Integers) -> Integers:
+def count_cells(records: Records, target: Target, code: Integers) -> Integers:
     """Records in each cell of the marginal; the cell of every record goes into `code`."""
     counts = np.zeros(target.counts.shape[0], np.int64)
     width = target.attributes.shape[0]
@@ -63,7 +63,7 @@ def count_cells(records: Records, target: GumTarget, code: Integers) -> Integers
 
 
 @njit(cache=True, nogil=True)
-def residual(records: Records, target: GumTarget, code: Integers) -> float:
+def residual(records: Records, target: Target, code: Integers) -> float:
     """L1 distance of the marginal to its target, as far as it is beyond the margin, in records."""
     counts = count_cells(records, target, code)
     distance = 0.0
@@ -75,7 +75,7 @@ def residual(records: Records, target: GumTarget, code: Integers) -> float:
 @njit(cache=True, nogil=True)
 def update(
     records: Records,
-    target: GumTarget,
+    target: Target,
     zeros: Zeros,
     pace: Pace,
     code: Integers,
@@ -121,7 +121,7 @@ def update(
 
 
 @njit(cache=True)
-def _wishes(counts: Integers, target: GumTarget, alpha: float) -> tuple[Array, Array]:
+def _wishes(counts: Integers, target: Target, alpha: float) -> tuple[Array, Array]:
     """How many records each cell would take, and could give, margin left out."""
     wanted, excess = np.zeros(len(counts)), np.zeros(len(counts))
     for c in range(len(counts)):
@@ -197,7 +197,7 @@ def _shuffle(items: Integers, generator: np.random.Generator) -> None:
 
 
 @njit(cache=True)
-def _overwrite(record: Records, cell: int, target: GumTarget, zeros: Zeros) -> int:
+def _overwrite(record: Records, cell: int, target: Target, zeros: Zeros) -> int:
     """Give a record the values of a cell: 1, or 0 and the record as it was if a mask forbids the result."""
     width = len(target.attributes)
     before = np.empty(width, np.int32)

@@ -19,7 +19,7 @@ from marginweave.tasks.estimate.mixture.fit import check_marginals
 from marginweave.tasks.estimate.mixture.start import spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
 from marginweave.tasks.normalize.consistency import Holders
-from marginweave.tasks.synthesize.gum.kernel import GumTarget, Pace, Zeros, residual, update
+from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update
 from marginweave.tasks.synthesize.gum.start import Drawing, Graph, draw_tree, maximal, oriented, plan_graph
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 
@@ -146,7 +146,7 @@ def update_rate(schedule: Schedule, done: int) -> float:
 
 
 def _rounds(
-    records: Records, targets: Sequence[GumTarget], zeros: Zeros, settings: GumSynthesis, generator: np.random.Generator
+    records: Records, targets: Sequence[Target], zeros: Zeros, settings: GumSynthesis, generator: np.random.Generator
 ) -> None:
     """Update every marginal once a round, the farthest first, until a round moves nothing."""
     code = np.empty(len(records), np.int64)
@@ -166,12 +166,12 @@ def _target(
     records: int,
     settings: GumSynthesis,
     generator: np.random.Generator,
-) -> GumTarget:
+) -> Target:
     """The marginal in whole records. Rounding once, by chance, is what lets cells of less than half a record exist."""
     counts, deviation = marginals.counts(clique), marginals.source(clique).deviation
     scale = records / counts.sum()
     home = graph.component[clique[0]]
-    return GumTarget(
+    return Target(
         attributes=np.array(clique, np.int64),
         strides=_strides(counts.shape),
         sizes=np.array(counts.shape, np.int64),

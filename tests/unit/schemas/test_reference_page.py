@@ -21,7 +21,7 @@ from marginweave.schemas.configuration.columns import (
     SetColumn,
 )
 from marginweave.schemas.configuration.columns.base import Confirmation
-from marginweave.schemas.configuration.columns.binned import Histogram, Steps
+from marginweave.schemas.configuration.columns.binned import BinSteps, Histogram
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, PaidSettings
 from marginweave.schemas.configuration.execution import EngineSettings
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
@@ -55,7 +55,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("category.", Category),
     ("boolean.", BooleanColumn),
     ("number.", NumberColumn),
-    ("number.bins.", Steps),
+    ("number.bins.", BinSteps),
     ("number.draw.", Histogram),
     ("date.", DateColumn),
     ("set.", SetColumn),
