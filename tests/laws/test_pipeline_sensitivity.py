@@ -30,7 +30,7 @@ from marginweave.tasks.aggregate import bounded_counts as counting
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, count_values, domain_sizes, recode
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, marginal_deviation
-from marginweave.tasks.encode import codes as coding
+from marginweave.tasks.columns.number import NumberValues
 from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.task import encode_blocks
 from marginweave.tasks.engine.local import LocalEngine
@@ -345,7 +345,7 @@ def test_the_unit_reaches_its_sensitivity() -> None:
 def test_a_domain_read_off_the_table_would_move_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bins up to the largest value of the table move the counts of records that stay: the law of combinations sees it."""
 
-    def by_the_largest(cells: pa.Array, _: NumberColumn) -> np.ndarray:
+    def by_the_largest(_: NumberValues, cells: pa.Array, _words: object) -> np.ndarray:
         present = cells.to_numpy(zero_copy_only=False)
         share = np.nan_to_num(present) / np.nanmax(present, initial=1.0)
         return np.where(np.isnan(present), 5, np.minimum(4, share * 5)).astype(np.int64)
@@ -353,6 +353,6 @@ def test_a_domain_read_off_the_table_would_move_everything(monkeypatch: pytest.M
     others = [("a", ("f", "kent", "30", "")), ("b", ("m", "", "45", "x"))] * 5
     case = neighbors_of("row", "add-remove", others, [("", "", "99", "")], [])
     law_of_combinations(case, 1, 5, 9)
-    monkeypatch.setattr(coding, "bin_numbers", by_the_largest)
+    monkeypatch.setattr(NumberValues, "encode", by_the_largest)
     with pytest.raises(AssertionError):
         law_of_combinations(case, 1, 5, 9)
