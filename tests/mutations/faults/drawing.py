@@ -98,7 +98,7 @@ FAULTS = (
     Fault(
         name="a damaged block of a checkpoint stops every attempt",
         file="tasks/references.py",
-        text="    store.discard_damaged(stage, key, blocks=True)\n",
+        text="        store.discard_damaged(stage, key, blocks=True)\n",
         instead="",
         killed_by=("tests/unit/checkpoint/test_anew.py::test_a_damaged_checkpoint_is_computed_anew",),
     ),
