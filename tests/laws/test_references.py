@@ -20,12 +20,7 @@ SOURCES = sorted(
     for p in (REPOSITORY / folder).rglob("*.py")
     if "data" not in p.relative_to(REPOSITORY).parts
 )
-GENERATED = {"docs/faults.md", "docs/architecture.md"}
-PAGES = sorted(
-    p
-    for p in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]
-    if str(p.relative_to(REPOSITORY)) not in GENERATED | {"CHANGELOG.md"}
-)
+PAGES = sorted(p for p in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")] if p.name != "CHANGELOG.md")
 ELSEWHERE = re.compile(
     r"\b(house|language|design|review|field|privacy-notes)\.md\b|\bnotes?/|\bshared/"
     r"|\b(the|this|our) (design (document|says|speaks)|review|brief|house plan|notes)\b"
