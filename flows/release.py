@@ -176,7 +176,8 @@ def _release(private: RunReference) -> None:
     """The stages, in order."""
     configuration = private.configuration
     counting = counting_method(configuration)
-    plan, stages = with_terms(configuration, counting.draws()), counting.stages()
+    plan = with_terms(configuration, counting.draws())
+    stages = counting.stages(plan)
     bought, paid = bool(configuration.private_bounds), configuration.evaluate.paid is not None
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
     book = Bookkeeper(private.folder, stages=_ALWAYS + bought + fits + paid + len(stages))

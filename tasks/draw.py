@@ -5,6 +5,7 @@ from __future__ import annotations
 from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.releases import DrawRecord
+from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.draws import PreparedDraw, forgotten, run_draw, standing_draw
 from marginweave.tasks.references import RunReference, StageResult
 
@@ -37,6 +38,11 @@ def draw_once(
 def standing(reference: RunReference, draw: PlannedDraw) -> DrawRecord:
     """The ledger's record of a planned draw, or of the spare that 0.1.0 drew in its place."""
     return standing_draw(reference.ledger.draws, reference.attempt.release, str(draw))
+
+
+def is_committed(reference: RunReference, draw: PlannedDraw) -> bool:
+    """Whether a draw is there already."""
+    return standing(reference, draw).state == State.COMMITTED
 
 
 def _check_terms(draw: DrawRecord, prepared: PreparedDraw) -> None:

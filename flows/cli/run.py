@@ -164,7 +164,7 @@ def _print_account(account: AccountStatement) -> None:
 
 _Configs = Annotated[
     list[Path],
-    typer.Argument(metavar="CONFIG...", help="The YAML files of the releases, each for a dataset of its own."),
+    typer.Argument(metavar="CONFIG...", help="The YAML files of the releases, each for a different dataset."),
 ]
 _Cron = Annotated[str, typer.Option("--cron", help="When to release: minute, hour, day of month, month, day of week.")]
 _Zone = Annotated[str, typer.Option("--timezone", help="Time zone of --cron and of the dates in the names of runs.")]

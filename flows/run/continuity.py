@@ -246,5 +246,5 @@ def was_charged(manifest: Manifest) -> bool:
 
 
 def is_example(folder: RunFolder) -> bool:
-    """Whether the run was begun with public example data, which has a ledger of its own."""
+    """Whether the run was begun with public example data, which has a separate ledger."""
     return source_of(folder).startswith(EXAMPLE_PREFIX)

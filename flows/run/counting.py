@@ -47,8 +47,8 @@ class CountingMethod(ABC):
         return counts_words(self.configuration.aggregate, len(self.configuration.attributes))
 
     @abstractmethod
-    def stages(self) -> tuple[CountingStage, ...]:
-        """The stages that draw, in order; the last one collects what was drawn."""
+    def stages(self, plan: BudgetPlan) -> tuple[CountingStage, ...]:
+        """The stages that make the draws of `plan`, in order; the last one collects what was drawn."""
 
     @abstractmethod
     def limits(self) -> None:
@@ -59,12 +59,12 @@ class CountingMethod(ABC):
 class KTuples(CountingMethod):
     """All combinations of up to R attributes that reach a threshold."""
 
-    def stages(self) -> tuple[CountingStage, ...]:
+    def stages(self, plan: BudgetPlan) -> tuple[CountingStage, ...]:
         """The record count, unless a resized table has a public one, and one stage a length."""
         lengths = range(1, self.configuration.reporting_length + 1)
         records = [CountingStage(name="count records", task="count records")]
         return (
-            *(records if self.configuration.resize is None else ()),
+            *(records if plan.has(DrawKind.COUNT) else ()),
             *(CountingStage(name=f"aggregate k={k}", task="aggregate", number=k) for k in lengths),
             CountingStage(name="collect", task="collect combinations"),
         )
@@ -80,9 +80,8 @@ class MarginalTables(CountingMethod):
 
     settings: MarginalSettings
 
-    def stages(self) -> tuple[CountingStage, ...]:
+    def stages(self, plan: BudgetPlan) -> tuple[CountingStage, ...]:
         """Private values, single attributes, then the larger marginals: in rounds, or scored and measured."""
-        plan = self.draws()
         found = [CountingStage(name="measure one-way", task="measure one-way")]
         if plan.has(DrawKind.VALUES):
             found.insert(0, CountingStage(name="discover values", task="discover values"))

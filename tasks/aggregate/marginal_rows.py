@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from marginweave.schemas.configuration.marginals import MarginalSettings
-from marginweave.schemas.draws import DrawKind, PlannedDraw
-from marginweave.schemas.ledger.states import State
+from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.aggregate.domain import (
     Compression,
@@ -18,7 +17,7 @@ from marginweave.tasks.aggregate.domain import (
     structural_masks,
 )
 from marginweave.tasks.aggregate.payloads import unpack_labels, unpack_measurements
-from marginweave.tasks.draw import draw_once, standing
+from marginweave.tasks.draw import draw_once
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
@@ -82,8 +81,3 @@ def marginal_settings(reference: RunReference) -> MarginalSettings:
     settings = reference.configuration.marginals
     assert settings is not None
     return settings
-
-
-def is_committed(reference: RunReference, draw: PlannedDraw) -> bool:
-    """Whether a draw is there already."""
-    return standing(reference, draw).state == State.COMMITTED

@@ -18,7 +18,6 @@ from marginweave.tasks.aggregate.marginal_rows import (
     compressed_rows,
     drawn_compression,
     drawn_masks,
-    is_committed,
     marginal_settings,
     released_labels,
     released_rows,
@@ -58,7 +57,7 @@ from marginweave.tasks.aggregate.selection import (
 )
 from marginweave.tasks.checkpoint.draws import SMALL, PreparedDraw
 from marginweave.tasks.digests import counts_digest, fractions_digest, text_digest
-from marginweave.tasks.draw import draw_once, standing
+from marginweave.tasks.draw import draw_once, is_committed, standing
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.mechanisms.gaussian import gaussian_terms
 from marginweave.tasks.references import RunReference, StageResult

@@ -23,7 +23,6 @@ from marginweave.tasks.aggregate.marginal_rows import (
     compressed_rows,
     drawn_compression,
     drawn_masks,
-    is_committed,
     marginal_settings,
 )
 from marginweave.tasks.aggregate.marginals import (
@@ -57,7 +56,7 @@ from marginweave.tasks.aggregate.rounds import (
 )
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
-from marginweave.tasks.draw import draw_once
+from marginweave.tasks.draw import draw_once, is_committed
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.tasks.mechanisms.gaussian import gaussian_terms, select_candidate

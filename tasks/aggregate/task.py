@@ -34,7 +34,7 @@ from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.digests import counts_digest
-from marginweave.tasks.draw import draw_once, standing
+from marginweave.tasks.draw import draw_once, is_committed, standing
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.engine.choice import open_engine
@@ -74,7 +74,7 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     DP: the percentile's and the level's planned costs, one ledger event each.
     """
     draw = reference.plan.draw(DrawKind.LEVEL, length)
-    if standing(reference, draw).state == State.COMMITTED:
+    if is_committed(reference, draw):
         return draw_once(reference, draw)[1]
     below = [unpack_level(_level(reference, k)[0]) for k in range(1, length)]
     blocks = ReleasedBlocks(open_encoded(reference, encoded), below[0].released if below else {})
@@ -224,7 +224,7 @@ def _contribution_bound(
     if percentile is None:
         return cap, ()
     draw = reference.plan.selection(DrawKind.PERCENTILE, candidates.length)
-    if standing(reference, draw).state == State.COMMITTED:
+    if is_committed(reference, draw):
         return unpack_number(draw_once(reference, draw)[0]), (str(draw),)
     histogram = contribution_histogram(blocks, candidates, cap, engine, room)
 

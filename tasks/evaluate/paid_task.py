@@ -15,14 +15,13 @@ import numpy as np
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.evaluation import PaidEvaluation
 from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.domain import recode
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
-from marginweave.tasks.draw import draw_once, standing
+from marginweave.tasks.draw import draw_once, is_committed
 from marginweave.tasks.encode.blocks import EncodedBlocks
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.encode.task import open_encoded
@@ -43,7 +42,7 @@ def buy_evaluation(
     (`mean_count_error`).
     """
     draw = reference.plan.measurement(DrawKind.EVALUATION)
-    committed = standing(reference, draw).state == State.COMMITTED
+    committed = is_committed(reference, draw)
     prepared = None if committed else _prepared(reference, encoded, synthesized, normalized)
     payload, drawn = draw_once(reference, draw, prepared)
     deviation = query_sigma(draw, reference.configuration.stability)

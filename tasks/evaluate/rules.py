@@ -117,10 +117,9 @@ def _undetermined(table: pa.Table, configuration: Configuration, rule: Determine
     released = values_of(column, configuration.missing_texts(rule.column))
     given = released.clean(table.column(rule.column).combine_chunks())
     one, other = (_plain(values) for values in (wanted, given))
-    # pyright: ignore below: pyarrow makes these functions when it is imported
-    equal = pc.fill_null(pc.equal(one, other), False)  # pyright: ignore[reportAttributeAccessIssue]
-    missing = pc.and_(one.is_null(), other.is_null())  # pyright: ignore[reportAttributeAccessIssue]
-    same = pc.or_(equal, missing)  # pyright: ignore[reportAttributeAccessIssue]
+    equal = pc.fill_null(pc.equal(one, other), False)
+    missing = pc.and_(one.is_null(), other.is_null())
+    same = pc.or_(equal, missing)
     broken: Broken = ~same.to_numpy(zero_copy_only=False)
     return broken
 

@@ -46,6 +46,7 @@ class Stages:
         )
         for module in (task, marginals_task, marginal_rows, rounds_task):
             patch.setattr(module, "draw_once", self.once)
+            patch.setattr(module, "is_committed", lambda _, draw: str(draw) in self.drawn, raising=False)
             patch.setattr(
                 module, "standing", lambda _, draw: SimpleNamespace(state=self._state(str(draw))), raising=False
             )

@@ -56,7 +56,7 @@ FAULTS = (
         killed_by=(_PRICE,),
     ),
     Fault(
-        name="what several shares have measured is told with too little noise",
+        name="what several shares have measured is stated with too little noise",
         file="tasks/aggregate/rounds.py",
         text="deviation=float(weights.sum() ** -0.5)",
         instead="deviation=float(weights.sum() ** -0.5) / 2",

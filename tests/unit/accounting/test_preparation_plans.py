@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from marginweave.schemas.budget import Cost, Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger.states import State
 from marginweave.tasks.accounting.accountants import gdp_mu, selection_mu
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.composition import composed_epsilon
@@ -158,7 +157,7 @@ def test_the_percentile_is_chosen_for_the_whole_unit(
         aggregate={"percentile": 90},
     )
     table = encoded([["f", "f"], ["m", "f"]], config)
-    monkeypatch.setattr(aggregate, "standing", lambda *_: SimpleNamespace(state=State.RESERVED))
+    monkeypatch.setattr(aggregate, "is_committed", lambda *_: False)
     blocks, candidates = ReleasedBlocks(blocks_of(table), {}), CandidateSet(length=1, sizes=table.sizes)
     aggregate._contribution_bound(reference_to(config), blocks, candidates, LocalEngine(1), Room(AMPLE, tmp_path))
     assert selected == [Stability(records=8, neighbors="replace-one")]
