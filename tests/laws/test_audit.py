@@ -130,7 +130,7 @@ def test_too_much_gaussian_noise_is_found_everywhere(name: str, monkeypatch: pyt
     assert named(found(name, QUICK).values(), "over-noised") >= GAUSSIAN[name]
 
 
-@pytest.mark.parametrize("name", ["k-tuples, no fabrication", "marginals"])
+@pytest.mark.parametrize("name", [pytest.param("k-tuples, no fabrication", marks=pytest.mark.long), "marginals"])
 def test_too_little_noise_is_found_in_a_whole_pipeline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it runs, with half the noise: thresholds, candidates from survivors, and the choice of pairs are its own."""
     scale_gaussian(monkeypatch, 1 / 2)

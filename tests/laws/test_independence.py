@@ -158,9 +158,10 @@ WORKERS = {
     "threads": by_threads,
     "forks": by_forks,
     "pool with a fork for each task": by_fresh_forks,
-    "pool of spawned processes": by_spawned_processes,
     "pool of a fork server": by_forks_of_a_server,
+    "pool of spawned processes": by_spawned_processes,
 }
+SLOW = {"pool of spawned processes"}  # which share nothing that could be copied
 
 
 def kinds_of_noise(seen: Sequence[Draws]) -> list[list[Draws]]:
@@ -168,7 +169,10 @@ def kinds_of_noise(seen: Sequence[Draws]) -> list[list[Draws]]:
     return [[draws[:FIRST] for draws in seen], [draws[FIRST:] for draws in seen]]
 
 
-@pytest.mark.parametrize("workers", WORKERS.values(), ids=WORKERS)
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(make, id=name, marks=pytest.mark.long if name in SLOW else ()) for name, make in WORKERS.items()],
+)
 def test_no_two_workers_draw_the_same(workers: Callable[[], Iterator[Draws]]) -> None:
     """64 first draws are pairwise distinct, whoever makes them, after the parent has drawn."""
     seen = [first_draws(), *workers()]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from functools import cache
 from pathlib import Path
 
@@ -38,7 +36,7 @@ def words(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    found = [t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT]
+    found = re.findall(r"#.*", text)  # and a little more than comments
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             found.append(node.value.value)
@@ -93,9 +91,10 @@ def anchors_of_steps() -> frozenset[int]:
     return frozenset(int(number) for number in re.findall(r"^\*{0,2}(\d+)\.", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_what_a_text_refers_to_is_in_the_repository(path: Path) -> None:
-    assert broken(words(path)) == []
+def test_what_a_text_refers_to_is_in_the_repository() -> None:
+    texts = [*SOURCES, *PAGES]
+    assert len(texts) > 600
+    assert {str(path): found for path in texts if (found := broken(words(path)))} == {}
 
 
 @pytest.mark.parametrize(
@@ -114,8 +113,8 @@ def test_a_reference_that_does_not_resolve_is_found(text: str) -> None:
     assert broken(text)
 
 
-@pytest.mark.parametrize("page", sorted((REPOSITORY / "docs" / "sources").glob("*.md")), ids=lambda page: page.stem)
-def test_a_source_is_listed(page: Path) -> None:
+def test_a_source_is_listed() -> None:
     """Each page of a source is in the index."""
-    index = (REPOSITORY / "docs" / "sources" / "README.md").read_text(encoding="utf-8")
-    assert page.name == "README.md" or f"({page.name})" in index
+    folder = REPOSITORY / "docs" / "sources"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in folder.glob("*.md") if f"({page.name})" not in index] == ["README.md"]

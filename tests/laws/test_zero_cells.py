@@ -84,9 +84,9 @@ def joint_p_value(draw: Callable[..., Any], trials: int, case: Case, exact: Exac
 
 @pytest.mark.parametrize("draw", [draw_visited, draw_unvisited])
 def test_the_joint_distribution_is_the_exact_one(draw: Callable[..., Any]) -> None:
-    """20,000 draws of seven candidates, of which two occur and one has to be told from the superset's other members."""
+    """6,000 draws of seven candidates, of which two occur and one has to be told from the superset's other members."""
     case = triples()
-    assert joint_p_value(draw, 20_000, case, outcome_probabilities(*case, MECHANISM)) > FALSE_ALARM
+    assert joint_p_value(draw, 6_000, case, outcome_probabilities(*case, MECHANISM)) > FALSE_ALARM
 
 
 def repeating(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_the_joint_distribution_shows_what_is_broken(damage: Break, monkeypatch:
     case = triples()
     expected = outcome_probabilities(*case, MECHANISM)
     damage(monkeypatch)
-    assert joint_p_value(draw_unvisited, 20_000, case, expected) < FALSE_ALARM
+    assert joint_p_value(draw_unvisited, 6_000, case, expected) < FALSE_ALARM
 
 
 SIZES = (600, 700)
@@ -178,14 +178,14 @@ def test_many_cells_show_what_is_broken(damage: Break, monkeypatch: pytest.Monke
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over blocks of a few positions that begin and end inside sets of columns, the same law: 40 sets, false alarm 1e-6."""
-    sizes = (3, 5, 2, 7, 4, 6, 8, 9, 11)
+    """Over blocks of a few positions that begin and end inside sets of columns, the same law: 15 sets, false alarm 1e-6."""
+    sizes = (3, 5, 2, 7, 4, 6)
     singles = {((j, v),): 1 for j, size in enumerate(sizes) for v in range(size)}
     candidates = CandidateSet.above(level_from(singles, 1), sizes)
     nothing = WholeCounts(column_sets=(), cells=(), counts=())
     mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=Fraction(10), threshold=3)
     monkeypatch.setattr(zero_cells, "_PASSING", 7)
-    sets, trials = list(candidates.column_sets()), 400
+    sets, trials = list(candidates.column_sets()), 300
     told = Counter[tuple[Any, ...]]()
     for trial in range(trials):
         for columns, (cells, _) in draw_unvisited(nothing, candidates, mechanism, SeededBits(1, trial)).items():

@@ -41,7 +41,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "tuples": {**TUPLES, "columns__region": HIDDEN, "evaluate__paid": {"share": 0.1}},
     "values": {"aggregate": MARGINALS, "columns__region": HIDDEN, "privacy__accountant": "joint"},
     "laplace": {"aggregate": {**MARGINALS, "noise": "laplace"}},
-    "rounds": {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2}}, "privacy__neighbors": "replace-one"},
+    "rounds": {
+        "aggregate": {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3}},
+        "privacy__neighbors": "replace-one",
+    },
 }
 # Of what the bundle cannot tell, `ledger verify` can; and neither can more than an upper bound of merged deviations.
 IN_THE_LEDGER = ("account.",)
@@ -191,6 +194,8 @@ def test_every_number_that_is_changed_is_found(
     release = made(kind)
     statement, checked, missed = release.statement, 0, []
     for place, (path, value) in enumerate(leaves(statement)):
+        if not both and any(isinstance(part, int) and part > 3 for part in path):
+            continue  # one of many entries alike
         number = Decimal(value) if isinstance(value, str) else value
         others: list[Any] = [number + 1, number - 1] if isinstance(value, int) else [number * type(number)("1.01")]
         others += [] if isinstance(value, int) else [number * type(number)("0.9") if number else type(number)("0.001")]
