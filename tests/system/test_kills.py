@@ -31,7 +31,7 @@ from tests.support.shapes import SHAPES, NewVictim
 from tests.support.walk import Walk
 
 pytestmark = pytest.mark.system
-COMMAND_LINE_SHARE = 0.1
+COMMAND_LINE_SHARE = 0.05
 LIVES = 8
 USUAL = {"k-tuples"}  # the others take their time: in `make test-long`
 
