@@ -5,7 +5,6 @@ An environment for each, in a folder that is removed; in it some tests of every 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,27 +24,15 @@ SMOKE = (
 
 def passes(resolution: str, place: Path) -> bool:
     """Whether the tests pass with the versions that a resolution chooses."""
-    environment = {**os.environ, "VIRTUAL_ENV": str(place)}
-    python = place / "bin" / "python"
-    for command in (
-        [sys.executable, "-m", "uv", "venv", "--quiet", "--python", sys.executable, str(place)],
-        [
-            sys.executable,
-            "-m",
-            "uv",
-            "pip",
-            "install",
-            "--quiet",
-            "--resolution",
-            resolution,
-            "-e",
-            ".[evaluation,examples,test]",
-        ],
-        [str(python), "-m", "pytest", "-q", "--numprocesses", "auto", "--dist", "loadfile", *SMOKE],
-    ):
-        if subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode:
-            return False
-    return True
+    uv, python = [sys.executable, "-m", "uv"], str(place / "bin" / "python")
+    extras = ".[dask,evaluation,examples,test]"
+    commands = (
+        [*uv, "venv", "--quiet", "--python", sys.executable, str(place)],
+        # --python: uv would install into the environment that it is itself in
+        [*uv, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "--editable", extras],
+        [python, "-m", "pytest", "-q", "--numprocesses", "auto", "--dist", "loadfile", *SMOKE],
+    )
+    return not any(subprocess.run(command, cwd=REPOSITORY, check=False).returncode for command in commands)
 
 
 def main() -> None:
