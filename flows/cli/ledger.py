@@ -25,8 +25,7 @@ from marginweave.flows.cli.ledger_options import (
 
 if TYPE_CHECKING:
     from marginweave.schemas.budget import Neighbors
-    from marginweave.schemas.ledger.accounts import AccountTotal
-    from marginweave.schemas.ledger.policy import Policy
+    from marginweave.schemas.ledger.accounts import AccountTotal, Policy
     from marginweave.tasks.ledger import Ledger
 
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from marginweave.schemas.ledger.policy import Policy
+    from marginweave.schemas.ledger.accounts import Policy
     from marginweave.tasks.ledger import LedgerLocation
 
 
@@ -68,7 +68,7 @@ def decimal_of(name: str, text: str) -> Decimal:
 def policy_of(text: str) -> Policy:
     """The policy that `--per PERIOD=E,D` says."""
     from marginweave.schemas.errors import InputError
-    from marginweave.schemas.ledger.policy import PERIODS, Policy
+    from marginweave.schemas.ledger.accounts import PERIODS, Policy
 
     period, _, amounts = text.partition("=")
     epsilon, comma, delta = amounts.partition(",")

@@ -9,10 +9,9 @@ from decimal import Decimal
 from rich.table import Table
 
 from marginweave.schemas.budget import Cost
-from marginweave.schemas.ledger.accounts import Account, AccountTotal
-from marginweave.schemas.ledger.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy
+from marginweave.schemas.ledger.events import CHARGED, State
 from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
-from marginweave.schemas.ledger.states import CHARGED, State
 
 _AMOUNTS = ("mu²", "rho", "delta", "plain")
 

@@ -16,8 +16,7 @@ from marginweave.flows.run.request import Request
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account, Spent
-from marginweave.schemas.ledger.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, Policy, Spent
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, opening_for
 from marginweave.tasks.ledger.boxes import total_with

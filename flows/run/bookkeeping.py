@@ -11,8 +11,8 @@ from marginweave.flows.run.continuity import sync_with_ledger
 from marginweave.flows.run.progress import reporter
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.accounts import Account, CapChange
+from marginweave.schemas.ledger.events import State
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.schemas.ledger.states import State
 from marginweave.schemas.program import Program
 from marginweave.schemas.released.account import (
     AccountStatement,

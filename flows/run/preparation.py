@@ -22,7 +22,7 @@ from marginweave.flows.run.continuity import (
 from marginweave.flows.run.request import Request, remember
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.states import State
+from marginweave.schemas.ledger.events import State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import write_once

@@ -12,8 +12,8 @@ from pathlib import Path
 from marginweave.flows.run.continuity import is_example, was_charged
 from marginweave.flows.verify.statement import StatementAudit
 from marginweave.schemas.errors import AuditError, BudgetError, StageError
+from marginweave.schemas.ledger.events import State
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.draw_files import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.files import file_digest, read_file

@@ -12,8 +12,8 @@ from typing import Any
 from marginweave.flows.verify.bundle_noise import Fault
 from marginweave.flows.verify.bundle_statement import check_statement
 from marginweave.schemas.errors import AuditError
+from marginweave.schemas.ledger.events import State
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.account import AccountStatement, AccountSums
 from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.ledger.audit import AuditedLedger

@@ -1,15 +1,55 @@
-"""Accounts of the ledger: what may be spent, and what is."""
+"""Accounts of the ledger: what may be spent, in all and in one calendar period, and what is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal, get_args
 
 from marginweave.schemas.budget import NOTHING, Cost, Neighbors, Plain
-from marginweave.schemas.ledger.policy import Policy
 from marginweave.schemas.ledger.releases import ReleaseRecord
+
+Period = Literal["day", "week", "month", "quarter", "year"]
+PERIODS: tuple[Period, ...] = get_args(Period)
+_MONTHS: dict[Period, int] = {"month": 1, "quarter": 3, "year": 12}
+_LONGEST: dict[Period, int] = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
+
+
+def period_start(period: Period, day: date) -> date:
+    """First day of the calendar period that `day` is in; a week begins on Monday."""
+    if period in _MONTHS:
+        return day.replace(month=day.month - (day.month - 1) % _MONTHS[period], day=1)
+    return day - timedelta(days=day.weekday()) if period == "week" else day
+
+
+def next_period(period: Period, day: date) -> date:
+    """First day of the period after the one that `day` is in."""
+    return period_start(period, period_start(period, day) + timedelta(days=_LONGEST[period]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """At most (`epsilon`, `delta`) of releases that are reserved in one period `per`, a calendar period in UTC: no guarantee.
+
+    How the releases of a period add up is the rule of the account; the account's cap, over all releases to date, holds
+    beside it and is what the guarantee rests on.
+    """
+
+    per: Period
+    epsilon: Decimal
+    delta: Decimal
+
+    def start(self, moment: datetime) -> date:
+        """First day of the period that `moment` is in."""
+        return period_start(self.per, moment.astimezone(UTC).date())
+
+    def following(self, moment: datetime) -> date:
+        """First day of the period after that."""
+        return next_period(self.per, moment.astimezone(UTC).date())
+
+    def __str__(self) -> str:
+        return f"epsilon {self.epsilon.normalize():f} at delta {float(self.delta)!r} per {self.per}"
 
 
 @dataclass(frozen=True, kw_only=True)

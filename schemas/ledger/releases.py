@@ -11,7 +11,7 @@ from typing import Any
 
 from marginweave.schemas.budget import AccountantName, Cost, Neighbors, Plain
 from marginweave.schemas.draws import Discovery
-from marginweave.schemas.ledger.states import CHARGED, SPARE_PREFIX, State
+from marginweave.schemas.ledger.events import CHARGED, SPARE_PREFIX, State
 from marginweave.schemas.program import Program
 
 

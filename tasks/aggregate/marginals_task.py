@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from marginweave.schemas.draws import DrawKind, LaplaceMeasurement, PlannedDraw
-from marginweave.schemas.ledger.states import State
+from marginweave.schemas.ledger.events import State
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of

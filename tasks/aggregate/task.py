@@ -14,7 +14,7 @@ import numpy as np
 from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.ledger.states import State
+from marginweave.schemas.ledger.events import State
 from marginweave.schemas.released.aggregates import Level, LevelNoise
 from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram

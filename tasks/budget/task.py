@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.ledger.states import State
+from marginweave.schemas.ledger.events import State
 from marginweave.tasks.checkpoint.draws import reconcile
 from marginweave.tasks.ledger import ReleaseRequest
 from marginweave.tasks.ledger.forecast import largest_epsilon

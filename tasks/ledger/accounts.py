@@ -12,9 +12,8 @@ from typing import Any, Literal
 from marginweave.schemas.budget import MOST_DELTA, Plain, stated
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account, AccountTotal, CapChange
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, CapChange, Policy
 from marginweave.schemas.ledger.events import Event, EventKind
-from marginweave.schemas.ledger.policy import Policy
 from marginweave.schemas.names import check_name
 from marginweave.tasks.ledger.boxes import account_total, box_for, box_of_cap, total_with
 from marginweave.tasks.ledger.forecast import PeriodForecast, period_forecast, policy_fault

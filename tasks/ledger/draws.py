@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.events import Event, EventKind, now
+from marginweave.schemas.ledger.events import TRANSITIONS, Event, EventKind, State, now
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.schemas.ledger.states import TRANSITIONS, State
 from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.session import Session
 

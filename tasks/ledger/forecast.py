@@ -11,8 +11,7 @@ from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger.accounts import Account, Spent
-from marginweave.schemas.ledger.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, Policy, Spent
 from marginweave.schemas.ledger.releases import ReleaseRecord
 from marginweave.tasks.accounting.composition import account_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget

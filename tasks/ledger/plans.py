@@ -10,8 +10,8 @@ from decimal import Decimal
 from marginweave.schemas.budget import Cost, Neighbors, Plain
 from marginweave.schemas.draws import BudgetPlan, Discovery, GaussianMeasurement, PlannedDraw
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger.events import SPARE_PREFIX
 from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
-from marginweave.schemas.ledger.states import SPARE_PREFIX
 from marginweave.schemas.program import Program
 from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.composition import PricedDraw, composed_epsilon

@@ -11,9 +11,8 @@ from pathlib import Path
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import Event, EventKind, now
+from marginweave.schemas.ledger.events import RECONCILING, TRANSITIONS, Event, EventKind, State, now
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.schemas.ledger.states import RECONCILING, TRANSITIONS, State
 from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.keyring import Keyring
 from marginweave.tasks.ledger.other_homes import OtherHomes, unaccounted_cost

@@ -10,11 +10,9 @@ from typing import Any
 
 from marginweave.schemas.budget import NOTHING, Cost, Plain, stated
 from marginweave.schemas.draws import BudgetPlan, Discovery
-from marginweave.schemas.ledger.accounts import Account, Box, Reconciled, Spent
-from marginweave.schemas.ledger.events import Event, EventKind
-from marginweave.schemas.ledger.policy import PERIODS, Policy
+from marginweave.schemas.ledger.accounts import PERIODS, Account, Box, Policy, Reconciled, Spent
+from marginweave.schemas.ledger.events import SPARE_PREFIX, Event, EventKind, State
 from marginweave.schemas.ledger.releases import Decision, DrawRecord, ReleaseRecord
-from marginweave.schemas.ledger.states import SPARE_PREFIX, State
 from marginweave.schemas.program import Program
 from marginweave.tasks.ledger.tables import cost_of
 

@@ -12,8 +12,7 @@ from sqlalchemy import table as sql_table
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account, Spent
-from marginweave.schemas.ledger.events import Event, EventKind
-from marginweave.schemas.ledger.states import State
+from marginweave.schemas.ledger.events import Event, EventKind, State
 from marginweave.tasks.ledger.boxes import box_of_history, is_closed
 from marginweave.tasks.ledger.connection import connected, engine_for, postgres_engine
 from marginweave.tasks.ledger.journal import Journal

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marginweave.schemas.errors import BudgetError, MachineError, StageError
+from marginweave.schemas.ledger.events import State
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.schemas.ledger.states import State
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, Reserve, at_place, remove_file, sync_folder
 from marginweave.tasks.checkpoint.run_folder import RunFolder

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.ledger.events import EventKind
+from marginweave.schemas.ledger.events import EventKind, State
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.schemas.ledger.states import State
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from tests.support.command_line import CommandLine

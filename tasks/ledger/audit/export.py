@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from marginweave.schemas.ledger.events import State
 from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
-from marginweave.schemas.ledger.states import State
 from marginweave.tasks.ledger.tables import EVENTS
 
 _OLD_DIGEST = "source_digest"

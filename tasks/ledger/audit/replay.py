@@ -11,9 +11,8 @@ from typing import NamedTuple
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.accounts import Account, Spent
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.events import CHARGED, RECONCILING, TRANSITIONS, Event, EventKind, State
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.schemas.ledger.states import CHARGED, RECONCILING, TRANSITIONS, State
 from marginweave.tasks.ledger.audit.rules import account_fault, expect, expect_none, policy_overrun, within_old_cap
 from marginweave.tasks.ledger.boxes import admitted
 from marginweave.tasks.ledger.plans import draws_fault, stated_fault

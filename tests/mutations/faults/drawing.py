@@ -104,14 +104,14 @@ FAULTS = (
     ),
     Fault(
         name="the ledger lets a draw that was begun be begun again",
-        file="schemas/ledger/states.py",
+        file="schemas/ledger/events.py",
         text="        (State.RESERVED, State.DRAWN),\n",
         instead="        (State.RESERVED, State.DRAWN),\n        (State.DRAWN, State.DRAWN),\n",
         killed_by=("tests/unit/ledger/test_draw_states.py::test_one_of_many_begins_a_draw",),
     ),
     Fault(
         name="what was drawn is given back to the account",
-        file="schemas/ledger/states.py",
+        file="schemas/ledger/events.py",
         text="        (State.RESERVED, State.RETURNED),\n",
         instead="        (State.RESERVED, State.RETURNED),\n        (State.DRAWN, State.RETURNED),\n",
         killed_by=("tests/unit/ledger/test_draw_states.py::test_every_move_from_every_state",),

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger.events import Event, EventKind
-from marginweave.schemas.ledger.states import State
+from marginweave.schemas.ledger.events import Event, EventKind, State
 from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
 from marginweave.tasks.checkpoint.files import StagedFile

@@ -18,7 +18,7 @@ from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.states import CHARGED
+from marginweave.schemas.ledger.events import CHARGED
 from marginweave.tasks.ledger import Ledger, Witness, upgrade
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.keys import load_key

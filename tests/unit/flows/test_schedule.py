@@ -16,8 +16,7 @@ from marginweave.flows.plan.schedule import MOST_RUNS, Outlook, Schedule, _words
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger.accounts import Account, Box, Spent
-from marginweave.schemas.ledger.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, Box, Policy, Spent
 from marginweave.tasks.ledger.boxes import box_for, total_with
 from marginweave.tasks.ledger.forecast import period_epsilon
 from tests.support.releases import gaussian, small_plan

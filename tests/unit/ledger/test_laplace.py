@@ -20,8 +20,7 @@ from marginweave.flows.run.request import Request, read_request
 from marginweave.schemas.budget import Cost, Plain, amount
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import AuditError, BudgetError
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.policy import Policy
+from marginweave.schemas.ledger.accounts import Account, Policy
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, LedgerLocation, opening_for, releases

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.accounts import Account, Policy
 from marginweave.schemas.ledger.events import EventKind
-from marginweave.schemas.ledger.policy import Policy
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.keys import load_key

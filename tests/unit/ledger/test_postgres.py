@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.states import State
+from marginweave.schemas.ledger.events import State
 from marginweave.tasks.ledger import Ledger, connection, creation, ledger_location, opening_command, upgrade
 from tests.support.releases import reserve_release
 

@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.events import EventKind
+from marginweave.schemas.ledger.events import CHARGED, EventKind, State
 from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.schemas.ledger.states import CHARGED, State
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
