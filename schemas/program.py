@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from marginweave.schemas.configuration.values import FROZEN
+from marginweave.schemas.configuration.values import FrozenModel
 
 
-class Program(BaseModel):
+class Program(FrozenModel):
     """The identity of a program: two installations with the same files have the same one."""
 
-    model_config = FROZEN
     version: Annotated[str, Field(min_length=1)]
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

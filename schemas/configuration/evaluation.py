@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.columns import Category, Column, Texts
-from marginweave.schemas.configuration.values import FROZEN, OpenFraction, PositiveWhole
+from marginweave.schemas.configuration.values import FrozenModel, OpenFraction, PositiveWhole
 
 LONGEST_PAID = 3
 
 
-class PaidSettings(BaseModel):
+class PaidSettings(FrozenModel):
     """A releasable comparison with the sensitive table: the mean count error of all marginals of `length` attributes.
 
     It has the `share` of the accountant's budget (of mu² by default), and is one planned draw like the counts.
     """
 
-    model_config = FROZEN
     share: OpenFraction
     length: Annotated[PositiveWhole, Field(le=LONGEST_PAID)] = 2
 
 
-class EvaluationSettings(BaseModel):
+class EvaluationSettings(FrozenModel):
     """`internal` also compares with the sensitive table; the result never leaves `internal/`.
 
     `paid` buys a comparison that may leave, from the budget; nothing is bought without it.
@@ -33,7 +32,6 @@ class EvaluationSettings(BaseModel):
     categories whose values are declared in their order: rank correlations take them in, beside numbers and dates.
     """
 
-    model_config = FROZEN
     internal: bool = False
     paid: PaidSettings | None = None
     target: str | None = None

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ByteSize,
     Field,
@@ -17,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from marginweave.schemas.configuration.values import FROZEN, PositiveWhole
+from marginweave.schemas.configuration.values import FrozenModel, PositiveWhole
 
 _SIZE = re.compile(r"[\d.]+\s*[A-Za-z]*")
 _LEAST_MEMORY = 256_000_000
@@ -60,14 +59,13 @@ _TLS = re.compile(rf"tls://[A-Za-z0-9._-]+{_PORT}|tls://\[[0-9a-fA-F:]+\]{_PORT}
 _LOOPBACK = re.compile(rf"tcp://(127\.0\.0\.1|\[::1\]){_PORT}")
 
 
-class EngineSettings(BaseModel):
+class EngineSettings(FrozenModel):
     """Threads of this machine (`local`), or a Dask cluster.
 
     `dask` is `local`, for processes of this machine that are there while a stage needs them, or the address of a scheduler:
     `tls://host:port` with the files `ca`, `cert` and `key` (relative to the configuration), or `tcp://127.0.0.1:port`.
     """
 
-    model_config = FROZEN
     dask: str | None = None
     ca: str | None = None
     cert: str | None = None
@@ -130,10 +128,9 @@ def _engine(value: Any) -> Any:
 Engine = Annotated[EngineSettings, BeforeValidator(_engine)]
 
 
-class Execution(BaseModel):
+class Execution(FrozenModel):
     """What may change while a release is made: it is no part of what the release is, nor of its digest."""
 
-    model_config = FROZEN
     engine: Engine = EngineSettings()
     memory: Memory = ByteSize(2_000_000_000)
     partitions: Partitions = 16

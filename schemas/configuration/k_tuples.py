@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, field_validator
+from pydantic import BeforeValidator, Discriminator, Tag, field_validator
 
-from marginweave.schemas.configuration.values import FROZEN, Number, OpenFraction, PositiveWhole, to_number
+from marginweave.schemas.configuration.values import FrozenModel, Number, OpenFraction, PositiveWhole, to_number
 
 Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
 PRESETS: tuple[str, ...] = get_args(Preset)
@@ -15,10 +15,9 @@ SigmaRule = Literal["long", "short", "balanced", "singles"]
 MAX_COMBINATIONS = 2_000_000
 
 
-class FixedThresholds(BaseModel):
+class FixedThresholds(FrozenModel):
     """Keep a combination of length k when its noisy count exceeds `fixed[k]`."""
 
-    model_config = FROZEN
     fixed: dict[PositiveWhole, Number]
 
     @field_validator("fixed")
@@ -30,10 +29,9 @@ class FixedThresholds(BaseModel):
         return fixed
 
 
-class AdaptiveThresholds(BaseModel):
+class AdaptiveThresholds(FrozenModel):
     """Thresholds from the noise: `rule: sds` is eta_k / 2 a cell, `rule: paper` bounds the expected fabrication."""
 
-    model_config = FROZEN
     adaptive: dict[PositiveWhole, Number]
     rule: Literal["sds", "paper"] = "sds"
 
@@ -88,7 +86,7 @@ Thresholds = Annotated[
 ]
 
 
-class AggregateSettings(BaseModel):
+class AggregateSettings(FrozenModel):
     """How combinations are counted. Shares are of the accountant's budget (of mu² by default).
 
     `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
@@ -101,7 +99,6 @@ class AggregateSettings(BaseModel):
     its part of delta.
     """
 
-    model_config = FROZEN
     method: Literal["k-tuples"] = "k-tuples"
     reporting_length: PositiveWhole | None = None
     sigma: Annotated[SigmaRule | tuple[float, ...], BeforeValidator(_sigma)] = "balanced"

@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from marginweave.schemas.configuration.columns import Texts
 from marginweave.schemas.configuration.values import (
-    FROZEN,
     MAX_CELLS,
+    FrozenModel,
     OpenFraction,
     PositiveWhole,
     Whole,
@@ -24,14 +24,13 @@ from marginweave.schemas.configuration.values import (
 _MOST_PICKS = 400
 
 
-class AllCliques(BaseModel):
+class AllCliques(FrozenModel):
     """All marginals of `all` attributes that have at most `max_cells` cells, and what is left of those that have more.
 
     That is their subsets with at most so many cells, as far as no other marginal contains them; pairs however many cells they
     have, so that no dependence of two attributes is lost, unless only pairs are asked for.
     """
 
-    model_config = FROZEN
     all: PositiveWhole
     max_cells: PositiveWhole | None = None
 
@@ -64,7 +63,7 @@ class AllCliques(BaseModel):
         return (math.prod(sizes[j] for j in places) for places in self.places(sizes))
 
 
-class AdaptiveCliques(BaseModel):
+class AdaptiveCliques(FrozenModel):
     """Marginals of 2 to `adaptive` attributes, chosen in rounds by what a model of the earlier ones gets wrong (AIM).
 
     A round chooses `batch` marginals of at most `max_cells` cells, rare values merged, and measures them with one of `rounds`
@@ -73,7 +72,6 @@ class AdaptiveCliques(BaseModel):
     `workload` by the number of attributes, which is the weight of AIM for all sets of 2 to k of them; `equal` by 1.
     """
 
-    model_config = FROZEN
     adaptive: Annotated[Whole, Field(ge=2, le=4)] = 3
     max_cells: Annotated[Whole, Field(ge=4)] = 10_000  # the cells of two attributes of two values each
     rounds: Annotated[Whole, Field(ge=1, le=100)] = 16
@@ -143,7 +141,7 @@ def _merge(value: Any) -> int | str:
 _PAPER: dict[str, Any] = {"one_way_share": 0.1, "selection_share": 0.1, "merge_cells": 5000}
 
 
-class MarginalSettings(BaseModel):
+class MarginalSettings(FrozenModel):
     """Dense noisy marginals (DPSyn). Shares are of the accountant's budget (of mu² by default).
 
     Every attribute is measured by itself with `one_way_share`. `cliques` are the larger marginals: chosen by noisy InDif
@@ -157,7 +155,6 @@ class MarginalSettings(BaseModel):
     constants of PrivSyn wherever nothing else is said.
     """
 
-    model_config = FROZEN
     method: Literal["marginals"] = "marginals"
     preset: Literal["default", "paper"] = "default"
     cliques: Cliques = "selected"

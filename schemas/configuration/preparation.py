@@ -6,29 +6,27 @@ import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.values import FROZEN, Number, Positive, PositiveWhole, to_number
+from marginweave.schemas.configuration.values import FrozenModel, Number, Positive, PositiveWhole, to_number
 
 MAX_PROPORTION = 10
 MAX_RESIZED = 10**8
 _FROM_THE_DATA = ("mean", "median", "mode")
 
 
-class UniformImputation(BaseModel):
+class UniformImputation(FrozenModel):
     """A missing value becomes a uniform draw: from the declared values, or between the bounds."""
 
-    model_config = FROZEN
     kind: ClassVar[str] = "uniform"
     needs: ClassVar[str] = "the values of a private domain are not known"
     distribution: Literal["uniform"]
 
 
-class GaussianImputation(BaseModel):
+class GaussianImputation(FrozenModel):
     """A missing number becomes a draw of the normal distribution with public `mean` and `deviation`, clamped to the bounds."""
 
-    model_config = FROZEN
     kind: ClassVar[str] = "gaussian"
     needs: ClassVar[str] = "the column is no number"
     distribution: Literal["gaussian"]
@@ -47,10 +45,9 @@ def _weights(value: Any) -> Any:
     return weights
 
 
-class WeightedImputation(BaseModel):
+class WeightedImputation(FrozenModel):
     """A missing value becomes one of the named values, with a probability proportional to its public weight."""
 
-    model_config = FROZEN
     kind: ClassVar[str] = "weights"
     needs: ClassVar[str] = "the column has no declared values"
     weights: Annotated[dict[str, float], BeforeValidator(_weights)]
@@ -91,7 +88,7 @@ Imputation = Annotated[
 ]
 
 
-class ResizeSettings(BaseModel):
+class ResizeSettings(FrozenModel):
     """A table of a public number of `records`, sampled from `proportion` of the sensitive one and filled up by imputation.
 
     docs/sources/data-processing.md, resize: c = ceil(p) copies of the table are sampled at the rate s = p/c, cut to n records
@@ -100,7 +97,6 @@ class ResizeSettings(BaseModel):
     the release is charged (epsilon, delta) to the account's allowance.
     """
 
-    model_config = FROZEN
     records: Annotated[PositiveWhole, Field(le=MAX_RESIZED)]
     proportion: Annotated[Number, Field(ge=1e-6, le=MAX_PROPORTION)] = 1.0
     amplify: bool = False

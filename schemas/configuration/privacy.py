@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from marginweave.schemas.budget import MOST_DELTA, AccountantName, Neighbors, Stability
-from marginweave.schemas.configuration.values import FROZEN, Delta, Positive, PositiveWhole, Whole
+from marginweave.schemas.configuration.values import Delta, FrozenModel, Positive, PositiveWhole, Whole
 
 MAX_REDRAWS = 3
 # Sums of one subject's rows stay far inside 64 bits.
@@ -16,7 +16,7 @@ MAX_RECORDS_OF_A_SUBJECT = 10**4
 SUBJECT_PREFIX = "subject:"
 
 
-class SubjectUnit(BaseModel):
+class SubjectUnit(FrozenModel):
     """A person with several rows, told apart by `column`; ids compare as trimmed text.
 
     `max_records` (theta) rows of a person are counted, chosen uniformly where there are more; or `join: true` makes one
@@ -24,7 +24,6 @@ class SubjectUnit(BaseModel):
     without an id is dropped (`missing_subject: drop`) or is a person of its own (`own`).
     """
 
-    model_config = FROZEN
     column: str
     max_records: PositiveWhole | None = None
     join: bool = False
@@ -66,7 +65,7 @@ Unit = Annotated[
 ]
 
 
-class PrivacySettings(BaseModel):
+class PrivacySettings(FrozenModel):
     """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public; 0 for Laplace noise alone.
 
     A delta above .001 needs a reason, `weak_delta`, which is published.
@@ -75,7 +74,6 @@ class PrivacySettings(BaseModel):
     had lost.
     """
 
-    model_config = FROZEN
     epsilon: Positive
     delta: Delta
     unit: Unit

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel
-
-from marginweave.schemas.configuration.values import FROZEN
+from marginweave.schemas.configuration.values import FrozenModel
 
 
-class ExpectationSettings(BaseModel):
+class ExpectationSettings(FrozenModel):
     """Great Expectations suites (files, relative to the configuration) for the raw input and the synthetic output."""
 
-    model_config = FROZEN
     input: str | None = None
     output: str | None = None
 
 
-class PublishSettings(BaseModel):
+class PublishSettings(FrozenModel):
     """`keep_private` keeps the sensitive checkpoints of a finished run instead of purging them.
 
     Where `approval` is required, somebody has to approve the release before it is published.
     """
 
-    model_config = FROZEN
     keep_private: bool = False
     approval: Literal["required"] | None = None

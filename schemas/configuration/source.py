@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, SerializerFunctionWrapHandler, field_validator, model_serializer
+from pydantic import BeforeValidator, SerializerFunctionWrapHandler, field_validator, model_serializer
 
-from marginweave.schemas.configuration.values import FROZEN
+from marginweave.schemas.configuration.values import FrozenModel
 
 EXAMPLE_PREFIX = "example:"
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 
 
-class SourceFile(BaseModel):
+class SourceFile(FrozenModel):
     """One table: a .csv, .tsv or Parquet file, a folder of Parquet parts, or `example:NAME`.
 
     `encoding` and `delimiter` say how a text file is written; Parquet has neither. Written in a configuration as the path
     alone, or as `{file: people.csv, encoding: latin-1, delimiter: semicolon}`.
     """
 
-    model_config = FROZEN
     file: str
     encoding: Literal["utf-8", "latin-1", "windows-1252"] = "utf-8"
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None

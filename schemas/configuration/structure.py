@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from marginweave.schemas.configuration.columns import Column, Texts
-from marginweave.schemas.configuration.values import FROZEN, ValueMatcher
+from marginweave.schemas.configuration.values import FrozenModel, ValueMatcher
 
 MAX_FORBIDDEN = 100_000
 SEPARATOR = " | "
@@ -33,14 +33,13 @@ def _combination(value: Any) -> Any:
     return {str(name): item if isinstance(item, list | tuple) else [item] for name, item in value.items()}
 
 
-class GroupedColumns(BaseModel):
+class GroupedColumns(FrozenModel):
     """Columns that are released as one attribute `name`, whose values are the public `combinations` of theirs.
 
     A combination names one value a column, in the order of `columns`: a declared value, the label of a bin, or a text that
     means "no value". Any other follows `outside`: it becomes missing (`null`) or stops the run (`error`).
     """
 
-    model_config = FROZEN
     name: Annotated[str, Field(min_length=1)]
     columns: Annotated[Texts, Field(min_length=2)]
     combinations: Annotated[tuple[Texts, ...], Field(min_length=1)]
@@ -52,24 +51,22 @@ class GroupedColumns(BaseModel):
         return tuple(SEPARATOR.join(text.strip() for text in texts) for texts in self.combinations)
 
 
-class DeterminedColumn(BaseModel):
+class DeterminedColumn(FrozenModel):
     """A column that is not measured: the output has `mapping[value of by]`, or `default`; nothing where `by` is missing."""
 
-    model_config = FROZEN
     column: str
     by: str
     mapping: Annotated[dict[str, str], BeforeValidator(_mapping)]
     default: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
 
 
-class Structure(BaseModel):
+class Structure(FrozenModel):
     """Public knowledge of columns together.
 
     `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them. They are
     never candidates and never synthesized.
     """
 
-    model_config = FROZEN
     grouped: tuple[GroupedColumns, ...] = ()
     determined: tuple[DeterminedColumn, ...] = ()
     forbidden: tuple[Annotated[dict[str, Texts], BeforeValidator(_combination)], ...] = ()

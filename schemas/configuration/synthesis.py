@@ -6,7 +6,15 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ByteSize, Field, Tag, field_validator, model_validator
 
-from marginweave.schemas.configuration.values import FROZEN, Number, Positive, PositiveWhole, Whole, to_number, to_whole
+from marginweave.schemas.configuration.values import (
+    FrozenModel,
+    Number,
+    Positive,
+    PositiveWhole,
+    Whole,
+    to_number,
+    to_whole,
+)
 
 MAX_RECORDS = 10**8
 MAX_ROUNDS = 10_000
@@ -32,10 +40,9 @@ Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
 Rounds = Annotated[PositiveWhole, Field(le=MAX_ROUNDS)]
 
 
-class RecordSettings(BaseModel):
+class RecordSettings(FrozenModel):
     """What every synthesizer has: of more than `max_records` so many are kept at random; `seed` makes the draws repeatable."""
 
-    model_config = FROZEN
     max_records: PositiveWhole | None = None
     seed: Seed = 0
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 _NUMBER = re.compile(NUMBER_PATTERN)
@@ -108,3 +108,9 @@ MAX_KEY = (1 << 63) - 1
 
 
 FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class FrozenModel(BaseModel):
+    """A section of a configuration, or a part of one: its keys are known, and nothing changes them."""
+
+    model_config = FROZEN

@@ -9,10 +9,10 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, model_validator
+from pydantic import BeforeValidator, model_validator
 
 from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.values import FROZEN, Number, Positive, to_number
+from marginweave.schemas.configuration.values import FrozenModel, Number, Positive, to_number
 
 MAX_BINS = 100_000
 
@@ -32,10 +32,9 @@ def _numbers(value: Any) -> tuple[float, ...]:
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_numbers)]
 
 
-class BinSteps(BaseModel):
+class BinSteps(FrozenModel):
     """Bins of one width: edges min, min + step, …, max; the last bin is narrower where max is no multiple away."""
 
-    model_config = FROZEN
     min: Number
     max: Number
     step: Positive
@@ -56,13 +55,12 @@ class BinSteps(BaseModel):
         return (*(float(low + i * step) for i in range(count)), self.max)
 
 
-class Histogram(BaseModel):
+class Histogram(FrozenModel):
     """A public distribution, known from elsewhere: `weights[i]` lies evenly on [edges[i], edges[i+1]).
 
     Inside a bin a value is drawn in proportion to it; where it has no weight, evenly.
     """
 
-    model_config = FROZEN
     edges: Numbers
     weights: Numbers
 
