@@ -1,12 +1,21 @@
-"""What is counted: the attributes into which columns and groups are encoded."""
+"""What is counted: the attributes into which columns and groups are encoded, and what can never stand together in them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from marginweave.schemas.configuration.columns import MeasuredColumn
-from marginweave.schemas.configuration.structure import GroupedColumns
+from marginweave.schemas.configuration.columns import Column, MeasuredColumn
+from marginweave.schemas.configuration.structure import GroupedColumns, Structure
+from marginweave.schemas.configuration.values import ValueMatcher
+
+MAX_FORBIDDEN = 100_000
+
+Forbidden: TypeAlias = tuple[tuple[int, str], ...]
+"""One combination that cannot be, as (attribute, label) in increasing order of the attribute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,3 +75,58 @@ def value_attributes(attribute: Attribute) -> tuple[Attribute, ...]:
 def group_attribute(group: GroupedColumns) -> Attribute:
     """The one attribute of a group of columns."""
     return Attribute(name=group.name, columns=group.columns, labels=group.labels, optional=group.outside == "null")
+
+
+def forbidden_labels(
+    structure: Structure, columns: Mapping[str, Column], attributes: Sequence[Attribute]
+) -> tuple[Forbidden, ...]:
+    """Every forbidden combination, lists multiplied out.
+
+    Raises:
+        ValueError: a value that the column does not have, or too many combinations.
+    """
+    whole = {name: j for j, a in enumerate(attributes) if not a.of_set for name in a.columns}
+    apart = {(a.columns[0], a.labels[0]): j for j, a in enumerate(attributes) if a.of_set}
+    found: list[Forbidden] = []
+    for entry in structure.forbidden:
+        if math.prod(len(texts) for texts in entry.values()) + len(found) > MAX_FORBIDDEN:
+            raise ValueError(f"structure.forbidden must have at most {MAX_FORBIDDEN} combinations")
+        labels = {name: [_label(name, columns[name], text) for text in texts] for name, texts in entry.items()}
+        choices = [
+            [(whole[name] if name in whole else apart[name, label], label) for label in known]
+            for name, known in labels.items()
+        ]
+        found.extend(itertools.product(*sorted(choices)))
+    return tuple(found)
+
+
+def _label(name: str, column: Column, text: str) -> str:
+    if column.private:
+        return text.strip()
+    code = column.code_of(text)
+    if code < 0:
+        raise ValueError(f"structure.forbidden names {text!r}, which is no value of column {name!r}")
+    return column.labels[code]
+
+
+def forbidden_codes(
+    forbidden: Iterable[Forbidden], labels: Sequence[Sequence[str]]
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Forbidden combinations as (attribute, code) over a domain; what was not released there needs no rule.
+
+    DP: post-processing of the released labels.
+    """
+    places = [{label: code for code, label in enumerate(values)} for values in labels]
+    found: list[tuple[tuple[int, int], ...]] = []
+    for combination in forbidden:
+        choices = []
+        for attribute, text in combination:
+            code = places[attribute].get(text)
+            spelled = ValueMatcher([text])
+            choices.append(
+                [(attribute, code)]
+                if code is not None
+                else [(attribute, v) for label, v in places[attribute].items() if spelled.index(label) >= 0]
+            )
+        found.extend(itertools.product(*choices))
+    return tuple(dict.fromkeys(found))

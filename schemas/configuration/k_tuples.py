@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Discriminator, Tag, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from marginweave.schemas.configuration.values import FrozenModel, Number, OpenFraction, PositiveWhole, to_number
+from marginweave.schemas.configuration.values import (
+    FrozenModel,
+    Number,
+    OpenFraction,
+    Positive,
+    PositiveWhole,
+    or_none,
+    to_number,
+)
 
 Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
 PRESETS: tuple[str, ...] = get_args(Preset)
@@ -18,41 +26,21 @@ MAX_COMBINATIONS = 2_000_000
 class FixedThresholds(FrozenModel):
     """Keep a combination of length k when its noisy count exceeds `fixed[k]`."""
 
-    fixed: dict[PositiveWhole, Number]
-
-    @field_validator("fixed")
-    @classmethod
-    def _not_negative(cls, fixed: dict[int, float]) -> dict[int, float]:
-        for length, threshold in fixed.items():
-            if threshold < 0:
-                raise ValueError(f"has a threshold for length {length} ({threshold:g}) below 0")
-        return fixed
+    fixed: dict[PositiveWhole, Annotated[Number, Field(ge=0)]]
 
 
 class AdaptiveThresholds(FrozenModel):
     """Thresholds from the noise: `rule: sds` is eta_k / 2 a cell, `rule: paper` bounds the expected fabrication."""
 
-    adaptive: dict[PositiveWhole, Number]
+    adaptive: dict[PositiveWhole, Annotated[Positive, Field(le=1)]]
     rule: Literal["sds", "paper"] = "sds"
 
     @field_validator("adaptive")
     @classmethod
-    def _rates(cls, adaptive: dict[int, float]) -> dict[int, float]:
-        for length, eta in adaptive.items():
-            if length < 2:
-                raise ValueError("has an eta for length 1, whose threshold is fixed by delta; lengths begin at 2")
-            if not 0 < eta <= 1:
-                raise ValueError(f"has an eta for length {length} ({eta:g}) that must lie in (0, 1]")
+    def _lengths(cls, adaptive: dict[int, float]) -> dict[int, float]:
+        if 1 in adaptive:
+            raise ValueError("has an eta for length 1, whose threshold is fixed by delta; lengths begin at 2")
         return adaptive
-
-
-def _percentile(value: Any) -> float | str:
-    if value is None or value == "none":
-        return "none"
-    percentile = to_number(value)
-    if not 1 <= percentile < 100:
-        raise ValueError("must lie in [1, 100), or be none")
-    return percentile
 
 
 def _sigma(value: Any) -> Any:
@@ -66,24 +54,19 @@ def _sigma(value: Any) -> Any:
     return value
 
 
-def _threshold_kind(value: Any) -> str | None:
-    if isinstance(value, FixedThresholds) or (isinstance(value, dict) and "fixed" in value):
-        return "fixed"
-    if isinstance(value, AdaptiveThresholds) or (isinstance(value, dict) and "adaptive" in value):
-        return "adaptive"
-    return "preset" if value in PRESETS else None
+def _thresholds(value: Any) -> Any:
+    for key, model in (("fixed", FixedThresholds), ("adaptive", AdaptiveThresholds)):
+        if isinstance(value, model) or (isinstance(value, dict) and key in value):
+            return model.model_validate(value)
+    if value not in PRESETS:
+        raise ValueError(f"must be one of {', '.join(PRESETS)}, {{fixed: …}} or {{adaptive: …}}")
+    return value
 
 
-Thresholds = Annotated[
-    Annotated[Preset, Tag("preset")]
-    | Annotated[FixedThresholds, Tag("fixed")]
-    | Annotated[AdaptiveThresholds, Tag("adaptive")],
-    Discriminator(
-        _threshold_kind,
-        custom_error_type="thresholds",
-        custom_error_message=f"must be one of {', '.join(PRESETS)}, {{fixed: …}} or {{adaptive: …}}",
-    ),
-]
+Thresholds = Annotated[Preset | FixedThresholds | AdaptiveThresholds, BeforeValidator(_thresholds)]
+
+
+_PERCENTILE = or_none(to_number, lambda percentile: 1 <= percentile < 100, "lie in [1, 100), or be none")
 
 
 class AggregateSettings(FrozenModel):
@@ -103,7 +86,7 @@ class AggregateSettings(FrozenModel):
     reporting_length: PositiveWhole | None = None
     sigma: Annotated[SigmaRule | tuple[float, ...], BeforeValidator(_sigma)] = "balanced"
     split: Literal["shares", "sds"] | None = None
-    percentile: Annotated[float | Literal["none"] | None, BeforeValidator(_percentile)] = None
+    percentile: Annotated[float | Literal["none"] | None, _PERCENTILE] = None
     percentile_share: OpenFraction = 0.10
     count_share: OpenFraction = 0.02
     bounds_share: OpenFraction | None = None
@@ -120,12 +103,8 @@ class AggregateSettings(FrozenModel):
             raise ValueError(f"aggregate.reporting_length ({length}) must be at most the number of columns ({columns})")
         if isinstance(self.sigma, tuple) and len(self.sigma) != length:
             raise ValueError(f"aggregate.sigma has {len(self.sigma)} proportions; it must have one a length ({length})")
-        given: dict[int, float] = {}
-        if isinstance(self.thresholds, FixedThresholds):
-            given = self.thresholds.fixed
-        elif isinstance(self.thresholds, AdaptiveThresholds):
-            given = self.thresholds.adaptive
-        for key in given:
+        kept = self.thresholds
+        for key in kept.fixed if isinstance(kept, FixedThresholds) else getattr(kept, "adaptive", ()):
             if key > length:
                 raise ValueError(f"aggregate.thresholds names length {key}; the reporting length is {length}")
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from marginweave.schemas.configuration.columns import Texts
 from marginweave.schemas.configuration.values import (
@@ -16,6 +16,7 @@ from marginweave.schemas.configuration.values import (
     OpenFraction,
     PositiveWhole,
     Whole,
+    or_none,
     to_number,
     to_whole,
 )
@@ -88,53 +89,28 @@ class AdaptiveCliques(FrozenModel):
         return self
 
 
-def _cliques_kind(value: Any) -> str | None:
-    own = AdaptiveCliques.model_fields.keys() - AllCliques.model_fields.keys()
-    if isinstance(value, AdaptiveCliques) or value == "adaptive" or (isinstance(value, dict) and own & value.keys()):
-        return "adaptive"
-    if isinstance(value, AllCliques | dict):
-        return "all"
+_LIST = TypeAdapter[tuple[tuple[str, ...], ...]](Annotated[tuple[Texts, ...], Field(min_length=1)])
+
+
+def _cliques(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return "list"
-    return "selected" if value == "selected" else None
-
-
-def _as_settings(value: Any) -> Any:
-    return {} if value == "adaptive" else value
-
-
-Cliques = Annotated[
-    Annotated[Literal["selected"], Tag("selected")]
-    | Annotated[AdaptiveCliques, BeforeValidator(_as_settings), Tag("adaptive")]
-    | Annotated[AllCliques, Tag("all")]
-    | Annotated[tuple[Texts, ...], Field(min_length=1), Tag("list")],
-    Discriminator(
-        _cliques_kind,
-        custom_error_type="cliques",
-        custom_error_message=(
+        return _LIST.validate_python(value)
+    if isinstance(value, dict):
+        own = AdaptiveCliques.model_fields.keys() - AllCliques.model_fields.keys()
+        return (AdaptiveCliques if own & value.keys() else AllCliques).model_validate(value)
+    if value == "adaptive":
+        return AdaptiveCliques()
+    if value != "selected" and not isinstance(value, AllCliques | AdaptiveCliques):
+        raise ValueError(
             "must be selected, adaptive, {adaptive: k, …}, {all: k, max_cells: …} or a list of lists of two and more attributes"
-        ),
-    ),
-]
+        )
+    return value
 
 
-def _compress(value: Any) -> float | str:
-    if value is None or value == "none":
-        return "none"
-    multiple = to_number(value)
-    if multiple <= 0:
-        raise ValueError("must be positive, or none")
-    return multiple
+Cliques = Annotated[Literal["selected"] | AdaptiveCliques | AllCliques | tuple[Texts, ...], BeforeValidator(_cliques)]
 
-
-def _merge(value: Any) -> int | str:
-    if value is None or value == "none":
-        return "none"
-    limit = to_whole(value)
-    if not 1 <= limit <= MAX_CELLS:
-        raise ValueError(f"must be at least 1 and at most {MAX_CELLS}, or none")
-    return limit
-
+_COMPRESS = or_none(to_number, lambda multiple: multiple > 0, "be positive, or none")
+_MERGE = or_none(to_whole, lambda limit: 1 <= limit <= MAX_CELLS, f"be at least 1 and at most {MAX_CELLS}, or none")
 
 # PrivSyn's constants where they are not ours: an eighth as much for single attributes and for scores as for pairs, and selected
 # pairs are merged up to so many cells.
@@ -165,8 +141,8 @@ class MarginalSettings(FrozenModel):
     values_share: OpenFraction = 0.05
     bounds_share: OpenFraction | None = None
     delta_threshold_share: OpenFraction = 0.1
-    merge_cells: Annotated[int | Literal["none"], BeforeValidator(_merge)] = "none"
-    compress: Annotated[float | Literal["none"], BeforeValidator(_compress)] = 3.0
+    merge_cells: Annotated[int | Literal["none"], _MERGE] = "none"
+    compress: Annotated[float | Literal["none"], _COMPRESS] = 3.0
 
     @model_validator(mode="before")
     @classmethod

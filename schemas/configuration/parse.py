@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 
-_UNIONS = {("aggregate", "thresholds"), ("aggregate", "cliques"), ("privacy", "unit")}
 _LIMITS = {
     "greater_than": ("above", "gt"),
     "greater_than_equal": ("at least", "ge"),
@@ -72,10 +71,8 @@ def _location(loc: tuple[int | str, ...]) -> tuple[str, ...]:
     parts = [str(part) for part in loc]
     if len(parts) > 1 and parts[0] in ("aggregate", "synthesize"):
         del parts[1]
-    if len(parts) > 2 and (parts[0] == "columns" or tuple(parts[:2]) in _UNIONS):
+    if len(parts) > 2 and parts[0] == "columns":
         del parts[2]
-    if len(parts) > 4 and parts[0] == "columns" and parts[2] == "impute":
-        del parts[3]
     return tuple(parts)
 
 

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.values import FrozenModel, Number, Positive, PositiveWhole, to_number
@@ -53,39 +53,25 @@ class WeightedImputation(FrozenModel):
     weights: Annotated[dict[str, float], BeforeValidator(_weights)]
 
 
-def _imputation_kind(value: Any) -> str | None:
-    if isinstance(value, UniformImputation | GaussianImputation | WeightedImputation):
-        return value.kind
-    if not isinstance(value, dict):
-        return None
-    if "weights" in value:
-        return "weights"
-    return value["distribution"] if value.get("distribution") in ("uniform", "gaussian") else None
-
-
-def _not_from_the_data(value: Any) -> Any:
+def _imputation(value: Any) -> Any:
     named = value.get("distribution") if isinstance(value, dict) else value
     if named in _FROM_THE_DATA:
         raise ValueError(
             f"must not be the {named} of the column: it is read off the data, every record would move all imputed values, "
             "and it would be told for free; declare public weights or a public distribution"
         )
-    return value
+    if isinstance(value, dict) and "weights" in value:
+        return WeightedImputation.model_validate(value)
+    if isinstance(value, dict) and named in ("uniform", "gaussian"):
+        return (UniformImputation if named == "uniform" else GaussianImputation).model_validate(value)
+    if isinstance(value, UniformImputation | GaussianImputation | WeightedImputation):
+        return value
+    raise ValueError(
+        "must be {distribution: uniform}, {distribution: gaussian, mean: …, deviation: …} or {weights: {value: weight, …}}"
+    )
 
 
-Imputation = Annotated[
-    Annotated[UniformImputation, Tag("uniform")]
-    | Annotated[GaussianImputation, Tag("gaussian")]
-    | Annotated[WeightedImputation, Tag("weights")],
-    Discriminator(
-        _imputation_kind,
-        custom_error_type="imputation",
-        custom_error_message=(
-            "must be {distribution: uniform}, {distribution: gaussian, mean: …, deviation: …} or {weights: {value: weight, …}}"
-        ),
-    ),
-    BeforeValidator(_not_from_the_data),
-]
+Imputation = Annotated[UniformImputation | GaussianImputation | WeightedImputation, BeforeValidator(_imputation)]
 
 
 class ResizeSettings(FrozenModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from marginweave.schemas.budget import MOST_DELTA, AccountantName, Neighbors, Stability
 from marginweave.schemas.configuration.values import Delta, FrozenModel, Positive, PositiveWhole, Whole
@@ -25,7 +25,7 @@ class SubjectUnit(FrozenModel):
     """
 
     column: str
-    max_records: PositiveWhole | None = None
+    max_records: Annotated[PositiveWhole, Field(le=MAX_RECORDS_OF_A_SUBJECT)] | None = None
     join: bool = False
     missing_subject: Literal["drop", "own"] = "drop"
 
@@ -38,31 +38,21 @@ class SubjectUnit(FrozenModel):
                 "needs either max_records, the number of rows of one subject that are counted, or join: true, "
                 "which makes one record of them"
             )
-        if self.max_records is not None and self.max_records > MAX_RECORDS_OF_A_SUBJECT:
-            raise ValueError(
-                f"has max_records ({self.max_records}), which must be at most {MAX_RECORDS_OF_A_SUBJECT}: "
-                "the noise grows with it"
-            )
         return self
 
 
-def _unit_kind(value: Any) -> str | None:
-    if isinstance(value, SubjectUnit | dict):
-        return "subject"
-    return "row" if value == "row" else None
-
-
-Unit = Annotated[
-    Annotated[Literal["row"], Tag("row")] | Annotated[SubjectUnit, Tag("subject")],
-    Discriminator(
-        _unit_kind,
-        custom_error_type="unit",
-        custom_error_message=(
+def _unit(value: Any) -> Any:
+    if isinstance(value, dict):
+        return SubjectUnit.model_validate(value)
+    if value != "row" and not isinstance(value, SubjectUnit):
+        raise ValueError(
             "must be row, {column: ID, max_records: N} or {column: ID, join: true}, ID being the column that tells whose row "
             "it is"
-        ),
-    ),
-]
+        )
+    return value
+
+
+Unit = Annotated[Literal["row"] | SubjectUnit, BeforeValidator(_unit)]
 
 
 class PrivacySettings(FrozenModel):

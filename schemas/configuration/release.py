@@ -10,9 +10,8 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from marginweave.schemas.configuration.columns import MeasuredColumn, NumberColumn
-from marginweave.schemas.configuration.evaluation import check_evaluation
 from marginweave.schemas.configuration.execution import Execution
-from marginweave.schemas.configuration.rules import check_marginals, check_preparation, check_privacy
+from marginweave.schemas.configuration.rules import check_evaluation, check_marginals, check_preparation, check_privacy
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.structure import check_structure
 from marginweave.schemas.configuration.yaml_source import canonical_written, digest_of
@@ -33,7 +32,7 @@ class Configuration(Sections):
         check_preparation(self)
         check_marginals(self)
         check_privacy(self)
-        check_evaluation(self.evaluate, self.attributes, self.columns, self.split)
+        check_evaluation(self)
         if self.marginals is None:
             self.tuples.check_length(len(self.attributes))
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marginweave.schemas.configuration.columns import IdentifierColumn, MeasuredColumn
+from marginweave.schemas.configuration.columns import Category, IdentifierColumn, MeasuredColumn
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.sections import Sections
@@ -207,3 +207,27 @@ def _unknown(configuration: Sections, name: str) -> ValueError:
     values = [a.name for a in configuration.attributes if a.of_set and name in a.columns]
     told = f"a set that is measured value by value; name its values, as {values[0]!r}" if values else ""
     return ValueError(f"aggregate.cliques names {name!r}, {told or 'which is no attribute that is counted'}")
+
+
+def check_evaluation(configuration: Sections) -> None:
+    """Refuse what cannot be bought, a target that cannot be predicted and an order that is not declared; raises ValueError."""
+    settings, paid = configuration.evaluate, configuration.evaluate.paid
+    single = [attribute.name for attribute in configuration.attributes if not attribute.is_set]
+    if paid is not None and configuration.split == "sds":
+        raise ValueError("evaluate.paid needs aggregate.split: shares: SDS's printed split does not know it")
+    if paid is not None and paid.length > len(single):
+        raise ValueError(
+            f"evaluate.paid.length ({paid.length}) must be at most the number of counted columns and groups with one value a "
+            f"cell ({len(single)})"
+        )
+    if settings.target is not None and settings.target not in single:
+        raise ValueError(
+            f"evaluate.target ({settings.target!r}) must be a counted column with one value a cell, or a group"
+        )
+    ordered = settings.ordered or ()
+    if len(set(ordered)) < len(ordered):
+        raise ValueError("evaluate.ordered names a column twice")
+    for name in ordered:
+        column = configuration.columns.get(name)
+        if name not in single or not isinstance(column, Category) or column.private:
+            raise ValueError(f"evaluate.ordered names {name!r}, which must be a counted category with public values")

@@ -11,7 +11,9 @@ from pydantic import AfterValidator, Field, field_validator
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import (
     Attribute,
+    Forbidden,
     column_attribute,
+    forbidden_labels,
     group_attribute,
     most_combinations,
     value_attributes,
@@ -23,22 +25,15 @@ from marginweave.schemas.configuration.columns import (
     MeasuredColumn,
     Texts,
 )
-from marginweave.schemas.configuration.evaluation import EvaluationSettings, ordered_attributes
+from marginweave.schemas.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.schemas.configuration.execution import Execution, block_rows
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.methods import Aggregation, Synthesis
 from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.configuration.privacy import PrivacySettings
-from marginweave.schemas.configuration.publication import ExpectationSettings, PublishSettings
 from marginweave.schemas.configuration.source import Source
-from marginweave.schemas.configuration.structure import (
-    Forbidden,
-    GroupedColumns,
-    Structure,
-    forbidden_labels,
-    member_codes,
-)
+from marginweave.schemas.configuration.structure import GroupedColumns, Structure, member_codes
 from marginweave.schemas.names import check_name
 
 
@@ -130,16 +125,7 @@ class Sections(Execution):
     @cached_property
     def forbidden(self) -> tuple[Forbidden, ...]:
         """Combinations that cannot be, as (attribute, label); lists of values are multiplied out."""
-        if self.structure is None:
-            return ()
-
-        whole = {name: j for j, a in enumerate(self.attributes) if not a.of_set for name in a.columns}
-        apart = {(a.columns[0], a.labels[0]): j for j, a in enumerate(self.attributes) if a.of_set}
-
-        def place(name: str, label: str) -> int:
-            return whole[name] if name in whole else apart[name, label]
-
-        return tuple(forbidden_labels(self.structure, self.columns, place))
+        return forbidden_labels(self.structure or Structure(), self.columns, self.attributes)
 
     def contribution_cap(self, length: int) -> int:
         """The public cap of Delta_k: how many combinations of `length` one record can hold."""
@@ -152,8 +138,10 @@ class Sections(Execution):
 
     @cached_property
     def ordered(self) -> tuple[int, ...]:
-        """Attributes whose labels stand in the order of their values."""
-        return ordered_attributes(self.evaluate, self.attributes, self.columns)
+        """Places of the attributes whose labels stand in the order of their values: numbers, dates, and what is declared so."""
+        declared = self.evaluate.ordered or ()
+        ordered = {*declared, *(name for name, column in self.columns.items() if column.ordered)}
+        return tuple(place for place, attribute in enumerate(self.attributes) if attribute.name in ordered)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from marginweave.schemas.configuration.columns import Column, Texts
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, NumberColumn, Texts
 from marginweave.schemas.configuration.values import FrozenModel, ValueMatcher
 
-MAX_FORBIDDEN = 100_000
 SEPARATOR = " | "
-
-Forbidden: TypeAlias = tuple[tuple[int, str], ...]
-"""One combination that cannot be, as (attribute, label) in increasing order of the attribute."""
 
 
 def _mapping(value: Any) -> Any:
@@ -105,56 +99,6 @@ def member_codes(
     return tuple(found)
 
 
-def forbidden_labels(
-    structure: Structure, columns: Mapping[str, Column], place: Callable[[str, str], int]
-) -> list[Forbidden]:
-    """Every forbidden combination, lists multiplied out; `place` gives the attribute of a column's label.
-
-    Raises:
-        ValueError: a value that the column does not have, or too many combinations.
-    """
-    found: list[Forbidden] = []
-    for entry in structure.forbidden:
-        if math.prod(len(texts) for texts in entry.values()) + len(found) > MAX_FORBIDDEN:
-            raise ValueError(f"structure.forbidden must have at most {MAX_FORBIDDEN} combinations")
-        labels = {name: [_label(name, columns[name], text) for text in texts] for name, texts in entry.items()}
-        choices = [[(place(name, label), label) for label in known] for name, known in labels.items()]
-        found.extend(itertools.product(*sorted(choices)))
-    return found
-
-
-def forbidden_codes(
-    forbidden: Iterable[Forbidden], labels: Sequence[Sequence[str]]
-) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Forbidden combinations as (attribute, code) over a domain; what was not released there needs no rule.
-
-    DP: post-processing of the released labels.
-    """
-    places = [{label: code for code, label in enumerate(values)} for values in labels]
-    found: list[tuple[tuple[int, int], ...]] = []
-    for combination in forbidden:
-        choices = []
-        for attribute, text in combination:
-            code = places[attribute].get(text)
-            spelled = ValueMatcher([text])
-            choices.append(
-                [(attribute, code)]
-                if code is not None
-                else [(attribute, v) for label, v in places[attribute].items() if spelled.index(label) >= 0]
-            )
-        found.extend(itertools.product(*choices))
-    return tuple(dict.fromkeys(found))
-
-
-def _label(name: str, column: Column, text: str) -> str:
-    if column.private:
-        return text.strip()
-    code = column.code_of(text)
-    if code < 0:
-        raise ValueError(f"structure.forbidden names {text!r}, which is no value of column {name!r}")
-    return column.labels[code]
-
-
 def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None:
     """Refuse a structure that does not fit the declared columns."""
     determined = _once((rule.column for rule in structure.determined), "determined")
@@ -209,7 +153,8 @@ def _check_determined(
         raise ValueError(
             f"structure.determined has {rule.column!r}, which must be a column with public values of its own"
         )
-    if rule.by in determined or not by.can_determine:
+    whole = isinstance(by, NumberColumn) and by.decimals == 0
+    if rule.by in determined or not (whole or isinstance(by, Category | BooleanColumn)):
         raise ValueError(
             f"structure.determined computes {rule.column!r} by {rule.by!r}, which must be a measured category, boolean or "
             "number of 0 decimals"

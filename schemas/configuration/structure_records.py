@@ -8,8 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
-from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.structure import Forbidden
+from marginweave.schemas.configuration.attributes import Attribute, Forbidden
 
 MAX_STEPS = 100_000
 

@@ -21,19 +21,21 @@ MAX_ROUNDS = 10_000
 MAX_MODEL = 4 * 10**9
 
 
-_WHOLE = "must be count or a whole number"
+def _records(*words: str) -> BeforeValidator:
+    rule = f"must be {', '.join(words)} or a whole number"
 
+    def check(value: Any) -> int | str:
+        if isinstance(value, str) and value in words:
+            return value
+        try:
+            records = to_whole(value)
+        except ValueError:
+            raise ValueError(rule) from None
+        if not 0 <= records <= MAX_RECORDS:
+            raise ValueError(f"must lie in [0, {MAX_RECORDS}]")
+        return records
 
-def _records(value: Any, rule: str = "must be count, exhaust or a whole number") -> int | str:
-    if isinstance(value, str) and value in {"count", "exhaust"}:
-        return value
-    try:
-        records = to_whole(value)
-    except ValueError:
-        raise ValueError(rule) from None
-    if not 0 <= records <= MAX_RECORDS:
-        raise ValueError(f"must lie in [0, {MAX_RECORDS}]")
-    return records
+    return BeforeValidator(check)
 
 
 Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
@@ -57,7 +59,7 @@ class SynthesisSettings(RecordSettings):
     """
 
     method: Literal["aggregate-seeded"] = "aggregate-seeded"
-    records: Annotated[int | Literal["count", "exhaust"], BeforeValidator(_records)] = "count"
+    records: Annotated[int | Literal["count", "exhaust"], _records("count", "exhaust")] = "count"
     use_synthetic_counts: bool = True
     sample_missing: bool = True
     relax: bool = True
@@ -70,16 +72,10 @@ class SynthesisSettings(RecordSettings):
         return self.relax
 
 
-def _whole_records(value: Any) -> int | str:
-    if value == "exhaust":
-        raise ValueError(_WHOLE)
-    return _records(value, _WHOLE)
-
-
 class CompleteSynthesis(RecordSettings):
     """A synthesizer that gives every attribute a value; `records` as in `SynthesisSettings`, but for `exhaust`."""
 
-    records: Annotated[int | Literal["count"], BeforeValidator(_whole_records)] = "count"
+    records: Annotated[int | Literal["count"], _records("count")] = "count"
 
     @property
     def complete(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -86,6 +86,20 @@ def to_whole(value: Any) -> int:
     if not converted.is_integer():
         raise ValueError("must be a whole number")
     return int(converted)
+
+
+def or_none(convert: Callable[[Any], float], fits: Callable[[float], bool], rule: str) -> BeforeValidator:
+    """The number of a key that can also be `none`."""
+
+    def check(value: Any) -> float | str:
+        if value is None or value == "none":
+            return "none"
+        found = convert(value)
+        if not fits(found):
+            raise ValueError(f"must {rule}")
+        return found
+
+    return BeforeValidator(check)
 
 
 Number = Annotated[float, BeforeValidator(to_number)]

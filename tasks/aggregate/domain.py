@@ -11,10 +11,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.attributes import Attribute, forbidden_codes
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import InputError

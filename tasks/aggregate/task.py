@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from marginweave.schemas.configuration.structure import forbidden_codes
+from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.events import State

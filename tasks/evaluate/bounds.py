@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise

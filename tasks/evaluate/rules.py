@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure, forbidden_codes
+from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
 from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Records
+from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.configuration.synthesis import (
     AnySynthesis,
     DenseSynthesis,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from marginweave.schemas.configuration.structure import forbidden_codes
+from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.schemas.released.statement import PrivacyStatement

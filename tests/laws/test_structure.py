@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.structure import forbidden_codes
+from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.aggregate.candidates import CandidateSet

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, model_validator
 
 from marginweave.schemas.configuration.preparation import Imputation
 from marginweave.schemas.configuration.values import FROZEN, ValueMatcher, declared_number
@@ -50,8 +50,10 @@ def _published(text: str) -> str:
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 
 
-class Confirmation(BaseModel, frozen=True):
-    """`public` says where the facts of a column are published; privacy.json prints it as an assumption of the guarantee.
+class ColumnBase(BaseModel, frozen=True):
+    """One column of the table.
+
+    `public` says where the facts of a column are published; privacy.json prints it as an assumption of the guarantee.
 
     `confirm: true` marks a column that `marginweave init` drafted from the data. Such a column is refused until it carries
     `public` instead, or is private: then its values or bounds are bought under the budget, and nothing else of the draft
@@ -59,19 +61,18 @@ class Confirmation(BaseModel, frozen=True):
     """
 
     model_config = FROZEN
-    confirm: bool | None = None
+    measured: ClassVar[bool] = False
+    """Whether the column is read and counted; one that is not never enters the release."""
+    is_set: ClassVar[bool] = False
+    """Whether a cell can hold several values."""
+    confirm: Annotated[bool | None, AfterValidator(lambda value: value or None)] = None
     public: Annotated[str, AfterValidator(_published)] | None = None
-
-    @field_validator("confirm")
-    @classmethod
-    def _confirm(cls, value: bool | None) -> bool | None:
-        return value or None
 
     @model_validator(mode="after")
     def _check_confirmed(self) -> Self:
         if self.confirm and self.public is not None:
             raise ValueError("has confirm and public; a column that is confirmed has public alone")
-        if self.confirm and "private" not in (getattr(self, "domain", None), getattr(self, "bounds", None)):
+        if self.confirm and not (self.private or self.buys_bounds):
             raise ValueError(
                 'was drafted from the data and waits for confirmation: write public: "where this is published" instead of '
                 "confirm: true, or make it private"
@@ -91,15 +92,6 @@ class Confirmation(BaseModel, frozen=True):
         read = missing is not None and {text.strip() for text in missing} != {""}
         return [*(["missing"] if read else []), *facts]
 
-
-class ColumnBase(Confirmation, frozen=True):
-    """One column of the table."""
-
-    measured: ClassVar[bool] = False
-    """Whether the column is read and counted; one that is not never enters the release."""
-    is_set: ClassVar[bool] = False
-    """Whether a cell can hold several values."""
-
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Names of the values that are counted, in canonical order; empty for a private domain."""
@@ -113,12 +105,12 @@ class ColumnBase(Confirmation, frozen=True):
     @property
     def private(self) -> bool:
         """Whether the values are discovered under the budget."""
-        return False
+        return getattr(self, "domain", None) == "private"
 
     @property
     def buys_bounds(self) -> bool:
         """Whether the bounds are bought from the budget."""
-        return False
+        return getattr(self, "bounds", None) == "private"
 
     @property
     def public_cells(self) -> bool:
@@ -142,11 +134,6 @@ class ColumnBase(Confirmation, frozen=True):
     def accepts(self, text: str) -> bool:
         """Whether a trimmed text that is not missing is a value of this column: the rule of `outside: error`."""
         return self.private or self.code_of(text) >= 0
-
-    @property
-    def can_determine(self) -> bool:
-        """Whether a mapping of its values can say what another column has."""
-        return False
 
     def value_key(self, text: str) -> Hashable | None:
         """What two texts share that name one value; None for a text that names no value."""

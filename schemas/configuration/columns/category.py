@@ -44,11 +44,6 @@ class ValuedColumn(MeasuredColumn, frozen=True):
                 raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}")
         return self
 
-    @property
-    def private(self) -> bool:
-        """Whether the values are discovered under the budget."""
-        return self.domain == "private"
-
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The public domain in declared order (trimmed), with `other` last where values outside become it."""
@@ -88,11 +83,6 @@ class Category(ValuedColumn, frozen=True):
     def released_rules(self) -> tuple[Rule, ...]:
         """Every value is a public one."""
         return () if self.private else (Rule(name=RULE_DECLARED, values=self.labels),)
-
-    @property
-    def can_determine(self) -> bool:
-        """Whether a mapping of its values can say what another column has."""
-        return True
 
 
 class BooleanColumn(MeasuredColumn, frozen=True):
@@ -136,11 +126,6 @@ class BooleanColumn(MeasuredColumn, frozen=True):
     def released_rules(self) -> tuple[Rule, ...]:
         """Every value is true or false."""
         return (Rule(name=RULE_DECLARED, values=(False, True)),)
-
-    @property
-    def can_determine(self) -> bool:
-        """Whether a mapping of its values can say what another column has."""
-        return True
 
     @cached_property
     def _spellings(self) -> tuple[str, ...]:

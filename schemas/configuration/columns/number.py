@@ -151,11 +151,6 @@ class NumberColumn(BinnedColumn, frozen=True):
         return (f"< {texts[0]}", *inner, f"≥ {texts[-1]}") if self.outer == "open" else tuple(inner)
 
     @property
-    def buys_bounds(self) -> bool:
-        """Whether the bounds are bought from the budget."""
-        return self.bounds == "private"
-
-    @property
     def ordered(self) -> bool:
         """Bins are."""
         return True
@@ -169,11 +164,6 @@ class NumberColumn(BinnedColumn, frozen=True):
     def released_rules(self) -> tuple[Rule, ...]:
         """Every number lies within the bounds."""
         return self.clean_rules
-
-    @property
-    def can_determine(self) -> bool:
-        """Whole numbers can be named one by one."""
-        return self.decimals == 0
 
     def value_key(self, text: str) -> Hashable | None:
         """The number that a text spells."""

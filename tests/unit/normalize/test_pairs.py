@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import forbidden_codes
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement

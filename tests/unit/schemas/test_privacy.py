@@ -48,7 +48,7 @@ def test_the_column_of_the_unit_may_be_declared_as_an_identifier() -> None:
         ({"column": "id", "join": False}, r"privacy\.unit needs either max_records"),
         ({"column": "id", "join": True, "max_records": 2}, r"privacy\.unit needs either max_records"),
         ({"column": "id", "max_records": 0}, r"privacy\.unit\.max_records \(0\) must be at least 1"),
-        ({"column": "id", "max_records": 10**6}, r"max_records \(1000000\), which must be at most 10000"),
+        ({"column": "id", "max_records": 10**6}, r"privacy.unit.max_records \(1000000\) must be at most 10000"),
         ({"column": " id", "max_records": 2}, r"privacy\.unit has a column name"),
         ({"max_records": 2}, r"privacy\.unit\.column is required"),
         ({"column": "id", "max_record": 2}, r"privacy\.unit\.max_record; did you mean max_records\?"),

@@ -20,9 +20,14 @@ from marginweave.schemas.configuration.columns import (
     NumberColumn,
     SetColumn,
 )
-from marginweave.schemas.configuration.columns.base import Confirmation
+from marginweave.schemas.configuration.columns.base import ColumnBase
 from marginweave.schemas.configuration.columns.binned import BinSteps, Histogram
-from marginweave.schemas.configuration.evaluation import EvaluationSettings, PaidSettings
+from marginweave.schemas.configuration.evaluation import (
+    EvaluationSettings,
+    ExpectationSettings,
+    PaidSettings,
+    PublishSettings,
+)
 from marginweave.schemas.configuration.execution import EngineSettings
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
@@ -33,7 +38,6 @@ from marginweave.schemas.configuration.preparation import (
     WeightedImputation,
 )
 from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUnit
-from marginweave.schemas.configuration.publication import ExpectationSettings, PublishSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
@@ -88,8 +92,8 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
 
 def fields(prefix: str, model: type[BaseModel]) -> dict[str, Any]:
     """Keys of a model by their path, with their default; what all kinds of column share stands in one place."""
-    shared = MeasuredColumn if model not in {MeasuredColumn, ConstantColumn, IdentifierColumn} else Confirmation
-    common = set() if model is MeasuredColumn or not issubclass(model, Confirmation) else set(shared.model_fields)
+    shared = MeasuredColumn if model not in {MeasuredColumn, ConstantColumn, IdentifierColumn} else ColumnBase
+    common = set() if model is MeasuredColumn or not issubclass(model, ColumnBase) else set(shared.model_fields)
     own = {name for name in model.model_fields if name not in common or f"{prefix}{name}" in dict(ROWS)}
     return {f"{prefix}{name}": model.model_fields[name].default for name in own}
 
