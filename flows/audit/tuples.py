@@ -23,8 +23,7 @@ from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, 
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
 from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores, noise_scores
 from marginweave.tasks.empirical.percentiles import worst_pair
-from marginweave.tasks.encode.blocks import EncodedBlocks
-from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mechanisms.gaussian import add_noise, select_percentile
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits

@@ -30,7 +30,7 @@ from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.mechanisms.gaussian import error_sensitivity
 from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS
 from marginweave.tasks.mechanisms.percentile import rank_error
-from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE
+from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,8 +22,7 @@ from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.marginals import cells
-from marginweave.tasks.encode.blocks import EncodedBlocks
-from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
+from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, code_type
 from marginweave.tasks.mechanisms.gaussian import add_noise
 from marginweave.tasks.mechanisms.randomness import NoiseBits
 

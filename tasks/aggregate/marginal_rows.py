@@ -18,8 +18,7 @@ from marginweave.tasks.aggregate.domain import (
 )
 from marginweave.tasks.aggregate.payloads import unpack_labels, unpack_measurements
 from marginweave.tasks.draw import draw_once
-from marginweave.tasks.encode.blocks import EncodedBlocks
-from marginweave.tasks.encode.codes import Codes
+from marginweave.tasks.encode.codes import Codes, EncodedBlocks
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.references import RunReference, StageResult
 

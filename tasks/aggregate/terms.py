@@ -25,7 +25,7 @@ from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.digests import fractions_digest
 from marginweave.tasks.mechanisms.gaussian import error_sensitivity
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
-from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE, LOW_PERCENTILE
+from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE, LOW_PERCENTILE
 
 Terms = dict[str, Any]
 

@@ -6,7 +6,7 @@ Both wait until bounds are known and values are codes; a draw that is binned is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +23,8 @@ Streams = Callable[[str, Numbers], UniformWords]
 """Gives the secret words of a purpose for the records of these numbers; those of different purposes are independent."""
 
 
-@dataclass(frozen=True)
-class NumberedTable:
-    """Encoded records, and the number of each in the source. Private."""
-
-    table: EncodedTable
-    numbers: Numbers
-
-
 def complete_blocks(
-    blocks: Iterable[NumberedTable],
+    blocks: Iterable[tuple[EncodedTable, Numbers]],
     numbers: Callable[[], Sequence[Numbers]],
     configuration: Configuration,
     streams: Streams,
@@ -42,12 +34,12 @@ def complete_blocks(
     DP: 1-stable by imputation, which looks at one cell and public constants; by resize as `ResizeSettings.stability` says.
 
     Args:
-        blocks: the records, labels of private domains with the declared ones among them.
+        blocks: the records, labels of private domains with the declared ones among them, and their numbers in the source.
         numbers: of all records, block by block; asked for before a table is resized.
         configuration: what is declared, bounds resolved.
         streams: secret randomness.
     """
-    imputed = (_imputed(block, configuration, streams) for block in blocks)
+    imputed = (_imputed(table, own, configuration, streams) for table, own in blocks)
     yield from imputed if configuration.resize is None else _resized(imputed, numbers(), configuration, streams)
 
 
@@ -61,11 +53,11 @@ def _weights(configuration: Configuration, labels: Sequence[tuple[str, ...]]) ->
     return weights
 
 
-def _imputed(block: NumberedTable, configuration: Configuration, streams: Streams) -> EncodedTable:
+def _imputed(table: EncodedTable, numbers: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
     """One word a record, so that no record's draw depends on which others lack a value."""
-    table, codes = block.table, list(block.table.codes)
+    codes = list(table.codes)
     for j, weights in _weights(configuration, table.labels).items():
-        words = streams(f"impute {configuration.attributes[j].name}", block.numbers)
+        words = streams(f"impute {configuration.attributes[j].name}", numbers)
         drawn = imputed_codes(weights, words.uniform_words(table.records))
         codes[j] = np.where(codes[j] == table.sizes[j], drawn, codes[j]).astype(codes[j].dtype)
     return replace(table, codes=tuple(codes))

@@ -6,11 +6,17 @@ from collections.abc import Iterator
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_codes
-from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
-from marginweave.tasks.encode.codes import EncodedTable, encode_table, encoded_labels, with_labels
-from marginweave.tasks.encode.complete import NumberedTable, Numbers, complete_blocks
+from marginweave.tasks.encode.codes import (
+    EncodedBlocks,
+    EncodedTable,
+    encode_table,
+    encoded_labels,
+    pack_blocks,
+    with_labels,
+)
+from marginweave.tasks.encode.complete import Numbers, complete_blocks
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.tasks.preprocess.blocks import CleanBlocks
+from marginweave.tasks.preprocess.blocks import CleanBlock, CleanBlocks
 from marginweave.tasks.preprocess.task import open_clean
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
@@ -37,16 +43,12 @@ def encode_blocks(clean: CleanBlocks, configuration: Configuration, key: bytes) 
     def streams(purpose: str, numbers: Numbers) -> RecordWords:
         return RecordWords(words=KeyedBits(key=key, purpose=purpose), records=numbers)
 
-    def numbers() -> list[Numbers]:
-        return [block.numbers for block in clean]
+    def encoded(block: CleanBlock) -> tuple[EncodedTable, Numbers]:
+        table = with_labels(block.table, labels)
+        return encode_table(table, configuration, streams("encode", block.numbers)), block.numbers
 
-    def encoded() -> Iterator[NumberedTable]:
-        labels = encoded_labels(clean.labels, configuration)
-        for block in clean:
-            table = with_labels(block.table, labels)
-            yield NumberedTable(encode_table(table, configuration, streams("encode", block.numbers)), block.numbers)
-
-    return complete_blocks(encoded(), numbers, configuration, streams)
+    labels = encoded_labels(clean.labels, configuration)
+    return complete_blocks(map(encoded, clean), lambda: [block.numbers for block in clean], configuration, streams)
 
 
 def open_encoded(reference: RunReference, encoded: StageResult) -> EncodedBlocks:

@@ -22,8 +22,7 @@ from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once, is_committed
-from marginweave.tasks.encode.blocks import EncodedBlocks
-from marginweave.tasks.encode.codes import Codes
+from marginweave.tasks.encode.codes import Codes, EncodedBlocks
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.paid import compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, gaussian_terms

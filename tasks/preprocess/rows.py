@@ -22,8 +22,7 @@ from marginweave.tasks.checkpoint.spill import Spill
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.tasks.preprocess.blocks import CleanBlock
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.preprocess.join import join_subjects
-from marginweave.tasks.preprocess.subjects import kept_rows, same_subjects, subject_digests
+from marginweave.tasks.preprocess.subjects import join_subjects, kept_rows, same_subjects, subject_digests
 
 # Columns that are added to those of a source: no configuration has such names.
 _ROW, _LOW, _HIGH = "", " low", " high"

@@ -23,13 +23,13 @@ from marginweave.tasks.mechanisms.gaussian import select_percentile
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.mechanisms.randomness import NoiseBits
 from marginweave.tasks.preprocess.blocks import CleanBlock, CleanBlocks, pack_clean
-from marginweave.tasks.preprocess.bounds import (
+from marginweave.tasks.preprocess.clean import (
     HIGH_PERCENTILE,
     LOW_PERCENTILE,
     candidate_histogram,
+    clean_frame,
     released_bounds,
 )
-from marginweave.tasks.preprocess.clean import clean_frame
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.references import BOUNDS, RunReference, StageResult
 from marginweave.tasks.stage import stage_task

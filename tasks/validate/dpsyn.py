@@ -15,7 +15,7 @@ from marginweave.schemas.configuration.yaml_source import parse_yaml, read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.validate.draft import column_line, dataset_name, flow, heading
-from marginweave.tasks.validate.look import ColumnDraft
+from marginweave.tasks.validate.look import ColumnDraft, plain
 
 _HEAD = """\
 # Converted from the files of DPSyn by `marginweave init --from-dpsyn`.
@@ -29,6 +29,9 @@ _PAIRS = """\
 """
 _IN_FILES = {"parameters.json": {"runs", "schema"}, "column_datatypes.json": {"dtype"}}
 _IN_RUNS = {"epsilon", "delta", "max_records", "max_records_per_individual"}
+_KNOWN = {"dtype", "kind", "values", "codes", "min", "max", "bins"}
+_BINS = 10  # where DPSyn's schema has none
+_YEARS = 3
 _IN_DATA = {"identifier", "numerical_binning", "grouping_attributes", "determined_attributes"}
 
 
@@ -54,16 +57,15 @@ def convert_dpsyn(
     """
     content, types = _json(parameters, "parameters.json"), _json(datatypes, "column_datatypes.json")
     settings = {} if data is None else read_yaml(data, as_text=True)
-    remarks = [*_unknown(settings, _IN_DATA, "data.yaml")]
+    remarks = _unknown(settings, _IN_DATA, "data.yaml")
     for name, mapping in (("parameters.json", content), ("column_datatypes.json", types)):
         remarks += _unknown(mapping, _IN_FILES[name], name)
     identifier = settings.get("identifier")
-    columns, told = _columns(content, types, settings, identifier)
-    remarks += told
+    columns = _columns(content, types, settings, remarks)
     if not columns:
         raise InputError(f"parameters.json ({parameters}) has no column in its schema")
     body = _HEAD + ("" if public else _UNCONFIRMED) + heading(dataset_name(form.file), form)
-    lines = "".join(column_line(name, column.draft, public) for name, column in columns.items())
+    lines = "".join(column_line(name, draft, public) for name, draft in columns.items())
     runs = content.get("runs")
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         raise InputError(f"parameters.json ({parameters}) must have runs, each with epsilon, delta and their caps")
@@ -78,26 +80,26 @@ def convert_dpsyn(
 
 
 def _columns(
-    content: Mapping[str, Any], types: Mapping[str, Any], settings: Mapping[str, Any], identifier: Any
-) -> tuple[dict[str, Converted], list[str]]:
-    schema, binning = (
-        _mapping(content, "schema", "parameters.json"),
-        _mapping(settings, "numerical_binning", "data.yaml"),
-    )
-    dtypes = _mapping(types, "dtype", "column_datatypes.json")
-    remarks = [f"column {name!r} has a type in column_datatypes.json, but no domain: it is left out"
-               for name in dtypes if name not in schema and name not in binning and name != identifier]  # fmt: skip
-    columns: dict[str, Converted] = {}
+    content: Mapping[str, Any], types: Mapping[str, Any], settings: Mapping[str, Any], remarks: list[str]
+) -> dict[str, ColumnDraft]:
+    schema = _mapping(content, "schema", "parameters.json")
+    binning = _mapping(settings, "numerical_binning", "data.yaml")
+    dtypes, identifier = _mapping(types, "dtype", "column_datatypes.json"), settings.get("identifier")
+    remarks += [
+        f"column {name!r} has a type in column_datatypes.json, but no domain: it is left out"
+        for name in dtypes
+        if name not in schema and name not in binning and name != identifier
+    ]
+    columns: dict[str, ColumnDraft] = {}
     for name in dict.fromkeys((*schema, *binning)):
-        if name == identifier:
-            continue
-        described = _mapping(schema, name, "parameters.json: schema")
-        dtype = str(dtypes.get(name) or described.get("dtype") or "")
-        columns[name] = convert_column(name, described, dtype, binning.get(name))
-        remarks += columns[name].remarks
+        if name != identifier:
+            described = _mapping(schema, name, "parameters.json: schema")
+            dtype = str(dtypes.get(name) or described.get("dtype") or "")
+            remarks += _unknown(described, _KNOWN, f"column {name!r}")
+            columns[name] = _column(name, described, dtype, binning.get(name), remarks)
     if binning:
         remarks.append("DPSyn's bins are closed above; ours are closed below, the last one on both sides")
-    return columns, remarks
+    return columns
 
 
 def _privacy(run: Mapping[str, Any], identifier: Any) -> str:
@@ -174,45 +176,23 @@ def _unknown(mapping: Mapping[str, Any], known: set[str], where: str) -> list[st
     return [f"{where}: {key}" for key in mapping if key not in known]
 
 
-_KNOWN = {"dtype", "kind", "values", "codes", "min", "max", "bins"}
-
-
-_BINS = 10  # where DPSyn's schema has none
-
-
-_YEARS = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Converted:
-    """A column as we have it, and what of it could not be converted."""
-
-    draft: ColumnDraft
-    remarks: tuple[str, ...] = ()
-
-
-def convert_column(name: str, described: Mapping[str, Any], dtype: str, binning: Any) -> Converted:
+def _column(name: str, described: Mapping[str, Any], dtype: str, binning: Any, remarks: list[str]) -> ColumnDraft:
     """Convert one column; `binning` is its [min, max, step] in data.yaml, which goes before the schema's bins.
 
     Raises:
         InputError: a kind without what it needs.
     """
-    remarks = [f"column {name!r}: {key}" for key in described if key not in _KNOWN]
     kind = str(described.get("kind", "numeric" if binning else ""))
     if binning is not None:
-        draft = _binned(name, described, dtype, binning)
-    elif "values" in described:
-        draft = _category(name, described["values"])
-    elif kind == "numeric":
-        draft = _number(name, described, dtype)
-    elif kind in {"date", "datetime"}:
-        draft = _date(name, described, kind)
-    else:
-        draft = ColumnDraft("category", {"domain": "private"})
-        remarks.append(
-            f"column {name!r} of kind {kind or 'unknown'} has no values: they are discovered under the budget"
-        )
-    return Converted(draft=draft, remarks=tuple(remarks))
+        return _binned(name, described, dtype, binning)
+    if "values" in described:
+        return _category(name, described["values"])
+    if kind == "numeric":
+        return _number(name, described, dtype)
+    if kind in {"date", "datetime"}:
+        return _date(name, described, kind)
+    remarks.append(f"column {name!r} of kind {kind or 'unknown'} has no values: they are discovered under the budget")
+    return ColumnDraft("category", {"domain": "private"})
 
 
 def _category(name: str, values: Any) -> ColumnDraft:
@@ -228,12 +208,12 @@ def _number(name: str, described: Mapping[str, Any], dtype: str) -> ColumnDraft:
     """Bins are a count; whole numbers that have no more values than bins become a category of these values."""
     low, high = (_bound(name, described, key) for key in ("min", "max"))
     bins = described.get("bins") or _BINS
-    whole = _is_whole(dtype)
+    decimals = _decimals(dtype)
     if low == high:
-        return ColumnDraft("constant", {"value": _plain(low)})
-    if whole and isinstance(bins, int) and high - low + 1 <= bins:
+        return ColumnDraft("constant", {"value": plain(low)})
+    if decimals and isinstance(bins, int) and high - low + 1 <= bins:
         return ColumnDraft("category", {"values": [str(value) for value in range(int(low), int(high) + 1)]})
-    return ColumnDraft("number", {"bounds": [_plain(low), _plain(high)], "bins": bins, **_decimals(whole)})
+    return ColumnDraft("number", {"bounds": [plain(low), plain(high)], "bins": bins, **decimals})
 
 
 def _binned(name: str, described: Mapping[str, Any], dtype: str, binning: Any) -> ColumnDraft:
@@ -242,14 +222,14 @@ def _binned(name: str, described: Mapping[str, Any], dtype: str, binning: Any) -
         first, last, step = (to_number(part) for part in binning)
     except (TypeError, ValueError):
         raise InputError(f"data.yaml: numerical_binning of column {name!r} must be [min, max, step]") from None
-    facts: dict[str, Any] = {"bins": {"min": _plain(first), "max": _plain(last), "step": _plain(step)}}
+    facts: dict[str, Any] = {"bins": {"min": plain(first), "max": plain(last), "step": plain(step)}}
     if "min" in described and "max" in described:
         low, high = (_bound(name, described, key) for key in ("min", "max"))
         if low < first or high > last:
-            facts = {"bounds": [_plain(min(low, first)), _plain(max(high, last))], **facts, "outer": "open"}
+            facts = {"bounds": [plain(min(low, first)), plain(max(high, last))], **facts, "outer": "open"}
     else:
         facts["outer"] = "open"
-    return ColumnDraft("number", {**facts, **_decimals(_is_whole(dtype))})
+    return ColumnDraft("number", {**facts, **_decimals(dtype)})
 
 
 def _date(name: str, described: Mapping[str, Any], kind: str) -> ColumnDraft:
@@ -267,13 +247,6 @@ def _bound(name: str, described: Mapping[str, Any], key: str) -> float:
         raise InputError(f"parameters.json: numeric column {name!r} needs {key}, a number") from None
 
 
-def _is_whole(dtype: str) -> bool:
-    return dtype.lower().startswith(("int", "uint"))
-
-
-def _decimals(whole: bool) -> dict[str, int]:
-    return {"decimals": 0} if whole else {}
-
-
-def _plain(value: float) -> int | float:
-    return int(value) if value.is_integer() else value
+def _decimals(dtype: str) -> dict[str, int]:
+    """Whole numbers have none."""
+    return {"decimals": 0} if dtype.lower().startswith(("int", "uint")) else {}

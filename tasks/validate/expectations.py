@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,25 +14,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Everything else looks at a statistic of the private rows; whether it holds would be told for free.
-_ROW_WISE = (
-    "expect_column_to_exist",
-    "expect_column_values_to_be_between",
-    "expect_column_values_to_be_in_set",
-    "expect_column_values_to_be_in_type_list",
-    "expect_column_values_to_be_null",
-    "expect_column_values_to_be_of_type",
-    "expect_column_values_to_match_regex",
-    "expect_column_values_to_match_regex_list",
-    "expect_column_values_to_not_be_in_set",
-    "expect_column_values_to_not_be_null",
-    "expect_column_values_to_not_match_regex",
-    "expect_column_value_lengths_to_be_between",
-    "expect_column_value_lengths_to_equal",
-    "expect_column_pair_values_a_to_be_greater_than_b",
-    "expect_column_pair_values_to_be_equal",
-    "expect_column_pair_values_to_be_in_set",
-    "expect_table_columns_to_match_ordered_list",
-    "expect_table_columns_to_match_set",
+_CELLS = (
+    *("be_between", "be_in_set", "be_in_type_list", "be_null", "be_of_type", "match_regex", "match_regex_list"),
+    *("not_be_in_set", "not_be_null", "not_match_regex"),
+)
+_ROW_WISE = frozenset(
+    {
+        *(f"expect_column_values_to_{rule}" for rule in _CELLS),
+        *("expect_column_value_lengths_to_be_between", "expect_column_value_lengths_to_equal"),
+        *(f"expect_column_pair_values_{rule}" for rule in ("a_to_be_greater_than_b", "to_be_equal", "to_be_in_set")),
+        *("expect_column_to_exist", "expect_table_columns_to_match_ordered_list", "expect_table_columns_to_match_set"),
+    }
 )
 
 _ROW_WISE_KEYS = frozenset(
@@ -43,15 +34,6 @@ _ROW_WISE_KEYS = frozenset(
         *("regex", "regex_list", "match_on", "type_", "type_list", "ignore_row_if"),
     }
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExpectationResult:
-    """One expectation: what it is, on which column, and whether it held."""
-
-    expectation: str
-    column: str
-    success: bool
 
 
 def read_suite(path: Path, *, raw_input: bool) -> list[dict[str, Any]]:
@@ -83,8 +65,8 @@ class Suite:
         self._path = path
         self._expectations = read_suite(path, raw_input=raw_input)
 
-    def check(self, frame: pd.DataFrame) -> tuple[ExpectationResult, ...]:
-        """Run it with BOOLEAN_ONLY results; everything but type, column and success is dropped.
+    def broken(self, frame: pd.DataFrame) -> list[str]:
+        """What does not hold, each as its column and type: it is run with BOOLEAN_ONLY results, and all else is dropped.
 
         Raises:
             InputError: Great Expectations cannot run it on this frame.
@@ -95,7 +77,7 @@ class Suite:
         except Exception as error:
             fault = type(error).__name__
         else:
-            return tuple(_result(result) for result in outcome.results)
+            return [_named(result.expectation_config) for result in outcome.results if not result.success]
         raise InputError(f"expectation suite ({self._path}) cannot be run by Great Expectations ({fault})")
 
     @cached_property
@@ -121,9 +103,6 @@ class Suite:
         )
 
 
-def _result(result: Any) -> ExpectationResult:
-    config = result.expectation_config
-    kwargs = config.kwargs if config is not None else {}
-    column = kwargs.get("column") or kwargs.get("column_A") or "table"
-    kind = config.type if config is not None else "unknown"
-    return ExpectationResult(expectation=kind, column=str(column), success=bool(result.success))
+def _named(expectation: Any) -> str:
+    kwargs = expectation.kwargs
+    return f"column {str(kwargs.get('column') or kwargs.get('column_A') or 'table')!r} breaks {expectation.type}"

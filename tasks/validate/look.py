@@ -130,7 +130,7 @@ def _number(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | No
     low, high = rounded_outward(least, most)
     missing = {"missing": [*missing.get("missing", [""]), *odd]} if odd else missing
     shown = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
-    facts = {"bounds": [_plain(low), _plain(high)], "bins": _BINS, **shown, **missing}
+    facts = {"bounds": [plain(low), plain(high)], "bins": _BINS, **shown, **missing}
     remark = "a text stands among the numbers; is it no value?" if odd else ""
     return ColumnDraft("number", facts, remark) if _is_number_column(facts) else None
 
@@ -150,8 +150,9 @@ def rounded_outward(low: Decimal, high: Decimal) -> tuple[Decimal, Decimal]:
     return math.floor(low / step) * step, math.ceil(high / step) * step
 
 
-def _plain(value: Decimal) -> int | float:
-    return int(value) if value == value.to_integral_value() else float(value)
+def plain(value: Decimal | float) -> int | float:
+    """A finite number as one would write it: 5 and not 5.0."""
+    return int(value) if value == int(value) else float(value)
 
 
 def _set(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:

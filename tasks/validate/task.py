@@ -1,16 +1,28 @@
-"""The task of the stage: read the source, hold it against the contract and the suite, checkpoint the raw columns."""
+"""The task of the stage: read the source, hold it against its contract and a suite of expectations, checkpoint its columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, pack_table
+from marginweave.schemas.table import broken_rules, input_schema, refuse
+from marginweave.tasks.arrow import compute as pc
+from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, pack_table, plain_table
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
-from marginweave.tasks.validate.contract import InputChecks
 from marginweave.tasks.validate.expectations import Suite
 from marginweave.tasks.validate.source import TableSource
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pandera.pandas as pandera
 
 
 @stage_task("validate", patient=True)
@@ -50,3 +62,59 @@ def _check_unchanged(reference: RunReference, source: TableSource) -> None:
     manifest = reference.manifest
     if not reference.ledger.keys.source_digest(source.chunks()).matches(manifest.release, manifest.source_digest):
         raise InputError(_CHANGED)
+
+
+@dataclass(frozen=True)
+class InputChecks:
+    """What a raw table must meet. All rules look at one row, so blocks are held against them one by one."""
+
+    configuration: Configuration
+    suite: Suite | None
+    _rules: set[tuple[str, str]] = field(default_factory=set, init=False)
+    _expectations: dict[str, None] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def _schema(self) -> pandera.DataFrameSchema:
+        return input_schema(self.configuration)
+
+    def look_at(self, block: pa.Table) -> None:
+        """Hold one block against contract and suite."""
+        counted = block.select(list(self.configuration.names))
+        self._rules.update(broken_rules(self._schema, _frame(distinct_values(counted))))
+        if self.suite is not None:
+            self._expectations.update(dict.fromkeys(self.suite.broken(_frame(plain_table(block)))))
+
+    def refuse_broken(self) -> None:
+        """Raise InputError with column and rule, and no value, of all that was broken in any block."""
+        refuse("validate", self._rules)
+        if self._expectations:
+            broken = "; ".join(self._expectations)
+            raise InputError(f"validate: the source does not meet the suite of expectations: {broken}")
+
+
+def distinct_values(table: pa.Table) -> pa.Table:
+    """Every distinct cell of each column, the first one repeated where a column has fewer of them than another.
+
+    The contract looks at single cells of single columns: it holds of this table if and only if it holds of the whole one.
+    """
+    columns = {name: _distinct(table.column(name)) for name in table.column_names}
+    most = max((len(values) for values in columns.values()), default=0)
+    return pa.table({name: _filled(values, most) for name, values in columns.items()})
+
+
+def _distinct(values: pa.ChunkedArray) -> pa.Array:
+    if not pa.types.is_dictionary(values.type):
+        return pc.unique(values)
+    whole = values.combine_chunks()
+    return whole.dictionary.take(pc.unique(whole.indices))
+
+
+def _filled(values: pa.Array, most: int) -> pa.Array:
+    return values.take(pa.array(np.where(np.arange(most) < len(values), np.arange(most), 0)))
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    import pandas as pd
+
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return frame

@@ -30,8 +30,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.aggregate.domain import collect
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
-from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
-from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable, encode_table, pack_blocks
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mechanisms.gaussian import add_noise, count_deviation, deviation, select_percentile
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits

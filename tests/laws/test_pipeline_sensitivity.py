@@ -31,7 +31,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, count_values, domain_sizes, recode
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, marginal_deviation
 from marginweave.tasks.columns.number import NumberValues
-from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
+from marginweave.tasks.encode.codes import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.task import encode_blocks
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
@@ -40,7 +40,7 @@ from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivi
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess import rows as preparing
 from marginweave.tasks.preprocess.blocks import CleanBlocks, pack_clean
-from marginweave.tasks.preprocess.bounds import candidate_histogram
+from marginweave.tasks.preprocess.clean import candidate_histogram
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from tests.support.configurations import configuration
 from tests.support.counting import as_counter, count_blocks, histogram_of

@@ -29,7 +29,7 @@ from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.checkpoint.codecs import unpack_number
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.preprocess import task as preprocess_task
-from marginweave.tasks.preprocess.bounds import HIGH_PERCENTILE, LOW_PERCENTILE
+from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE, LOW_PERCENTILE
 from tests.support.configurations import configuration
 from tests.support.level_draws import category, clopper_pearson, table_of
 from tests.support.stage_draws import ENCODED, SIZES, Stages, Z, assert_noise, marginal_stages

@@ -18,8 +18,7 @@ from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_co
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts
 from marginweave.tasks.aggregate.layout import Blocks
-from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
-from marginweave.tasks.encode.codes import Codes, EncodedTable
+from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
 from marginweave.tasks.engine.local import Engine, LocalEngine
 from marginweave.tasks.mechanisms.randomness import NumberedWords
 

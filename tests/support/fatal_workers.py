@@ -8,8 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.tasks.encode.blocks import EncodedBlocks
-from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.encode.codes import EncodedTable, encode_table, encoded_labels, with_labels
-from marginweave.tasks.encode.complete import NumberedTable, complete_blocks
+from marginweave.tasks.encode.complete import complete_blocks
 from marginweave.tasks.evaluate.internal import joined_tables
 from marginweave.tasks.mechanisms.randomness import KeyedBits, UniformWords
 from marginweave.tasks.preprocess.blocks import labels_of, private_domains
@@ -36,9 +36,7 @@ def completed(
 ) -> EncodedTable:
     """The table imputed and resized as a run does it, with the words of each purpose in the order of records."""
     numbers = np.arange(table.records)
-    blocks = complete_blocks(
-        [NumberedTable(table, numbers)], lambda: [numbers], configuration, lambda purpose, _: streams(purpose)
-    )
+    blocks = complete_blocks([(table, numbers)], lambda: [numbers], configuration, lambda purpose, _: streams(purpose))
     return joined_tables(blocks)
 
 

@@ -26,8 +26,7 @@ from marginweave.schemas.errors import MachineError, StageError
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.layout import Blocks
 from marginweave.tasks.checkpoint.store import open_blocks, write_blocks
-from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
-from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable, pack_blocks
 from marginweave.tasks.engine import cluster as cluster_module
 from marginweave.tasks.engine.cluster import DaskEngine, check_workers, dask_engine
 from marginweave.tasks.engine.local import Engine, LocalEngine

@@ -24,8 +24,7 @@ from marginweave.tasks.aggregate.bounded_counts import bounded_counts
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.checkpoint.spill import set_aside
-from marginweave.tasks.encode.blocks import EncodedBlocks, pack_blocks
-from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable, pack_blocks
 from marginweave.tasks.engine.cluster import dask_engine
 from marginweave.tasks.engine.local import Engine, LocalEngine
 from marginweave.tasks.mechanisms.randomness import KeyedBits
