@@ -63,12 +63,11 @@ class Plain:
             return self
         return Plain(epsilon=_EXACT.add(self.epsilon, other.epsilon), delta=_EXACT.add(self.delta, other.delta))
 
+    def __neg__(self) -> Plain:
+        return Plain(epsilon=self.epsilon.copy_negate(), delta=self.delta.copy_negate())  # exact, as - is not
+
     def __sub__(self, other: Plain) -> Plain:
-        if not other:
-            return self
-        return Plain(
-            epsilon=_EXACT.subtract(self.epsilon, other.epsilon), delta=_EXACT.subtract(self.delta, other.delta)
-        )
+        return self + -other
 
     def __bool__(self) -> bool:
         return bool(self.epsilon or self.delta)
@@ -102,13 +101,13 @@ class Cost:
             plain=self.plain + other.plain,
         )
 
-    def __sub__(self, other: Cost) -> Cost:
+    def __neg__(self) -> Cost:
         return Cost(
-            mu2=_EXACT.subtract(self.mu2, other.mu2),
-            rho=_EXACT.subtract(self.rho, other.rho),
-            delta=_EXACT.subtract(self.delta, other.delta),
-            plain=self.plain - other.plain,
+            mu2=self.mu2.copy_negate(), rho=self.rho.copy_negate(), delta=self.delta.copy_negate(), plain=-self.plain
         )
+
+    def __sub__(self, other: Cost) -> Cost:
+        return self + -other
 
     def __str__(self) -> str:
         text = f"mu^2 {float(self.mu2):.6g}, rho {float(self.rho):.6g}, additive delta {float(self.delta):.6g}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from marginweave.schemas.budget import AccountantName, Cost, Neighbors, Plain
 
@@ -46,6 +46,8 @@ class _Draw(ABC):
     they are reserved with it, and empty before.
     """
 
+    mechanism: ClassVar[Mechanism]
+    """How it draws."""
     kind: DrawKind
     place: tuple[int, ...] = ()
     cost: Cost
@@ -66,15 +68,8 @@ class _Draw(ABC):
 
     @property
     @abstractmethod
-    def mechanism(self) -> Mechanism:
-        """How it draws."""
-        ...
-
-    @property
-    @abstractmethod
     def parameter(self) -> float:
         """The number that rows of the ledger keep of it: the noise multiplier, or epsilon."""
-        ...
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -96,13 +91,9 @@ class GaussianMeasurement(_Draw):
     whose contributions a percentile bounds, `width` is the public cap.
     """
 
+    mechanism: ClassVar[Literal["rounded-gaussian"]] = "rounded-gaussian"
     noise_multiplier: float
     width: int = 1
-
-    @property
-    def mechanism(self) -> Literal["rounded-gaussian"]:
-        """How it draws."""
-        return "rounded-gaussian"
 
     @property
     def parameter(self) -> float:
@@ -111,15 +102,8 @@ class GaussianMeasurement(_Draw):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaplaceMeasurement(_Draw):
-    """Marginals with discrete Laplace noise, of `epsilon` together: the decimal that it prints as."""
-
+class _EpsilonDraw(_Draw):
     epsilon: float
-
-    @property
-    def mechanism(self) -> Literal["discrete-laplace"]:
-        """How it draws."""
-        return "discrete-laplace"
 
     @property
     def parameter(self) -> float:
@@ -128,20 +112,17 @@ class LaplaceMeasurement(_Draw):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection(_Draw):
+class LaplaceMeasurement(_EpsilonDraw):
+    """Marginals with discrete Laplace noise, of `epsilon` together: the decimal that it prints as."""
+
+    mechanism: ClassVar[Literal["discrete-laplace"]] = "discrete-laplace"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(_EpsilonDraw):
     """A choice by the exponential mechanism with `epsilon`."""
 
-    epsilon: float
-
-    @property
-    def mechanism(self) -> Literal["exponential"]:
-        """How it draws."""
-        return "exponential"
-
-    @property
-    def parameter(self) -> float:
-        """Epsilon."""
-        return self.epsilon
+    mechanism: ClassVar[Literal["exponential"]] = "exponential"
 
 
 PlannedDraw = GaussianMeasurement | LaplaceMeasurement | Selection

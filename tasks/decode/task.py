@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from marginweave.schemas.contracts import check_contract, output_schema
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.table import check_contract, output_schema
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.normalize.task import released_counts

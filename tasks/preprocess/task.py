@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.contracts import clean_schema
+from marginweave.schemas.contracts import check_contract, clean_schema
 from marginweave.schemas.draws import Selection
-from marginweave.schemas.table import check_contract
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
 from marginweave.tasks.checkpoint.codecs import TableBlocks, pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw

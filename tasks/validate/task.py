@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.contracts import broken_rules, input_schema, refuse
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.table import broken_rules, input_schema, refuse
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, pack_table, plain_table
 from marginweave.tasks.references import RunReference, StageResult

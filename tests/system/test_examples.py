@@ -14,7 +14,7 @@ import yaml
 from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import SourceFile
-from marginweave.schemas.table import check_contract, input_schema
+from marginweave.schemas.contracts import check_contract, input_schema
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.validate.source import TableSource
 from tests.support.command_line import CommandLine

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.table import check_contract, input_schema
+from marginweave.schemas.contracts import check_contract, input_schema
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from tests.support.command_line import CommandLine
 from tests.support.configurations import raw

@@ -17,10 +17,9 @@ from marginweave.schemas.arrays import Codes
 from marginweave.schemas.configuration.columns import Column, MeasuredColumn
 from marginweave.schemas.configuration.columns.base import RULE_BOUNDS, Rule
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.contracts import check_codes, clean_schema
+from marginweave.schemas.contracts import check_codes, check_contract, clean_schema, input_schema, output_schema
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.table import check_contract, input_schema, output_schema
 from marginweave.tasks.columns import KINDS
 from marginweave.tasks.columns.base import ColumnValues, Uniform, binned
 from marginweave.tasks.decode.decode import decode_table

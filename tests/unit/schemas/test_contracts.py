@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.contracts import check_aggregates, check_codes, clean_schema
+from marginweave.schemas.contracts import check_aggregates, check_codes, check_contract, clean_schema
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.table import check_contract
 from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_frame, clean_table

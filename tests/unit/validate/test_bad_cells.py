@@ -13,8 +13,8 @@ import pytest
 
 from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.yaml_source import parse_yaml
+from marginweave.schemas.contracts import check_contract, input_schema
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.table import check_contract, input_schema
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.validate.source import TableSource
