@@ -83,7 +83,7 @@ def open_account(
     )
     if account.policy is not None:
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
-    out.print("Keep a copy of the ledger's key in another place: without it no release can be made.")
+    out.print("Back up the ledger's key. Without it you cannot make further releases")
 
 
 def _unit(unit: str) -> str:

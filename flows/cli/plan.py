@@ -83,7 +83,7 @@ def _show(request: Request, rows: int | None) -> None:
     drawn, spent = forecast(configuration)
     errors = _errors(request, rows)
     beside = () if rows is None else ("of all rows", "of a mean count")
-    table = Table("draw", "noise", "share of budget", "typical error", *beside, "kept from", box=None, pad_edge=False)
+    table = Table("draw", "noise", "share of budget", "typical error", *beside, "least count", box=None, pad_edge=False)
     for row in drawn:
         relative = () if rows is None else errors.get(row.name, ("", ""))
         table.add_row(row.name, row.noise, f"{100 * row.share:.1f} %", row.error, *relative, row.threshold)
@@ -105,7 +105,7 @@ def _compare(one: Request, other: Request, rows: int | None) -> None:
         out.print(f"{side}: {_heading(request)}; all draws together epsilon {spent:.6g}")
     places = configuration_differences(one.configuration, other.configuration)
     out.print(f"They differ in {', '.join(places)}" if places else "They are the same configuration")
-    heads = ("noise", "share", "error", *(("of a mean count",) if rows else ()), "kept from")
+    heads = ("noise", "share", "error", *(("of a mean count",) if rows else ()), "least count")
     table = Table("draw", *(f"{side}: {head}" for side in sides for head in heads), box=None, pad_edge=False)
     for name in dict.fromkeys((*plans[0], *plans[1])):
         cells: list[str] = []

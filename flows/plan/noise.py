@@ -102,7 +102,7 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
         least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
         alone = candidates * float(ndtr((0.5 - least) / float(sd)))
         known = "" if length == 1 else "at most "
-        words = f"Combinations of {length}: {known}{candidates}; about {alone:.0f} would be kept of noise alone"
+        words = f"Combinations of {length}: {known}{candidates}; about {alone:.0f} of the published ones would be pure noise"
         if length > 1 and alone > settings.max_combinations:
             most = settings.max_combinations
             raised = math.ceil(0.5 - float(sd) * float(ndtri(most / candidates)))
@@ -258,7 +258,7 @@ def _threshold(configuration: Configuration, length: int, bound: int, sd: Fracti
     if length == 1 and configuration.private_columns:
         values = min(bound, configuration.private_values)
         private = private_threshold(sd, values, configuration.stability.records, delta_threshold)
-        return f"{threshold} (private domains {max(threshold, private)})"
+        return f"{threshold} ({max(threshold, private)} for hidden value lists)"
     return str(threshold)
 
 

@@ -99,7 +99,7 @@ def _published(plan: dict[str, Any], own: list[dict[str, Any]], bundle: Path, pu
     if json.loads((told / "privacy.json").read_bytes())["configuration"] != plan["configuration"]:
         raise Fault("the configuration in plan.json is not that of privacy.json")
     return [
-        f"row {row['seq']} published it when every draw had come to its end{_approval(own)}",
+        f"row {row['seq']} published it after all draws were completed{_approval(own)}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",
     ]
 
@@ -119,7 +119,7 @@ def _rejected(
         if not fits:
             raise Fault(f"{name} in privacy.json is not that of plan.json, or of row {row['seq']}")
     return [
-        f"row {row['seq']}, of {row['actor']}, rejected it when every draw had come to its end: charged, and not published",
+        f"row {row['seq']}, of {row['actor']}, rejected it after all draws were completed: charged, and not published",
         "privacy.json promises what plan.json says",
     ]
 

@@ -126,7 +126,7 @@ class MarginalSettings(FrozenModel):
     of a round). Values whose one-way count is below
     `compress` standard deviations are measured together. `noise` is that of the counts of all of these marginals: Gaussian,
     charged in mu^2; Laplace, charged in plain epsilon to the account's allowance; or `auto`, whichever has the smaller variance
-    by public numbers. `merge_cells`: selected pairs that hang together become one marginal of at most so many cells.
+    by public numbers. `merge_cells`: connected selected pairs become one marginal of at most so many cells.
     `values_share` pays for the discovery of private domains, with `delta_threshold_share` of delta. `preset: paper` has the
     constants of PrivSyn wherever nothing else is said.
     """

@@ -62,7 +62,9 @@ def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False)
     if node is None:
         raise InputError(f"{name} is empty")
     if not isinstance(node, yaml.MappingNode):
-        raise InputError(f"{name} must be a mapping of keys to values")
+        raise InputError(
+            f"{name} holds no keys with values, as a configuration does. To draft one from a table: marginweave init TABLE"
+        )
     value: dict[str, Any] = _construct(node, name, as_text, (), itertools.count())
     return value
 

@@ -89,16 +89,14 @@ def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterat
             public = np.array([not attribute.private for attribute in configuration.attributes])
             released = int(public[level.columns[:, 0]].sum())
             candidates = sum(len(a.labels) for a in configuration.attributes if not a.private)
-            whose = " of public domains"
+            whose = " with public domains"
         if candidates is None or not released:
             continue
         wrong = invented(candidates, released, noise.deviation, noise.threshold)
-        about, half = ("about", "half of them or more") if noise.exact else ("up to", "perhaps half of them or more")
+        about, half = ("About", "half of them or more") if noise.exact else ("Up to", "perhaps half of them or more")
         if 2 * wrong >= released:
-            yield (
-                f"Of the {released} released combinations of {level.length}{whose}, {about} {round(wrong)} may be combinations "
-                f"that nobody has: {half}."
-            )
+            counts = f"{released} published counts of {level.length} value{'s' * (level.length > 1)}{whose}"
+            yield f"{about} {round(wrong)} of the {counts} may be noise only: {half}. Do not use them one by one."
 
 
 def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
@@ -109,13 +107,13 @@ def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[
     for noise in aggregates.noise:
         if noise.raised_from is not None:
             yield (
-                f"More than {most} combinations of {noise.length} might have been kept from the least count "
-                f"{noise.raised_from} on, or too many drawn to choose them from; it was raised to {noise.threshold}."
+                f"More than {most} combinations of {noise.length} might have reached the threshold "
+                f"{noise.raised_from}, or too many drawn to choose them from; it was raised to {noise.threshold}."
             )
         if noise.stopped:
             yield (
-                f"Combinations of {noise.length} and more were not counted, as more than {most} might have been kept, or too "
-                "many drawn to choose them from; their share of the budget was given back."
+                f"Combinations of {noise.length} and more were not counted, as more than {most} might have reached the "
+                "threshold, or too many drawn to choose them from; their share of the budget was given back."
             )
 
 

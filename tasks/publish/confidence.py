@@ -12,9 +12,9 @@ from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, marginal_inte
 from marginweave.tasks.references import DerivedReference, StageResult
 
 _ABOUT = (
-    "low and high include the count that the noise was added to: of the rows as prepared, with bounded contributions. They "
-    "come from the count as it was drawn; the published one was made consistent and may lie outside. Each interval has the "
-    "level for itself, not all of them together."
+    "The interval from low to high covers the true count (after preparation, with bounded contributions) with the level for "
+    "itself, not for all intervals together. It comes from the count as it was drawn; the published count was made consistent "
+    "and may lie outside."
 )
 _SELECTED = (
     "Every combination was published because its noisy count reached a threshold. Its interval is adjusted for that: it "

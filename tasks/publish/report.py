@@ -119,7 +119,9 @@ def _shares(mechanisms: Sequence[Mechanism]) -> list[float] | None:
 def _whose(configuration: Configuration) -> str:
     """What is protected, for a reader."""
     added = configuration.privacy.neighbors == "add-remove"
-    hidden = "hidden is whether it is there at all" if added else "hidden is what stands in it, not that it is there"
+    hidden = (
+        f"the release hides {'whether it is in the table' if added else 'what it says, not that it is in the table'}"
+    )
     if configuration.privacy.subject is None:
         return f"One row of the table: {hidden}. A person with several rows is protected less."
     return f"One {configuration.privacy.unit_words}: {hidden}."

@@ -71,8 +71,8 @@ DATA_DEPENDENT_STOPS = (
     "A run that stops before its first draw (a broken contract or suite, an unreadable source) tells its operator so.",
     (
         "A run that stops after a draw since memory or disk do not hold what it counts, or a file it set aside is damaged, "
-        "tells its operator that it stopped; the same command goes on with it, makes the same draws again, and charges nothing "
-        "anew."
+        "tells its operator that it stopped; the same command resumes it, repeats the same draws, and charges nothing "
+        "more."
     ),
     "How long a run took and how much memory it used is not covered by the guarantee.",
 )

@@ -142,7 +142,7 @@ def _reason(message: str, source: str, form: SourceFile) -> str:
     if "UTF8" in message:
         return _not_encoded(source, form)
     if "Expected" in message and "columns" in message:
-        return f"source ({source}) has a row with another number of fields than its header"
+        return f"source ({source}) has a row whose number of fields differs from the header's"
     if "straddl" in message:
         return f"source ({source}) has a row of more than {_BLOCK >> 20} MiB"
     return f"source ({source}) cannot be parsed"

@@ -49,7 +49,10 @@ SOURCES = {
         f"sex;region;age;grade\nf;{MARKER};30;1\n",
         "lacks the declared columns 'sex', 'region', 'age'",
     ),
-    "ragged": (f"sex,region,age,grade\nf,north,30,1\nm,{MARKER}\n", "another number of fields than its header"),
+    "ragged": (
+        f"sex,region,age,grade\nf,north,30,1\nm,{MARKER}\n",
+        "a row whose number of fields differs from the header's",
+    ),
 }
 
 

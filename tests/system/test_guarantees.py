@@ -65,7 +65,7 @@ def at_once(cli: CommandLine, config: Path, runs: tuple[str, str]) -> dict[str, 
     """Exit code and standard error of runs that are begun at the same time."""
     begun = {
         run: subprocess.Popen(
-            cli.command("run", config, "--run", run),
+            [cli.program, "run", config, "--run", run],
             cwd=cli.home, env=cli.variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )
         for run in runs

@@ -44,7 +44,7 @@ def test_a_threshold_is_raised_until_what_is_kept_fits(marginweave: CommandLine,
     assert 0 < told[2] <= 30
     assert told[3] <= 30
     report = (folder / "report.html").read_text()
-    assert "More than 30 combinations of 2 might have been kept from the least count 1 on, or too many drawn" in report
+    assert "More than 30 combinations of 2 might have reached the threshold 1, or too many drawn" in report
 
 
 def test_longer_combinations_are_left_out_and_given_back(marginweave: CommandLine, tmp_path: Path) -> None:

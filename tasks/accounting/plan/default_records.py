@@ -1,6 +1,6 @@
 """What makes the records where nobody says it: `synthesize.method: auto`.
 
-In our benchmarks (`tests/benchmarks/accuracy`, results in docs/accuracy.md) the mixture is mostly the nearest to the table;
+In our benchmarks (`tests/benchmarks/accuracy`, results in docs/accuracy.md) the mixture is mostly the most accurate;
 what is public of the domain decides whether one can be fitted, in time and memory.
 """
 
@@ -72,7 +72,7 @@ def automatic_method(
     """
     hindrance = mixture_hindrance(aggregate, attributes)
     if hindrance is None:
-        return AutomaticMethod(method="mixture", reason="mostly the nearest to the table, as far as measured")
+        return AutomaticMethod(method="mixture", reason="the most accurate in most of our benchmarks")
     return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
 
 

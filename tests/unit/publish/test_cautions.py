@@ -53,17 +53,17 @@ def test_a_good_release_has_none() -> None:
             released(500),
             "The 99th percentile that bounds how many combinations of 1, 2, 3 one record adds means little",
         ),
-        ({}, released(candidates=40, threshold=1), "may be combinations that nobody has: half"),
+        ({}, released(candidates=40, threshold=1), "may be noise only: half"),
         ({}, replace(released(), levels=(Level.empty(1),)), "No combination was released"),
     ],
 )
 def test_each_has_its_occasion(changes: dict[str, Any], aggregates: Aggregates, said: str) -> None:
-    if "may be combinations" in said:
-        said = f"about {round(invented(40, 17, 10.0, 1))} may be combinations that nobody has: half"
+    if "may be noise only" in said:
+        said = f"About {round(invented(40, 17, 10.0, 1))} of the 17 published counts of 1 value may be noise only: half"
     assert said in found(aggregates, **changes)
 
 
-@pytest.mark.parametrize(("candidates", "said"), [(1 << 26, "about 17 may be"), ((1 << 26) + 1, "up to 17 may be")])
+@pytest.mark.parametrize(("candidates", "said"), [(1 << 26, "About 17 of"), ((1 << 26) + 1, "Up to 17 of")])
 def test_a_bound_on_the_candidates_is_not_told_as_their_number(candidates: int, said: str) -> None:
     level = Level(length=3, columns=np.zeros((17, 3), int), values=np.zeros((17, 3), int), counts=np.full(17, 100))
     one = released(candidates=candidates, threshold=1)
@@ -75,7 +75,7 @@ def test_a_bound_on_the_candidates_is_not_told_as_their_number(candidates: int, 
 def test_why_a_length_was_cut_holds_for_either_reason(change: dict[str, Any]) -> None:
     """A threshold is raised for what may be kept, or for what noise alone may lift of the superset."""
     aggregates = replace(released(), noise=(replace(released().noise[0], **change),))
-    assert "might have been kept" in found(aggregates)
+    assert "might have reached the threshold" in found(aggregates)
     assert "too many drawn to choose them from" in found(aggregates)
 
 
@@ -83,7 +83,7 @@ def test_a_step_before_there_is_none() -> None:
     assert "above 5" not in found(released(), privacy__epsilon=5.0)
     assert "at least 1/n" not in found(released(10**6 - 1), privacy__delta=1e-6)
     assert "percentile" not in found(released(500), aggregate__percentile="none")
-    assert "combinations that nobody has" not in found(released(candidates=None, threshold=1))
+    assert "noise only" not in found(released(candidates=None, threshold=1))
 
 
 def test_of_a_private_domain_the_public_ones_beside_it_are_told() -> None:
@@ -92,9 +92,11 @@ def test_of_a_private_domain_the_public_ones_beside_it_are_told() -> None:
     columns = np.array([[0], [0], [1], [1], [1]])
     level = Level(length=1, columns=columns, values=np.array([[0], [1], [0], [1], [2]]), counts=np.full(5, 9))
     aggregates = replace(released(candidates=None, threshold=1), levels=(level,))
-    assert "Of the 2 released combinations of 1 of public domains, about 2 may be" in found(aggregates, **private)
+    assert "About 2 of the 2 published counts of 1 value with public domains may be noise only" in found(
+        aggregates, **private
+    )
     high = replace(aggregates, noise=(replace(aggregates.noise[0], threshold=30),))
-    assert "of public domains" not in found(high, **private)
+    assert "with public domains" not in found(high, **private)
 
 
 def test_a_percentile_means_something_from_the_n_at_which_enough_lie_above_it() -> None:

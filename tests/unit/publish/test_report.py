@@ -112,10 +112,10 @@ def test_what_is_always_said() -> None:
     ):
         text = re.sub(r"\s+", " ", unescape(page))
         assert "A count below two standard deviations of its noise cannot be told from zero" in text
-        assert "combinations may stand here that nobody in the data has" in text
+        assert "some listed combinations may not exist in the data" in text
         assert not NEVER.search(re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.DOTALL))
     text = re.sub(r"\s+", " ", unescape(re.sub("</?span[^>]*>", "", report())))
-    assert "One row of the table: hidden is whether it is there at all." in text
+    assert "One row of the table: the release hides whether it is in the table." in text
     assert (
         "At epsilon 1, delta 1e-06, an observer's best guess whether a person is in the data is right at most 55 % of the time"
         in text
@@ -212,7 +212,7 @@ def test_the_names_of_a_marginal_have_room() -> None:
 def test_intervals_and_bounding_are_explained() -> None:
     """As privacy.json says it; lengths of which the same is said stand together."""
     text = unescape(report())
-    assert "low and high include the count that the noise was added to" in text
+    assert "The interval from low to high covers the true count" in text
     assert "Counts of length 1, 2, 3: not known: values of a cell beyond max_values were left out" in text
 
 

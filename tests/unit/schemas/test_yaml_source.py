@@ -50,7 +50,7 @@ def test_column_names_are_texts() -> None:
     [
         ("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' stands twice"),
         ("a: [1, 2\nb: 3", "line 2"),
-        ("- 1\n- 2", "must be a mapping"),
+        ("- 1\n- 2", "holds no keys with values"),
         ("", "is empty"),
         ("a: &x [*x]", "an alias refers to itself"),
         ("? [1]\n: 2", "a key must be a plain text"),
