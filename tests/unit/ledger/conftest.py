@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 
 from marginweave.schemas.budget import Neighbors
 from marginweave.schemas.draws import BudgetPlan
@@ -37,18 +37,27 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def database(server: Server, tmp_path: Path) -> dict[str, str]:
     """The environment of a ledger in a fresh database; its key is in a file of the test's own."""
-    return {
-        "MARGINWEAVE_LEDGER": server.database(),
-        "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "keys" / "postgresql.key"),
-    }
+    return _environment(server.database(), tmp_path)
+
+
+@pytest.fixture(scope="session")
+def prepared(server: Server) -> URL:
+    """A database with tables that their owner made, for a role with INSERT and SELECT: copied, never used."""
+    owner = server.database()
+    role = make_url(server.role(owner))
+    upgrade(ledger_location({"MARGINWEAVE_LEDGER": owner}), {"MARGINWEAVE_LEDGER": owner}, writer=role.username)
+    return role
 
 
 @pytest.fixture
-def writer(server: Server, database: dict[str, str]) -> dict[str, str]:
-    """The environment of a role with INSERT and SELECT, on tables that their owner made."""
-    url = server.role(database["MARGINWEAVE_LEDGER"])
-    upgrade(ledger_location(database), database, writer=make_url(url).username)
-    return {**database, "MARGINWEAVE_LEDGER": url}
+def writer(server: Server, prepared: URL, tmp_path: Path) -> dict[str, str]:
+    """The environment of such a role in a copy of such a database."""
+    copied = make_url(server.database(str(prepared.database))).database
+    return _environment(prepared.set(database=copied).render_as_string(hide_password=False), tmp_path)
+
+
+def _environment(url: str, folder: Path) -> dict[str, str]:
+    return {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY_FILE": str(folder / "keys" / "postgresql.key")}
 
 
 @pytest.fixture
