@@ -9,6 +9,11 @@ from typing import Literal
 
 Neighbors = Literal["add-remove", "replace-one"]
 AccountantName = Literal["gdp", "zcdp", "sds", "joint"]
+NoiseName = Literal["rounded-gaussian", "discrete-laplace"]
+"""Noise on the counts of marginals, as ledgers and released files call it."""
+NoiseSetting = Literal["gaussian", "laplace", "auto"]
+"""The same as a configuration calls it; `auto` leaves it to us."""
+MechanismName = Literal[NoiseName, "exponential"]
 
 
 # A larger delta, the chance of no protection at all, is refused where nobody says why.

@@ -1,18 +1,14 @@
-"""Planned draws as typed values: measurements and selections, each with its kind, its place and its price."""
+"""Planned draws, each with its kind, its place, its mechanism and its price, and the plan of them all."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, get_args
 
-from marginweave.schemas.budget import AccountantName, Cost, Neighbors, Plain
-
-CountNoise = Literal["rounded-gaussian", "discrete-laplace"]
-Mechanism = Literal["rounded-gaussian", "discrete-laplace", "exponential", "threshold"]
+from marginweave.schemas.budget import AccountantName, Cost, MechanismName, Neighbors, Plain
 
 
 class DrawKind(StrEnum):
@@ -39,17 +35,20 @@ class DrawKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Draw(ABC):
+class PlannedDraw:
     """One draw, known before any data is read. Its name is `str(draw)`, which nothing parses: `kind` and `place` say it.
 
-    `place` are the numbers in the name. `terms` are the other public facts that it draws by (`tasks/aggregate/terms.py`):
-    they are reserved with it, and empty before.
+    `place` are the numbers in the name. `mechanism` says how it draws, with a `parameter`: of Gaussian noise the multiplier,
+    by which its sigma is larger than the L2 sensitivity, or epsilon; of several marginals that of all together. One record adds
+    1 to at most `width` of the counts; of a length whose contributions a percentile bounds, `width` is the public cap. `terms`
+    are the other public facts that it draws by (`tasks/aggregate/terms.py`): they are reserved with it, and empty before.
     """
 
-    mechanism: ClassVar[Mechanism]
-    """How it draws."""
     kind: DrawKind
     place: tuple[int, ...] = ()
+    mechanism: MechanismName
+    parameter: float
+    width: int = 1
     cost: Cost
     terms: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -67,11 +66,6 @@ class _Draw(ABC):
         return self.place[0] if self.kind in (DrawKind.LEVEL, DrawKind.PERCENTILE) else 0
 
     @property
-    @abstractmethod
-    def parameter(self) -> float:
-        """The number that rows of the ledger keep of it: the noise multiplier, or epsilon."""
-
-    @property
     def facts(self) -> dict[str, Any]:
         """What rows of the ledger say of it, but its cost."""
         return {
@@ -81,54 +75,6 @@ class _Draw(ABC):
             "parameter": self.parameter,
             "terms": dict(self.terms),
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class GaussianMeasurement(_Draw):
-    """Counts with rounded Gaussian noise, whose sigma is `noise_multiplier` times their L2 sensitivity.
-
-    Of several marginals the multiplier is that of all together. One record adds 1 to at most `width` of the counts; of a length
-    whose contributions a percentile bounds, `width` is the public cap.
-    """
-
-    mechanism: ClassVar[Literal["rounded-gaussian"]] = "rounded-gaussian"
-    noise_multiplier: float
-    width: int = 1
-
-    @property
-    def parameter(self) -> float:
-        """The noise multiplier."""
-        return self.noise_multiplier
-
-
-@dataclass(frozen=True, kw_only=True)
-class _EpsilonDraw(_Draw):
-    epsilon: float
-
-    @property
-    def parameter(self) -> float:
-        """Epsilon."""
-        return self.epsilon
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaplaceMeasurement(_EpsilonDraw):
-    """Marginals with discrete Laplace noise, of `epsilon` together: the decimal that it prints as."""
-
-    mechanism: ClassVar[Literal["discrete-laplace"]] = "discrete-laplace"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection(_EpsilonDraw):
-    """A choice by the exponential mechanism with `epsilon`."""
-
-    mechanism: ClassVar[Literal["exponential"]] = "exponential"
-
-
-PlannedDraw = GaussianMeasurement | LaplaceMeasurement | Selection
-
-
-_Type = TypeVar("_Type", bound="GaussianMeasurement | Selection")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,22 +145,3 @@ class BudgetPlan:
     def draw(self, kind: DrawKind, *place: int) -> PlannedDraw:
         """The draw of this kind at this place. Raises KeyError where the plan has none."""
         return self.by_name[kind.value.format(*place)]
-
-    def measurement(self, kind: DrawKind, *place: int) -> GaussianMeasurement:
-        """The draw of this kind and place, which has Gaussian noise."""
-        return _of_type(GaussianMeasurement, self.draw(kind, *place))
-
-    def selection(self, kind: DrawKind, *place: int) -> Selection:
-        """The draw of this kind and place, which chooses."""
-        return _of_type(Selection, self.draw(kind, *place))
-
-    @property
-    def uses_laplace(self) -> bool:
-        """Whether a draw has Laplace noise."""
-        return any(isinstance(draw, LaplaceMeasurement) for draw in self.draws)
-
-
-def _of_type(wanted: type[_Type], draw: PlannedDraw) -> _Type:
-    if not isinstance(draw, wanted):
-        raise TypeError(f"draw {draw} is no {wanted.__name__}")
-    return draw

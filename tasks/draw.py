@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.events import State
@@ -11,18 +13,20 @@ from marginweave.tasks.references import RunReference, StageResult
 
 
 def draw_once(
-    reference: RunReference, draw: PlannedDraw, prepared: PreparedDraw | None = None
+    reference: RunReference, draw: PlannedDraw, prepare: Callable[[], PreparedDraw] | None = None
 ) -> tuple[bytes, StageResult]:
-    """The bytes and the place of a planned draw: made now from `prepared`, or committed already; charged once, in the ledger.
+    """The bytes and the place of a planned draw: made now from what `prepare` returns, or committed already; charged once.
 
-    What is used is compared with what was reserved before anything is charged: no draw is noisier or less noisy than its row.
+    Nothing is prepared for a draw that is committed. What is used is compared with what was reserved before anything is
+    charged: no draw is noisier or less noisy than its row.
     DP: the planned cost of the draw, one ledger event.
 
     Raises:
-        StageError: without `prepared`, a draw that is not committed; or one that would be drawn by other terms than its row's.
+        StageError: without `prepare`, a draw that is not committed; or one that would be drawn by other terms than its row's.
         InputError, BudgetError: as `run_draw`.
     """
     name = str(draw)
+    prepared = None if prepare is None or is_committed(reference, draw) else prepare()
     if prepared is not None:
         _check_terms(standing(reference, draw), prepared)
     payload = run_draw(reference.ledger.draws, reference.draws, reference.secrets, reference.attempt, name, prepared)

@@ -14,25 +14,22 @@ from marginweave.schemas.arrays import Counts, Flags, Floats
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Measurement
-from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate import domain, selection
 from marginweave.tasks.aggregate.marginals import (
     Split,
     all_cliques,
     count_marginals,
-    laplace_noises,
     measure_marginals,
-    measure_with_laplace,
-    split_deviations,
-    split_epsilons,
+    split_noise,
 )
+from marginweave.tasks.aggregate.noise import marginal_noise
 from marginweave.tasks.aggregate.rounds import candidate_scores, score_sensitivity
 from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores, noise_scores, separation, shift_score
 from marginweave.tasks.evaluate.paid import mean_count_error
-from marginweave.tasks.mechanisms.gaussian import select_candidate
+from marginweave.tasks.mechanisms.gaussian import query_sigma, select_candidate
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 
 Table = list[NDArray[np.uint8]]
@@ -77,13 +74,14 @@ def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Sta
     """Log-likelihood ratios of all marginals of `length` attributes with Gaussian noise, as they are counted and drawn."""
     tables = Neighbors.of(SIZES, stability)
     cliques = all_cliques(SIZES, length)
-    deviations = split_deviations(draw.parameter, cliques, SIZES, split, stability)
+    noise = marginal_noise(draw, stability)
+    deviations = split_noise(noise, draw.parameter, cliques, SIZES, split)
     present, absent = tables.counts(cliques)
     shifts = [one - other for one, other in zip(present, absent, strict=True)]
     cut = separation(zip(shifts, deviations, strict=True)) / 2
 
     def scores(exact: Sequence[Counts], trials: int) -> Floats:
-        measured = measure_marginals(_repeated(exact, trials), cliques, deviations, fresh_bits())
+        measured = measure_marginals(noise, _repeated(exact, trials), cliques, deviations, fresh_bits())
         parts = zip(measured, absent, shifts, deviations, strict=True)
         scores = [shift_score(_trials(m, trials), base, shift, sd) for m, base, shift, sd in parts]
         total: Floats = np.sum(scores, axis=0)
@@ -92,17 +90,18 @@ def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Sta
     return TrialScores(present=_in_chunks(scores, present, trials), absent=_in_chunks(scores, absent, trials), cut=cut)
 
 
-def laplace_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
+def pure_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
     """1 where all cells that a unit moves are as far as it moves them: the event of the largest loss, all of epsilon."""
     tables = Neighbors.of(FEW_SIZES, stability)
     cliques = all_cliques(FEW_SIZES, length)
-    epsilons = split_epsilons(draw.parameter, cliques, FEW_SIZES, split)
+    noise = marginal_noise(draw, stability)
+    parts = split_noise(noise, draw.parameter, cliques, FEW_SIZES, split)
     present, absent = tables.counts(cliques)
 
     def far(exact: Sequence[Counts]) -> Flags:
         repeated = _repeated(exact, trials)
-        noises = laplace_noises([counts.size for counts in repeated], epsilons, stability)
-        measured = measure_with_laplace(repeated, cliques, epsilons, stability, noises)
+        ready = noise.presample([counts.size for counts in repeated], parts) if noise.takes_no_key else None
+        measured = measure_marginals(noise, repeated, cliques, parts, fresh_bits(), ready)
         drawn = (_trials(measurement, trials) for measurement in measured)
         everywhere: Flags = np.all(list(_beyond(drawn, present, absent)), axis=0)
         return everywhere
@@ -169,7 +168,7 @@ def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Tr
     return noise_scores(noisy, exact[0], exact[1], float(noise.deviation))
 
 
-def evaluation_scores(draw: GaussianMeasurement, length: int, stability: Stability, trials: int) -> TrialScores:
+def evaluation_scores(draw: PlannedDraw, length: int, stability: Stability, trials: int) -> TrialScores:
     """Log-likelihood ratios of the noisy mean count error: the unit leaves cells of synthetic records for empty ones."""
     tables = Neighbors.of(SIZES, stability, rows=10)
     labeled = Domain(names=("a", "b", "c"), labels=tuple(tuple(map(str, range(size))) for size in SIZES))
@@ -257,9 +256,10 @@ def _measured(
     """The marginals of one draw, and what they say of the unit."""
     settings, stability = release.configuration.marginals, release.configuration.stability
     assert settings is not None
-    deviations = split_deviations(release.plan.draw(kind).parameter, cliques, sizes, settings.allocation, stability)
+    noise = marginal_noise(release.plan.draw(kind), stability)
+    deviations = split_noise(noise, release.plan.draw(kind).parameter, cliques, sizes, settings.allocation)
     present, absent = (count_marginals([rows], sizes, cliques) for rows in tables)
-    measured = list(measure_marginals((present, absent)[side], cliques, deviations, fresh_bits()))
+    measured = list(measure_marginals(noise, (present, absent)[side], cliques, deviations, fresh_bits()))
     parts = zip(measured, present, absent, deviations, strict=True)
     score = sum(shift_score(drawn_counts(m)[None], other, one - other, sd)[0] for m, one, other, sd in parts)
     return measured, float(score)

@@ -13,9 +13,9 @@ from marginweave.flows.audit.marginals import (
     choice_scores,
     evaluation_scores,
     exposed_values,
-    laplace_scores,
     marginal_pipeline_score,
     marginal_scores,
+    pure_scores,
     selection_scores,
     values_scores,
 )
@@ -30,8 +30,7 @@ from marginweave.flows.audit.tuples import (
 )
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import BudgetPlan, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
-from marginweave.tasks.accounting.accountants import selection_mu
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.accounting.selection_composition import gaussian_budget
@@ -45,13 +44,15 @@ from marginweave.tasks.empirical.findings import (
     mu_finding,
     split_cut,
 )
+from marginweave.tasks.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
+from marginweave.tasks.mechanisms.exponential import selection_mu
 
 
 def claimed_mu(draw: PlannedDraw) -> float:
     """The mu that a draw is charged for, or that its noise stands for where a resize charges all draws as one."""
     if draw.cost.mu2:
         return math.sqrt(draw.cost.mu2)
-    return selection_mu(draw.epsilon) if isinstance(draw, Selection) else 1 / draw.parameter
+    return selection_mu(draw.parameter) if draw.mechanism == "exponential" else 1 / draw.parameter
 
 
 def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
@@ -64,9 +65,9 @@ def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[Pl
     if configuration.resize is not None and configuration.resize.amplify:
         return math.sqrt(_squares(draws))
     delta = plan.delta if plan.discovery is not None else plan.delta - plan.delta_threshold
-    selections = [draw.epsilon for draw in plan.draws if isinstance(draw, Selection)]
-    others = [draw for draw in plan.draws if draw not in draws and not isinstance(draw, Selection)]
-    selected = _squares([draw for draw in draws if isinstance(draw, Selection)])
+    selections = [draw.parameter for draw in plan.draws if draw.mechanism == "exponential"]
+    others = [draw for draw in plan.draws if draw not in draws and draw.mechanism != "exponential"]
+    selected = _squares([draw for draw in draws if draw.mechanism == "exponential"])
     return math.sqrt(max(0.0, gaussian_budget(selections, plan.epsilon, delta) - _squares(others) + selected))
 
 
@@ -123,14 +124,14 @@ class _Audit:
         configuration, stability = self.configuration, self.configuration.stability
         table, replaces = CanaryTable(columns=canary_columns(configuration), stability=stability), self._replaces
         for length in range(1, configuration.reporting_length + 1):
-            draw, held = self.plan.measurement(DrawKind.LEVEL, length), math.comb(table.columns, length)
+            draw, held = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
             repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (held * table.places)))
             yield self._summed(draw, level_scores(table, draw, repeats))
             if held > 1:
                 scores = level_scores(table, draw, max(1, repeats // 4), held // 2)
                 yield _alone(f"{draw.name}, {held // 2} of {held} kept", draw, scores)
         if configuration.resize is None and not (replaces and stability.records == 1):
-            draw = self.plan.measurement(DrawKind.COUNT)
+            draw = self.plan.draw(DrawKind.COUNT)
             scores = count_scores(draw, stability, self.effort.trials_of(draw))
             yield _alone(draw.name, draw, scores) if replaces else self._summed(draw, scores)
         if configuration.percentile is not None:
@@ -150,9 +151,9 @@ class _Audit:
             yield from _exposure("threshold", exposed_values(configuration, plan, effort.units))
         lengths = (DrawKind.ONE_WAY, 1), (DrawKind.MARGINALS, 2)
         for draw, length in ((plan.draw(kind), length) for kind, length in lengths if plan.has(kind)):
-            if isinstance(draw, LaplaceMeasurement):
-                events.append((draw, laplace_scores(draw, length, settings.allocation, stability, effort.laplace)))
-                yield epsilon_finding(str(draw), events[-1][1].hits, draw.epsilon)
+            if MECHANISMS[draw.mechanism].is_pure:
+                events.append((draw, pure_scores(draw, length, settings.allocation, stability, effort.laplace)))
+                yield epsilon_finding(str(draw), events[-1][1].hits, draw.parameter)
             else:
                 trials = effort.trials_of(draw)
                 yield self._summed(draw, marginal_scores(draw, length, settings.allocation, stability, trials))
@@ -166,17 +167,21 @@ class _Audit:
             yield _alone(pick.name, pick, choice_scores(pick, stability, effort.selections))
         if len(events) > 1:
             joint = joint_scores([scores for _, scores in events])
-            yield epsilon_finding("all Laplace noise", joint.hits, sum(draw.parameter for draw, _ in events))
+            yield epsilon_finding(
+                f"all {count_noise(events[0][0].mechanism).title} noise",
+                joint.hits,
+                sum(draw.parameter for draw, _ in events),
+            )
 
     def together(self) -> Iterator[Finding]:
         """The paid evaluation, all Gaussian noise together, and the pipeline as it is."""
         configuration, plan, effort = self.configuration, self.plan, self.effort
         paid = configuration.evaluate.paid
         if paid is not None:
-            draw = plan.measurement(DrawKind.EVALUATION)
+            draw = plan.draw(DrawKind.EVALUATION)
             scores = evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
             yield self._summed(draw, scores)
-        if plan.uses_laplace:
+        if pure_noise(plan.draws) is not None:
             return
         if len(self.parts) > 1:
             claim = stated_mu(configuration, plan, [draw for draw, _ in self.parts])

@@ -14,9 +14,8 @@ from marginweave.flows.audit.made_up import ROOM, CanaryTable, MadeUpRelease, Pi
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.aggregates import Level
-from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
@@ -25,7 +24,7 @@ from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores
 from marginweave.tasks.empirical.percentiles import worst_pair
 from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mechanisms.gaussian import add_noise, select_percentile
+from marginweave.tasks.mechanisms.gaussian import add_noise, query_sigma, select_percentile
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 
 # No count is below it: what a threshold hides is lost power, and no part of the claim about the noise.
@@ -42,7 +41,7 @@ def canary_columns(configuration: Configuration) -> int:
     return columns
 
 
-def level_scores(table: CanaryTable, draw: GaussianMeasurement, repeats: int, bound: int | None = None) -> TrialScores:
+def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int | None = None) -> TrialScores:
     """Scores of one length with V_k pinned, by the shipped counting and drawing.
 
     Args:
@@ -69,7 +68,7 @@ def level_scores(table: CanaryTable, draw: GaussianMeasurement, repeats: int, bo
     return TrialScores(present=present, absent=absent, cut=middle)
 
 
-def count_scores(draw: GaussianMeasurement, stability: Stability, trials: int) -> TrialScores:
+def count_scores(draw: PlannedDraw, stability: Stability, trials: int) -> TrialScores:
     """Scores of the record count: the unit's rows come or go; a replaced unit of several rows leaves one behind."""
     sd = query_sigma(draw, stability)
     rows = np.array([1000], np.int64)
@@ -128,7 +127,7 @@ def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: 
     columns = [value if o else np.zeros_like(value) for o in own]
     below = _below(sizes, length, int(value[-1]) + 1)
     candidates = CandidateSet(length=1, sizes=sizes) if below is None else CandidateSet.above(below, sizes)
-    bound, draw = math.comb(len(attributes), length), plan.measurement(DrawKind.LEVEL, length)
+    bound, draw = math.comb(len(attributes), length), plan.draw(DrawKind.LEVEL, length)
     mechanism = plan_level(
         configuration,
         candidates=candidates,
@@ -195,9 +194,9 @@ def _draw(
     bound = configuration.contribution_cap(length)
     if configuration.percentile is not None:
         histogram = contribution_histogram(blocks, candidates, bound, engine, ROOM)
-        epsilon = release.plan.selection(DrawKind.PERCENTILE, length).epsilon
+        epsilon = release.plan.draw(DrawKind.PERCENTILE, length).parameter
         bound = select_percentile(histogram, configuration.percentile, epsilon, configuration.stability, fresh_bits())
-    draw = release.plan.measurement(DrawKind.LEVEL, length)
+    draw = release.plan.draw(DrawKind.LEVEL, length)
     words = KeyedBits(key=os.urandom(32), purpose=str(draw))
     counts = bounded_counts(blocks, candidates, bound, words, engine, ROOM)
     mechanism = plan_level(
@@ -227,7 +226,7 @@ def _level_score(
 def _count_score(release: MadeUpRelease, encoded: EncodedBlocks) -> float:
     if release.other is not None:  # a replaced unit of as many rows
         return 0.0
-    draw, stability = release.plan.measurement(DrawKind.COUNT), release.configuration.stability
+    draw, stability = release.plan.draw(DrawKind.COUNT), release.configuration.stability
     sd = query_sigma(draw, stability)
     noisy = int(add_noise(np.array([encoded.records], np.int64), sd, fresh_bits())[0])
     return (noisy - len(release.shared)) * stability.records / float(sd) ** 2

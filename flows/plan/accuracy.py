@@ -25,9 +25,7 @@ from marginweave.tasks.accounting.plan.defaults import (
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
-
-MEAN_NOISE = {"rounded-gaussian": math.sqrt(2 / math.pi), "discrete-laplace": math.sqrt(1 / 2)}
-"""The mean of |x| at standard deviation 1, by mechanism."""
+from marginweave.tasks.mechanisms.catalogue import count_noise
 
 MEASURED = {
     "marginals of 3 columns": (0.003, 0.038, 16.0),
@@ -124,12 +122,12 @@ def _noise(configuration: Configuration) -> Iterator[tuple[str, float]]:
             mean = most_combinations(labels, draw.length) / math.comb(
                 len(labels), draw.length
             )  # cells of a set of columns
-            yield str(draw.length), MEAN_NOISE[draw.mechanism] * mean * sigmas[0]
+            yield str(draw.length), count_noise(draw.mechanism).mean_error * mean * sigmas[0]
         elif draw.kind in MARGINALS and sigmas:
             cliques = planned_cliques(configuration, draw.kind)
             norms = [cells(clique, sizes) * sigma for clique, sigma in zip(cliques, sigmas, strict=True)]
             ends = sorted({min(map(len, cliques)), max(map(len, cliques))})
-            yield " to ".join(map(str, ends)), MEAN_NOISE[draw.mechanism] * statistics.fmean(norms)
+            yield " to ".join(map(str, ends)), count_noise(draw.mechanism).mean_error * statistics.fmean(norms)
 
 
 def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[str, str]]:
@@ -146,7 +144,7 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[
     found = {}
     for draw in plan.draws:
         pairs = list(_cells(configuration, plan, draw, rows))
-        typical = [float(sd) * MEAN_NOISE[draw.mechanism] for sd, _ in pairs]
+        typical = [float(sd) * count_noise(draw.mechanism).mean_error for sd, _ in pairs]
         beside = [100 * error / mean for error, (_, mean) in zip(typical, pairs, strict=True) if mean]
         if typical:
             found[draw.name] = _span(100 * error / rows for error in typical), _span(beside)

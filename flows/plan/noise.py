@@ -11,24 +11,16 @@ from scipy.special import ndtr, ndtri
 
 from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import (
-    BudgetPlan,
-    DrawKind,
-    GaussianMeasurement,
-    LaplaceMeasurement,
-    PlannedDraw,
-    Selection,
-)
-from marginweave.tasks.accounting.accountants import selection_mu
-from marginweave.tasks.accounting.noise import query_sigma
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import public_cells, rounds_of, shares_of_draws
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes, sigma_alone
 from marginweave.tasks.aggregate.selection import scoring
-from marginweave.tasks.mechanisms.gaussian import error_sensitivity
-from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS
+from marginweave.tasks.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, error_sensitivity, query_sigma
+from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
 from marginweave.tasks.mechanisms.percentile import rank_error
 from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE
 
@@ -74,11 +66,12 @@ def noise_forecast(configuration: Configuration) -> list[str]:
     if configuration.marginals is None or configuration.marginals.noise == "gaussian":
         return []
     plan = plan_budget(configuration)
-    if not plan.uses_laplace:
+    noise = pure_noise(plan.draws)
+    if noise is None:
         return [f"Noise: Gaussian, {_why_gaussian(configuration)}"]
     plain = plan.cost.plain
     charged = f"epsilon {float(plain.epsilon):.6g}" + (f" and delta {float(plain.delta):g}" if plain.delta else "")
-    return [f"Noise: Laplace, charged to the account's allowance with {charged}"]
+    return [f"Noise: {noise.title}, charged to the account's allowance with {charged}"]
 
 
 def combinations_forecast(configuration: Configuration) -> list[str]:
@@ -98,7 +91,7 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
     settings, plan, told = configuration.tuples, plan_budget(configuration), []
     for length in range(1, configuration.reporting_length + 1):
         candidates = _most_candidates(configuration, length)
-        sd = query_sigma(plan.measurement(DrawKind.LEVEL, length), configuration.stability)
+        sd = query_sigma(plan.draw(DrawKind.LEVEL, length), configuration.stability)
         least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
         alone = candidates * float(ndtr((0.5 - least) / float(sd)))
         known = "" if length == 1 else "at most "
@@ -118,17 +111,15 @@ def _why_gaussian(configuration: Configuration) -> str:
     cells = public_cells(configuration)
     if cells is None:
         return "as marginals are selected, or a domain or bounds are private: the variances are not known beforehand"
-    if sum(cells) > MAX_LAPLACE_CELLS:
-        return f"as the marginals have {sum(cells)} cells, and Laplace noise is drawn for at most {MAX_LAPLACE_CELLS}"
+    if sum(cells) > DiscreteLaplace.most_cells:
+        return f"as the marginals have {sum(cells)} cells, and Laplace noise is drawn for at most {DiscreteLaplace.most_cells}"
     return "whose variance is the smaller one here"
 
 
 def _shares(configuration: Configuration, plan: BudgetPlan) -> list[float]:
     if configuration.marginals is not None:
         return shares_of_draws(configuration, plan.draws)
-    spent = [
-        selection_mu(draw.epsilon) ** 2 if isinstance(draw, Selection) else draw.parameter**-2 for draw in plan.draws
-    ]
+    spent = [float(MECHANISMS[draw.mechanism].price(draw.parameter).mu2) for draw in plan.draws]
     return [mu2 / sum(spent) for mu2 in spent]
 
 
@@ -155,23 +146,22 @@ def _marginal_forecast(configuration: Configuration, plan: BudgetPlan, draw: Pla
     """A draw of marginals: the noise and the typical error of one cell, from the least noisy marginal to the most."""
     if draw.kind is DrawKind.SELECT:
         return _pick_forecast(configuration, draw, share)
-    if isinstance(draw, Selection):
+    if draw.mechanism == "exponential":
         return _forecast(configuration, draw, share, plan.delta_threshold)
     sigmas = [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
     if draw.kind is DrawKind.EVALUATION:
         return _number_forecast(draw, share, sigmas[0])
-    least, unit, laplace = "", "", isinstance(draw, LaplaceMeasurement)
+    least, unit, noise = "", "", count_noise(draw.mechanism)
     if draw.kind is DrawKind.SCORES:
         sigmas, unit = [scoring(configuration, plan).score_deviation], " a score"
     elif not sigmas:  # how many marginals will share the draw is not known yet
-        least, unit = " or more", " times the marginals" if laplace else " times √(marginals)"
+        least, unit = " or more", " times the marginals" if noise.is_pure else " times √(marginals)"
         sigmas = [sigma_alone(draw, configuration.stability)]
     span = sorted({f"{sd:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float)
-    typical = math.sqrt(1 / 2 if laplace else 2 / math.pi)  # the mean of |x| at standard deviation 1
-    errors = sorted({f"{sd * typical:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float)
+    errors = sorted({f"{sd * noise.mean_error:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float)
     return DrawForecast(
         name=draw.name,
-        noise=f"{'Laplace, ' if laplace else ''}sd {' to '.join(span)}{least}",
+        noise=f"{'' if noise is RoundedGaussian else f'{noise.title}, '}sd {' to '.join(span)}{least}",
         share=share,
         error=f"± {' to '.join(errors)}{unit or ' a cell'}",
         threshold=str(discovery(configuration, plan)[1]) if draw.kind is DrawKind.VALUES else "",
@@ -206,7 +196,7 @@ def rounds_forecast(configuration: Configuration) -> list[str]:
 
 
 def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, delta_threshold: float) -> DrawForecast:
-    if isinstance(draw, Selection):
+    if draw.mechanism == "exponential":
         return DrawForecast(
             name=draw.name,
             noise=f"epsilon {draw.parameter:.4g}",
@@ -214,7 +204,6 @@ def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, del
             error=_rank_error(configuration, draw),
             threshold="",
         )
-    assert isinstance(draw, GaussianMeasurement)
     sd = query_sigma(draw, configuration.stability)
     if draw.kind is not DrawKind.LEVEL:
         return _number_forecast(draw, share, sd)
@@ -234,7 +223,7 @@ def _number_forecast(
         name=draw.name,
         noise=f"sd {most}{float(sd):.1f}",
         share=share,
-        error=f"± {float(sd) * math.sqrt(2 / math.pi):.1f}",  # the mean of |N(0, sd)|
+        error=f"± {float(sd) * RoundedGaussian.mean_error:.1f}",
         threshold=threshold,
     )
 

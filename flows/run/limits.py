@@ -10,22 +10,19 @@ from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliq
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
 from marginweave.schemas.configuration.values import MAX_CELLS, MAX_KEY
-from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import structural_masks
-from marginweave.tasks.aggregate.marginals import (
-    all_cliques,
-    cells,
-    marginal_deviation,
-)
+from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.estimate.graphical.junction import check_model_size, check_room
-from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS
+from marginweave.tasks.mechanisms.base import CountNoise
+from marginweave.tasks.mechanisms.catalogue import pure_noise
+from marginweave.tasks.mechanisms.gaussian import marginal_deviation, query_sigma
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
 
 # Each set of columns costs about a millisecond, whatever it holds.
@@ -68,9 +65,10 @@ def check_marginals(configuration: Configuration, settings: MarginalSettings) ->
         )
     _check_model(configuration, sizes, cliques)
     plan = plan_budget(configuration)
-    if plan.uses_laplace:
+    noise = pure_noise(plan.draws)
+    if noise is not None:
         most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if selects else together
-        _check_laplace(most)
+        _check_cells(noise, most)
     _check_marginal_noise(
         configuration, plan, {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: max(number, len(cliques))}
     )
@@ -81,8 +79,8 @@ def _check_marginal_noise(configuration: Configuration, plan: BudgetPlan, shared
     for draw in plan.draws:
         if draw.kind is not DrawKind.EVALUATION:
             _check_noise(draw, planned_sigmas(configuration, plan, draw), "fewer marginals")
-        if isinstance(draw, GaussianMeasurement) and draw.kind in shared:  # what an unequal split falls back to
-            widest = marginal_deviation(draw.noise_multiplier * math.sqrt(shared[draw.kind]), configuration.stability)
+        if draw.mechanism == "rounded-gaussian" and draw.kind in shared:  # what an unequal split falls back to
+            widest = marginal_deviation(draw.parameter * math.sqrt(shared[draw.kind]), configuration.stability)
             _check_noise(draw, [widest], "fewer marginals")
 
 
@@ -130,15 +128,15 @@ def check_paid(configuration: Configuration) -> None:
         raise InputError(
             f"evaluate.paid.length ({paid.length}) makes {number} marginals, more than {_MAX_MARGINALS}; use a smaller one"
         )
-    draw = plan_budget(configuration).measurement(DrawKind.EVALUATION)
+    draw = plan_budget(configuration).draw(DrawKind.EVALUATION)
     _check_noise(draw, [query_sigma(draw, configuration.stability)], "a larger evaluate.paid.share")
 
 
-def _check_laplace(most: int) -> None:
-    if most > MAX_LAPLACE_CELLS:
+def _check_cells(noise: type[CountNoise], most: int) -> None:
+    if most > noise.most_cells:
         raise InputError(
-            f"the marginals may have {most} cells together, and Laplace noise is drawn for at most {MAX_LAPLACE_CELLS}; use "
-            "aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
+            f"the marginals may have {most} cells together, and {noise.title} noise is drawn for at most {noise.most_cells}; "
+            "use aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
         )
 
 
@@ -173,6 +171,6 @@ def _check_combinations(configuration: Configuration) -> None:
             "aggregate.reporting_length"
         )
     for draw in plan_budget(configuration).draws:
-        if isinstance(draw, GaussianMeasurement) and draw.kind is not DrawKind.EVALUATION:
+        if draw.mechanism == "rounded-gaussian" and draw.kind is not DrawKind.EVALUATION:
             sigma = query_sigma(draw, configuration.stability)
             _check_noise(draw, [sigma], "a smaller aggregate.reporting_length")

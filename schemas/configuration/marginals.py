@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
+from marginweave.schemas.budget import NoiseSetting
 from marginweave.schemas.configuration.columns import Texts
 from marginweave.schemas.configuration.values import (
     MAX_CELLS,
@@ -134,7 +135,7 @@ class MarginalSettings(FrozenModel):
     method: Literal["marginals"] = "marginals"
     preset: Literal["default", "paper"] = "default"
     cliques: Cliques = "selected"
-    noise: Literal["gaussian", "laplace", "auto"] = "gaussian"
+    noise: NoiseSetting = "gaussian"
     allocation: Literal["cells", "equal"] = "cells"
     one_way_share: OpenFraction = 0.3
     selection_share: OpenFraction = 0.05

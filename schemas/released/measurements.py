@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.draws import CountNoise
+from marginweave.schemas.budget import NoiseName
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 
@@ -31,7 +31,7 @@ class Measurement:
     counts: Counts
     deviation: float
     complete: bool = True
-    noise: CountNoise = "rounded-gaussian"
+    noise: NoiseName = "rounded-gaussian"
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes, self.counts.shape)

@@ -6,10 +6,11 @@ Amounts are exact decimals in texts, as the ledger adds them up; everything that
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, JsonValue, model_validator
 
+from marginweave.schemas.budget import NoiseName
 from marginweave.schemas.program import Program
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
 from marginweave.schemas.released.contract import Described, ReleasedFile, optional
@@ -41,7 +42,7 @@ class PlannedMechanism(Described):
     """A draw as it was planned, and whether it was made."""
 
     draw: str = Field(description="Name of the draw, as in the ledger.")
-    mechanism: str = Field(description="rounded-gaussian, discrete-laplace or exponential.")
+    mechanism: str = Field(description=f"{', '.join(get_args(NoiseName))} or exponential.")
     length: int = Field(
         description="Attributes of the combinations it is for; 0 for single numbers and many marginals."
     )
@@ -85,7 +86,7 @@ class MarginalStatement(Described):
     attributes: tuple[str, ...] = Field(description="Names of its attributes.")
     cells: int = Field(description="Number of its cells, missing values included.")
     deviation: float = Field(description="Standard deviation of the noise of a cell, in records.")
-    noise: Literal["rounded-gaussian", "discrete-laplace"] = Field(description="Kind of this noise.")
+    noise: NoiseName = Field(description="Kind of this noise.")
 
 
 class CountsStatement(Described):

@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scipy.special import erfinv, log_expit, log_ndtr, ndtri_exp
+from scipy.special import log_ndtr
 
 from marginweave.schemas.budget import AccountantName
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.mechanisms.exponential import selection_epsilon, selection_mu
 
 # The two tails of the closed form cancel at small epsilon: 28 units in the last place of one are 2e-10 of their difference.
 _MARGIN = 1 - 1e-9
@@ -110,35 +111,6 @@ def sds_rho(epsilon: float, delta: float) -> float:
     _check("epsilon", epsilon)
     _check_delta(delta)
     return _bun_steinke_rho(epsilon, delta / 2)
-
-
-def selection_mu(epsilon: float) -> float:
-    """GDP parameter of the exponential mechanism with `epsilon`: mu = 2 PhiInv(1/(1 + e^{-epsilon/2})) <= 0.62666 epsilon.
-
-    Proof: its privacy loss lies in an interval [t - epsilon, t] (Durfee and Rogers 2019: bounded range), and among all
-    such pairs a pair of two-point distributions whose logits differ by epsilon dominates (Dong, Durfee and Rogers 2020).
-    With logits a - epsilon/2 and a + epsilon/2 that pair has one break-point in its trade-off, and the convex G_mu lies
-    below the two segments iff it does so at the break-point: mu(a) = h(a + epsilon/2) - h(a - epsilon/2),
-    h = PhiInv(logistic). h' = Phi(z) Phi(-z)/phi(z) is even and falls in |z| (checked numerically up to 35 standard
-    deviations), so a = 0 is the worst: mu = 2 h(epsilon/2). The bound 0.62666 = sqrt(2 pi)/4 is h'(0).
-    DP: arithmetic on public numbers; the independent check is epsilon^2/8 in zCDP. Raises InputError unless positive.
-    """
-    _check("epsilon", epsilon)
-    if epsilon < 1:
-        # erfinv keeps the relative precision that a probability near one half would lose
-        return math.sqrt(8) * float(erfinv(math.tanh(epsilon / 4)))
-    return -2 * float(ndtri_exp(log_expit(-epsilon / 2)))
-
-
-def selection_epsilon(mu: float) -> float:
-    """Largest epsilon whose `selection_mu` is at most `mu`, rounded down: 4 artanh(erf(mu / sqrt 8)).
-
-    DP: arithmetic on public numbers. Raises InputError unless mu is positive.
-    """
-    _check("mu", mu)
-    if mu < 1:
-        return 4 * math.atanh(math.erf(mu / math.sqrt(8))) * (1 - 1e-12)
-    return 2 * float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - 1e-12)
 
 
 @dataclass(frozen=True, kw_only=True)

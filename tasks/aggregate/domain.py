@@ -19,12 +19,11 @@ from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
-from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, code_type
-from marginweave.tasks.mechanisms.gaussian import add_noise
-from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.gaussian import add_noise, query_sigma
+from marginweave.tasks.mechanisms.randomness import DrawBits
 
 Labels = Sequence[Sequence[str]]
 
@@ -73,7 +72,7 @@ def discovery(configuration: Configuration, plan: BudgetPlan) -> tuple[Fraction,
     DP: arithmetic on public numbers.
     """
     held, stability = len(configuration.private_columns), configuration.stability
-    sd = query_sigma(plan.measurement(DrawKind.VALUES), stability, held)
+    sd = query_sigma(plan.draw(DrawKind.VALUES), stability, held)
     return sd, private_threshold(sd, held, stability.records, plan.delta_threshold)
 
 
@@ -92,7 +91,7 @@ def discover_labels(
     labels: Sequence[tuple[str, ...]],
     sd: Fraction,
     threshold: int,
-    bits: NoiseBits,
+    bits: DrawBits,
 ) -> dict[int, tuple[str, ...]]:
     """Values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
 

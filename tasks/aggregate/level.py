@@ -15,7 +15,7 @@ from marginweave.tasks.accounting.thresholds import level_threshold, private_thr
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.mechanisms.gaussian import add_noise
-from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.mechanisms.zero_cells import (
     passing_noise,
     passing_probability,
@@ -113,7 +113,7 @@ def prepare_level(candidates: CandidateSet, mechanism: LevelMechanism) -> None:
         prepare_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
 
 
-def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: NoiseBits) -> Level:
+def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: DrawBits) -> Level:
     """Noise every candidate and keep those that reach the threshold.
 
     At length 1 a value of a private domain is a candidate when it occurs among the *bounded* records; that it occurs is
@@ -145,7 +145,7 @@ def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Leve
     return Level.join(mechanism.length, parts)
 
 
-def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: NoiseBits) -> Drawn:
+def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: DrawBits) -> Drawn:
     """Flat cells, ascending, and noisy counts of each set of columns that are told, from noise on every candidate."""
     drawn: Drawn = {}
     for table, columns in enumerate(candidates.column_sets()):
@@ -164,7 +164,7 @@ def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Le
 
 
 def draw_unvisited(
-    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: NoiseBits
+    bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: DrawBits
 ) -> Drawn:
     """As `draw_visited`, in the same distribution, from noise on the cells that occur and `zero_cells` on the superset.
 
@@ -189,7 +189,7 @@ def draw_unvisited(
     return drawn
 
 
-def _noised(pieces: Iterable[Piece], deviation: Fraction, bits: NoiseBits, table: int) -> Iterator[Piece]:
+def _noised(pieces: Iterable[Piece], deviation: Fraction, bits: DrawBits, table: int) -> Iterator[Piece]:
     """Each piece with noise on its counts; a cell's word is that of its place among the cells of all pieces."""
     start = 0
     for cells, counts in pieces:
@@ -198,7 +198,7 @@ def _noised(pieces: Iterable[Piece], deviation: Fraction, bits: NoiseBits, table
 
 
 def _passing_cells(
-    candidates: CandidateSet, mechanism: LevelMechanism, bits: NoiseBits
+    candidates: CandidateSet, mechanism: LevelMechanism, bits: DrawBits
 ) -> Iterator[tuple[Columns, Integers]]:
     """For every set of columns in order, the flat cells of candidates that pass as zeros, ascending."""
     blocks = passing_zeros(candidates.superset, mechanism.threshold, mechanism.deviation, bits)

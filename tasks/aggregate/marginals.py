@@ -11,21 +11,16 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.draws import CountNoise
+from marginweave.schemas.arrays import Counts
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.measurements import Clique, Measurement
-from marginweave.tasks.mechanisms.gaussian import add_drawn_noise, add_noise, deviation, draw_laplace_noise
-from marginweave.tasks.mechanisms.laplace import laplace_deviation, laplace_scale
-from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
-from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.base import CountNoise
+from marginweave.tasks.mechanisms.laplace import add_drawn_noise
+from marginweave.tasks.mechanisms.randomness import DrawBits
 
 AnyCodes = NDArray[np.integer]
 Split = Literal["equal", "cells"]
 T = TypeVar("T")
-
-# The power of its cells that a marginal's share of the budget has in the split of least error, by the kind of noise.
-SHARE_POWER: dict[CountNoise, float] = {"rounded-gaussian": 2 / 3, "discrete-laplace": 1 / 2}
 
 # As many rows at a time as keep the flat codes of one marginal at 8 MB.
 _CHUNK = 1 << 20
@@ -49,57 +44,33 @@ def all_cliques(sizes: Sequence[int], length: int, cell_limit: int | None = None
 
 
 def budget_shares(
-    cliques: Sequence[Clique], sizes: Sequence[int], split: Split, noise: CountNoise = "rounded-gaussian"
+    cliques: Sequence[Clique], sizes: Sequence[int], split: Split, power: float = 2 / 3
 ) -> NDArray[np.float64]:
-    """Share of the budget of every marginal: 1/m each, or proportional to the power of its cells with the least error.
+    """Share of the budget of every marginal: 1/m each, or proportional to a power of its cells: that of least error.
 
     Gaussian, of mu^2 or of rho: rho_i = rho c_i^(2/3) / sum_j c_j^(2/3) minimizes the expected L1 error
     sum_i c_i / sqrt(pi rho_i) (PrivSyn, section 4.2: Lagrange). Laplace, of epsilon: the error is S sum_i c_i / epsilon_i,
     whose derivatives -S c_i / epsilon_i^2 are equal where epsilon_i is proportional to c_i^(1/2). Shape (m,), sums to 1;
     empty without cliques, for a selection may select nothing. DP: arithmetic on public sizes.
     """
-    exponent = SHARE_POWER[noise] if split == "cells" else 0.0
+    exponent = power if split == "cells" else 0.0
     weights = np.array([float(cells(clique, sizes)) ** exponent for clique in cliques])
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
 
 
-def marginal_deviation(multiplier: float, stability: Stability) -> Fraction:
-    """Standard deviation of the noise of one marginal: multiplier times its L2 sensitivity, a multiple of 1/1024.
-
-    A unit holds at most theta = stability.records records of the bounded table. Coming or going, it moves the marginal by a
-    vector u >= 0 with |u|_1 <= theta, so |u|_2 <= theta, which one full cell reaches; replaced, by u - v with
-    |u - v|_2^2 <= |u|_2^2 + |v|_2^2 <= 2 theta^2, because u.v >= 0. m marginals cost mu^2 = sum_i 1/multiplier_i^2.
-    DP: arithmetic on public numbers. Raises InputError unless multiplier is positive.
-    """
-    return deviation(multiplier, 1, stability)
-
-
-def split_deviations(
-    multiplier: float, cliques: Sequence[Clique], sizes: Sequence[int], split: Split, stability: Stability
+def split_noise(
+    noise: CountNoise, parameter: float, cliques: Sequence[Clique], sizes: Sequence[int], split: Split
 ) -> tuple[Fraction, ...]:
-    """Standard deviation of each marginal of one draw with the joint noise multiplier `multiplier`.
+    """The part of each marginal of one draw of `noise` with the joint `parameter`, by the shares of `budget_shares`.
 
-    The marginal with the share s_i of `budget_shares` has the multiplier M / sqrt(s_i), so that together they cost
-    mu^2 = sum_i s_i / M^2 = 1 / M^2. Where a share is so small that there is no table for its noise, all are equal, which
+    Together they cost what the draw does. Where a share is so small that there is no table for its noise, all are equal, which
     `plan` has checked for every set of marginals that there may be. DP: arithmetic on public numbers.
     """
-    shares = budget_shares(cliques, sizes, split)
-    deviations = tuple(marginal_deviation(multiplier / math.sqrt(share), stability) for share in shares.tolist())
-    if split == "cells" and max(deviations, default=0) > MAX_DEVIATION:
-        return split_deviations(multiplier, cliques, sizes, "equal", stability)
-    return deviations
-
-
-def split_epsilons(
-    epsilon: float, cliques: Sequence[Clique], sizes: Sequence[int], split: Split
-) -> tuple[Fraction, ...]:
-    """The epsilon of each marginal of one draw of Laplace noise with the joint epsilon, which they add up to exactly.
-
-    `epsilon` is the decimal that it prints as, by which the draw is charged. DP: arithmetic on public numbers.
-    """
-    shares = [Fraction(share) for share in budget_shares(cliques, sizes, split, "discrete-laplace").tolist()]
-    return tuple(Fraction(repr(epsilon)) * share / sum(shares) for share in shares)
+    parts = noise.parts(parameter, budget_shares(cliques, sizes, split, noise.share_power).tolist())
+    if split == "cells" and max(parts, default=0) > noise.largest_part:
+        return split_noise(noise, parameter, cliques, sizes, "equal")
+    return parts
 
 
 def count_marginal(codes: Sequence[AnyCodes], sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
@@ -166,61 +137,32 @@ def _add(part: Sequence[AnyCodes], clique: Clique, shape: tuple[int, ...], count
 
 
 def measure_marginals(
-    exact: Sequence[NDArray[np.int64]],
+    noise: CountNoise,
+    exact: Sequence[Counts],
     cliques: Sequence[Clique],
-    deviations: Sequence[Fraction],
-    bits: NoiseBits,
+    parts: Sequence[Fraction],
+    bits: DrawBits,
+    presampled: Sequence[Counts] | None = None,
 ) -> Iterator[Measurement]:
-    """Each marginal with independent rounded Gaussian noise on all of its cells, zero ones included.
+    """Each marginal with independent noise on all of its cells, zero ones included.
 
-    Each is `add_noise` of a vector of L2 sensitivity S (`marginal_deviation`), and mu^2 adds (Dong, Roth and Su 2019, corollary
-    3.3).
-    DP: sum_i (S / deviation_i)^2 in mu^2; charge before the first is taken.
+    Rounded Gaussian noise is `add_noise` of a vector of L2 sensitivity S (`marginal_sigma`), and mu^2 adds (Dong, Roth and Su
+    2019, corollary 3.3); discrete Laplace noise is `add_drawn_noise`, and epsilons add (Dwork and Roth 2014, theorem 3.16).
+    DP: sum_i (S / sigma_i)^2 in mu^2, or (sum_i epsilon_i, 0)-DP; charge before the first is taken.
 
     Args:
+        noise: its kind, for how many records of one unit move, and how.
         exact: marginals by `count_marginal`, of rows of a unit already bounded to theta.
         cliques: attributes of each marginal, increasing.
-        deviations: of each marginal, from `split_deviations`.
+        parts: of each marginal, from `split_noise`.
         bits: of the draw; table i is marginal i.
+        presampled: noise that was made before the charge, from `CountNoise.presample` with these parts.
     """
-    for table, (counts, clique, sd) in enumerate(zip(exact, cliques, deviations, strict=True)):
-        yield Measurement(attributes=clique, counts=add_noise(counts, sd, bits, table=table), deviation=float(sd))
-
-
-def laplace_noises(sizes: Sequence[int], epsilons: Sequence[Fraction], stability: Stability) -> list[NDArray[np.int64]]:
-    """The noise of all marginals of one draw, by their numbers of cells: made before the charge, for nothing else.
-
-    DP: nothing of the rows. Raises InputError and StageError as `draw_laplace_noise`.
-    """
-    return [draw_laplace_noise(size, epsilon, stability) for size, epsilon in zip(sizes, epsilons, strict=True)]
-
-
-def measure_with_laplace(
-    exact: Sequence[NDArray[np.int64]],
-    cliques: Sequence[Clique],
-    epsilons: Sequence[Fraction],
-    stability: Stability,
-    noises: Sequence[NDArray[np.int64]],
-) -> Iterator[Measurement]:
-    """Each marginal with independent discrete Laplace noise on all of its cells, zero ones included.
-
-    Each is `add_drawn_noise`; epsilons add (Dwork and Roth 2014, theorem 3.16).
-    DP: (sum_i epsilon_i, 0)-DP; charge before the first is taken.
-
-    Args:
-        exact: marginals by `count_marginal`, of rows of a unit already bounded to theta.
-        cliques: attributes of each marginal, increasing.
-        epsilons: of each marginal, from `split_epsilons`.
-        stability: how many records of one unit move, and how.
-        noises: from `laplace_noises` with these epsilons and this stability.
-    """
-    for counts, clique, epsilon, noise in zip(exact, cliques, epsilons, noises, strict=True):
-        yield Measurement(
-            attributes=clique,
-            counts=add_drawn_noise(counts, noise),
-            deviation=laplace_deviation(laplace_scale(epsilon, stability)),
-            noise="discrete-laplace",
+    for table, (counts, clique, part) in enumerate(zip(exact, cliques, parts, strict=True)):
+        noisy = (
+            noise.add(counts, part, bits, table) if presampled is None else add_drawn_noise(counts, presampled[table])
         )
+        yield Measurement(attributes=clique, counts=noisy, deviation=float(noise.sigma(part)), noise=noise.name)
 
 
 def estimate_total(measurements: Sequence[Measurement]) -> float:

@@ -5,9 +5,9 @@ Each draw goes through `draw_once`: charged, then drawn, then committed. What is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from marginweave.schemas.draws import DrawKind, LaplaceMeasurement, PlannedDraw
+from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.ledger.events import State
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
@@ -25,12 +25,10 @@ from marginweave.tasks.aggregate.marginal_rows import (
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
     count_marginals,
-    laplace_noises,
     measure_marginals,
-    measure_with_laplace,
-    split_deviations,
-    split_epsilons,
+    split_noise,
 )
+from marginweave.tasks.aggregate.noise import marginal_noise
 from marginweave.tasks.aggregate.payloads import (
     measurement_bytes,
     pack_labels,
@@ -57,9 +55,10 @@ from marginweave.tasks.aggregate.selection import (
 )
 from marginweave.tasks.checkpoint.draws import SMALL, PreparedDraw
 from marginweave.tasks.digests import counts_digest, fractions_digest, text_digest
-from marginweave.tasks.draw import draw_once, is_committed, standing
+from marginweave.tasks.draw import draw_once, standing
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.mechanisms.gaussian import gaussian_terms
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -67,48 +66,50 @@ from marginweave.tasks.stage import stage_task
 @stage_task("discover values")
 def discover_values(reference: RunReference, encoded: StageResult) -> StageResult:
     """The values of private domains. DP: the planned cost of `values`, delta_threshold included; one ledger event."""
-    draw = reference.plan.draw(DrawKind.VALUES)
-    if is_committed(reference, draw):
-        return draw_once(reference, draw)[1]
-    rows = open_encoded(reference, encoded)
-    columns = [j for j, attribute in enumerate(reference.configuration.attributes) if attribute.private]
-    counts = count_values(rows, columns)
-    sd, threshold = discovery(reference.configuration, reference.plan)
-    prepared = PreparedDraw(
-        inputs=values_digest(counts, rows.labels),
-        used={**gaussian_terms(sd), "threshold": threshold},
-        make=lambda bits, _: pack_labels(discover_labels(counts, rows.labels, sd, threshold, bits)),
-    )
-    return draw_once(reference, draw, prepared)[1]
+
+    def prepare() -> PreparedDraw:
+        rows = open_encoded(reference, encoded)
+        columns = [j for j, attribute in enumerate(reference.configuration.attributes) if attribute.private]
+        counts = count_values(rows, columns)
+        sigma, threshold = discovery(reference.configuration, reference.plan)
+        return PreparedDraw(
+            inputs=values_digest(counts, rows.labels),
+            used={**gaussian_terms(sigma), "threshold": threshold},
+            make=lambda bits, _: pack_labels(discover_labels(counts, rows.labels, sigma, threshold, bits)),
+        )
+
+    return draw_once(reference, reference.plan.draw(DrawKind.VALUES), prepare)[1]
 
 
 @stage_task("measure one-way")
 def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResult:
     """The marginal of every attribute. DP: the planned cost of `one-way`, one ledger event."""
     draw = reference.plan.draw(DrawKind.ONE_WAY)
-    if is_committed(reference, draw):
-        return draw_once(reference, draw)[1]
-    rows = released_rows(reference, encoded)
-    return _measure(reference, draw, rows, all_cliques(rows.sizes, 1))
+
+    def prepare() -> PreparedDraw:
+        rows = released_rows(reference, encoded)
+        return _prepared(reference, draw, rows, all_cliques(rows.sizes, 1))
+
+    return draw_once(reference, draw, prepare)[1]
 
 
 @stage_task("select marginals")
 def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     """Noisy InDif scores of all pairs, rare values merged. DP: the planned cost of `selection`, one ledger event."""
-    draw = reference.plan.draw(DrawKind.SCORES)
-    if is_committed(reference, draw):
-        return draw_once(reference, draw)[1]
-    rows = compressed_rows(reference, encoded)
-    pairs = scored_pairs(rows.sizes, reference.plan.draw(DrawKind.MARGINALS))
-    noise = scoring(reference.configuration, reference.plan)
-    scores = indif_scores(rows, rows.sizes, pairs, noise.steps)
-    prepared = PreparedDraw(
-        inputs=counts_digest([scores]),
-        used={**gaussian_terms(noise.deviation), "steps": noise.steps},
-        make=lambda bits, _: pack_scores(measure_indif(scores, noise, bits)),
-        size=SMALL + 8 * len(pairs),
-    )
-    return draw_once(reference, draw, prepared)[1]
+
+    def prepare() -> PreparedDraw:
+        rows = compressed_rows(reference, encoded)
+        pairs = scored_pairs(rows.sizes, reference.plan.draw(DrawKind.MARGINALS))
+        noise = scoring(reference.configuration, reference.plan)
+        scores = indif_scores(rows, rows.sizes, pairs, noise.steps)
+        return PreparedDraw(
+            inputs=counts_digest([scores]),
+            used={**gaussian_terms(noise.deviation), "steps": noise.steps},
+            make=lambda bits, _: pack_scores(measure_indif(scores, noise, bits)),
+            size=SMALL + 8 * len(pairs),
+        )
+
+    return draw_once(reference, reference.plan.draw(DrawKind.SCORES), prepare)[1]
 
 
 @stage_task("measure marginals")
@@ -123,10 +124,12 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
         sizes = drawn_compression(reference).sizes
         if not _cliques(reference, sizes):
             reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
-    if standing(reference, draw).state in (State.COMMITTED, State.RETURNED):
-        return _larger(reference)[1]
-    rows = compressed_rows(reference, encoded)
-    return _measure(reference, draw, rows, _cliques(reference, rows.sizes))
+
+    def prepare() -> PreparedDraw:
+        rows = compressed_rows(reference, encoded)
+        return _prepared(reference, draw, rows, _cliques(reference, rows.sizes))
+
+    return _larger(reference, prepare)[1]
 
 
 @stage_task("collect")
@@ -154,32 +157,23 @@ def collect_marginals(reference: RunReference) -> StageResult:
     return reference.derived.checkpoint("collect", inputs, compute)
 
 
-def _measure(reference: RunReference, draw: PlannedDraw, rows: Rows, cliques: Sequence[Clique]) -> StageResult:
-    """One draw of marginals; all that can fail without noise is done before the charge."""
-    stability = reference.configuration.stability
-    split = cliques, rows.sizes, marginal_settings(reference).allocation
-    exact, size = count_marginals(rows, rows.sizes, cliques), measurement_bytes(cliques, rows.sizes)
-    inputs = text_digest([str(cliques), counts_digest(exact)])
-    if isinstance(draw, LaplaceMeasurement):
-        epsilons = split_epsilons(draw.epsilon, *split)
-        prepared = PreparedDraw(
-            inputs=inputs,
-            used={"noise": fractions_digest(epsilons)},
-            make=lambda _, noise: pack_measurements(
-                list(measure_with_laplace(exact, cliques, epsilons, stability, unpack_noise(noise)))
-            ),
-            size=size,
-            unkeyed=lambda: pack_noise(laplace_noises([table.size for table in exact], epsilons, stability)),
-        )
-    else:
-        deviations = split_deviations(draw.parameter, *split, stability)
-        prepared = PreparedDraw(
-            inputs=inputs,
-            used={**gaussian_terms(*deviations), "noise": fractions_digest(deviations)},
-            make=lambda bits, _: pack_measurements(list(measure_marginals(exact, cliques, deviations, bits))),
-            size=size,
-        )
-    return draw_once(reference, draw, prepared)[1]
+def _prepared(reference: RunReference, draw: PlannedDraw, rows: Rows, cliques: Sequence[Clique]) -> PreparedDraw:
+    """A draw of marginals; all that can fail without noise is done before the charge."""
+    noise = marginal_noise(draw, reference.configuration.stability)
+    parts = split_noise(noise, draw.parameter, cliques, rows.sizes, marginal_settings(reference).allocation)
+    exact = count_marginals(rows, rows.sizes, cliques)
+
+    def make(bits: DrawBits, sealed: bytes) -> bytes:
+        presampled = unpack_noise(sealed) if noise.takes_no_key else None
+        return pack_measurements(list(measure_marginals(noise, exact, cliques, parts, bits, presampled)))
+
+    return PreparedDraw(
+        inputs=text_digest([str(cliques), counts_digest(exact)]),
+        used={**noise.terms(parts), "noise": fractions_digest(parts)},
+        make=make,
+        size=measurement_bytes(cliques, rows.sizes),
+        unkeyed=(lambda: pack_noise(noise.presample([t.size for t in exact], parts))) if noise.takes_no_key else None,
+    )
 
 
 def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:
@@ -192,11 +186,11 @@ def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple
     return unpack_measurements(payload), (result,)
 
 
-def _larger(reference: RunReference) -> tuple[bytes, StageResult]:
+def _larger(reference: RunReference, prepare: Callable[[], PreparedDraw] | None = None) -> tuple[bytes, StageResult]:
     """The draw of larger marginals, or an empty one where it was given back (`measure_larger` lets no other pass)."""
     draw = reference.plan.draw(DrawKind.MARGINALS)
     if standing(reference, draw).state != State.RETURNED:
-        return draw_once(reference, draw)
+        return draw_once(reference, draw, prepare)
     result = reference.derived.checkpoint(str(draw), [], lambda: pack_measurements(()))
     return reference.derived.load(result), result
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 from marginweave.schemas.budget import Stability
@@ -10,18 +9,16 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import (
     BudgetPlan,
     DrawKind,
-    GaussianMeasurement,
-    LaplaceMeasurement,
     PlannedDraw,
-    Selection,
 )
 from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.domain import domain_sizes
-from marginweave.tasks.aggregate.marginals import Split, all_cliques, split_deviations, split_epsilons
+from marginweave.tasks.aggregate.marginals import all_cliques, split_noise
 from marginweave.tasks.aggregate.rounds import share_deviation
 from marginweave.tasks.aggregate.selection import declared_cliques, scoring
-from marginweave.tasks.mechanisms.laplace import laplace_deviation, laplace_scale
+from marginweave.tasks.mechanisms.base import CountNoise
+from marginweave.tasks.mechanisms.catalogue import count_noise
+from marginweave.tasks.mechanisms.gaussian import query_sigma
 
 MARGINALS = (DrawKind.ONE_WAY, DrawKind.MARGINALS)
 """Draws of whole marginals, which share the noise of their draw."""
@@ -49,16 +46,13 @@ def planned_sigmas(configuration: Configuration, plan: BudgetPlan, draw: Planned
     Of the scores of pairs it counts steps of their grid. Of a share of rounds it is that of a cell where a whole batch has it
     equally; of a length, at its public cap. DP: arithmetic on public numbers.
     """
-    if isinstance(draw, Selection):
+    if draw.mechanism == "exponential":
         return ()
     if draw.kind in MARGINALS:
         settings, sizes = configuration.marginals, public_sizes(configuration)
         assert settings is not None
-        cliques = planned_cliques(configuration, draw.kind)
-        return (
-            () if not cliques else marginal_sigmas(draw, cliques, sizes, settings.allocation, configuration.stability)
-        )
-    assert isinstance(draw, GaussianMeasurement)
+        noise, cliques = marginal_noise(draw, configuration.stability), planned_cliques(configuration, draw.kind)
+        return tuple(map(noise.sigma, split_noise(noise, draw.parameter, cliques, sizes, settings.allocation)))
     if draw.kind is DrawKind.SCORES:
         return (scoring(configuration, plan).deviation,)
     if draw.kind is DrawKind.MEASURE:
@@ -66,19 +60,12 @@ def planned_sigmas(configuration: Configuration, plan: BudgetPlan, draw: Planned
     return (query_sigma(draw, configuration.stability),)
 
 
-def marginal_sigmas(
-    draw: PlannedDraw, cliques: Sequence[Clique], sizes: Sequence[int], split: Split, stability: Stability
-) -> tuple[Fraction | float, ...]:
-    """Standard deviation of the noise of each of the marginals that share a draw. DP: arithmetic on public numbers."""
-    if isinstance(draw, LaplaceMeasurement):
-        epsilons = split_epsilons(draw.epsilon, cliques, sizes, split)
-        return tuple(laplace_deviation(laplace_scale(epsilon, stability)) for epsilon in epsilons)
-    return split_deviations(draw.parameter, cliques, sizes, split, stability)
+def marginal_noise(draw: PlannedDraw, stability: Stability) -> CountNoise:
+    """The noise of the marginals of a draw."""
+    return count_noise(draw.mechanism)(stability)
 
 
 def sigma_alone(draw: PlannedDraw, stability: Stability) -> float:
     """Standard deviation of the noise of a marginal that has a draw alone: the least there can be."""
-    if isinstance(draw, LaplaceMeasurement):
-        return laplace_deviation(laplace_scale(Fraction(repr(draw.epsilon)), stability))
-    assert isinstance(draw, GaussianMeasurement)
-    return float(query_sigma(draw, stability))
+    noise = marginal_noise(draw, stability)
+    return float(noise.sigma(noise.parts(draw.parameter, [1.0])[0]))

@@ -34,9 +34,9 @@ from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.marginals import all_cliques, marginal_deviation
+from marginweave.tasks.aggregate.marginals import all_cliques
 from marginweave.tasks.aggregate.selection import fitting
-from marginweave.tasks.mechanisms.gaussian import error_sensitivity
+from marginweave.tasks.mechanisms.gaussian import error_sensitivity, marginal_deviation
 
 _ANNEALING = 4
 _ROUNDING = 1 / 12

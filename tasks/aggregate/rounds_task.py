@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.marginals import AdaptiveCliques
-from marginweave.schemas.draws import DrawKind, GaussianMeasurement, Selection
+from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import compress_mask, compress_measurement
@@ -30,10 +30,10 @@ from marginweave.tasks.aggregate.marginals import (
     count_marginals,
     estimate_total,
     in_passes,
-    marginal_deviation,
     measure_marginals,
-    split_deviations,
+    split_noise,
 )
+from marginweave.tasks.aggregate.noise import marginal_noise
 from marginweave.tasks.aggregate.payloads import (
     measurement_bytes,
     pack_measurements,
@@ -59,8 +59,8 @@ from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once, is_committed
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
-from marginweave.tasks.mechanisms.gaussian import gaussian_terms, select_candidate
-from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.gaussian import marginal_deviation, select_candidate
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -121,7 +121,7 @@ def measure_round(reference: RunReference, counted: StageResult, number: int) ->
     planned = next_round(earlier[-1].round if earlier else None, pace, ground.settings.rounds)
     picks = _choose(reference, ground, counted, earlier, planned)
     drawn = [
-        _measure(reference, ground, counted, picks, reference.plan.measurement(DrawKind.MEASURE, share))
+        _measure(reference, ground, counted, picks, reference.plan.draw(DrawKind.MEASURE, share))
         for share in range(planned.first, planned.last + 1)
     ]
     names = [str(reference.plan.draw(DrawKind.SELECT, number, pick)) for pick in range(1, len(picks) + 1)]
@@ -148,9 +148,9 @@ def drawn_in_rounds(reference: RunReference) -> tuple[tuple[Measurement, ...], t
     return measured, tuple(draw for one in finished for draw in one.draws)
 
 
-def _selections(reference: RunReference, ground: _Ground, number: int) -> list[Selection]:
+def _selections(reference: RunReference, ground: _Ground, number: int) -> list[PlannedDraw]:
     """The planned choices of a round."""
-    return [reference.plan.selection(DrawKind.SELECT, number, pick) for pick in range(1, ground.batch + 1)]
+    return [reference.plan.draw(DrawKind.SELECT, number, pick) for pick in range(1, ground.batch + 1)]
 
 
 def _ground(reference: RunReference) -> _Ground:
@@ -227,22 +227,25 @@ def _choose(
     reference: RunReference, ground: _Ground, counted: StageResult, earlier: Sequence[_Finished], planned: Round
 ) -> tuple[Clique, ...]:
     """The marginals of a round, each by a draw among the candidates that the round has not chosen yet."""
-    draws = _selections(reference, ground, planned.number)
-    picks = [unpack_pick(draw_once(reference, draw)[0])[0] for draw in draws if is_committed(reference, draw)]
-    if len(picks) == len(draws):
-        return tuple(picks)
     sensitivity = score_sensitivity(ground.settings, ground.candidates, reference.configuration.stability)
-    scores = _scores(reference, ground, counted, earlier, planned)
-    for draw in draws[len(picks) :]:
+    scores: NDArray[np.int64] | None = None
+    picks: list[Clique] = []
+
+    def prepare(epsilon: float) -> PreparedDraw:
+        nonlocal scores
+        scores = found = _scores(reference, ground, counted, earlier, planned) if scores is None else scores
         left = np.array([i for i, clique in enumerate(ground.candidates) if clique not in picks])
 
-        def make(bits: NoiseBits, _: bytes, left: NDArray[np.int64] = left, epsilon: float = draw.epsilon) -> bytes:
-            place = left[select_candidate(scores[left], sensitivity, epsilon, bits)]
+        def make(bits: DrawBits, _: bytes) -> bytes:
+            place = left[select_candidate(found[left], sensitivity, epsilon, bits)]
             return pack_pick(ground.candidates[place], planned.pace)
 
-        inputs = text_digest([str(ground.candidates), str(planned), counts_digest([left, scores])])
-        prepared = PreparedDraw(inputs=inputs, used={"sensitivity": sensitivity}, make=make)
-        picks.append(unpack_pick(draw_once(reference, draw, prepared)[0])[0])
+        inputs = text_digest([str(ground.candidates), str(planned), counts_digest([left, found])])
+        return PreparedDraw(inputs=inputs, used={"sensitivity": sensitivity}, make=make)
+
+    for draw in _selections(reference, ground, planned.number):
+        payload, _ = draw_once(reference, draw, partial(prepare, draw.parameter))
+        picks.append(unpack_pick(payload)[0])
     return tuple(picks)
 
 
@@ -251,8 +254,8 @@ def _scores(
 ) -> NDArray[np.int64]:
     """The scores of all candidates, as if a round's marginals had its shares equally; private."""
     model = _model(reference, ground, earlier)
-    share = reference.plan.measurement(DrawKind.MEASURE, planned.first)
-    multiplier = share.noise_multiplier * math.sqrt(ground.batch / planned.shares)
+    share = reference.plan.draw(DrawKind.MEASURE, planned.first)
+    multiplier = share.parameter * math.sqrt(ground.batch / planned.shares)
     deviation = float(marginal_deviation(multiplier, reference.configuration.stability))
     tables = (pair for block in reference.load_blocks(counted) for pair in unpack_tables(block))
     return candidate_scores(tables, model.marginal, ground.settings, deviation)
@@ -263,20 +266,22 @@ def _measure(
     ground: _Ground,
     counted: StageResult,
     picks: tuple[Clique, ...],
-    draw: GaussianMeasurement,
+    draw: PlannedDraw,
 ) -> StageResult:
     """One share of a round, which its marginals have as `allocation` says."""
-    if is_committed(reference, draw):
-        return draw_once(reference, draw)[1]
-    exact = _exact(reference, counted, picks)
-    deviations = _deviations(reference, ground, picks, draw)
-    prepared = PreparedDraw(
-        inputs=text_digest([str(picks), counts_digest(exact)]),
-        used=gaussian_terms(*deviations),
-        make=lambda bits, _: pack_measurements(list(measure_marginals(exact, picks, deviations, bits))),
-        size=measurement_bytes(picks, ground.sizes),
-    )
-    return draw_once(reference, draw, prepared)[1]
+
+    def prepare() -> PreparedDraw:
+        noise = marginal_noise(draw, reference.configuration.stability)
+        exact = _exact(reference, counted, picks)
+        parts = split_noise(noise, draw.parameter, picks, ground.sizes, ground.allocation)
+        return PreparedDraw(
+            inputs=text_digest([str(picks), counts_digest(exact)]),
+            used=noise.terms(parts),
+            make=lambda bits, _: pack_measurements(list(measure_marginals(noise, exact, picks, parts, bits))),
+            size=measurement_bytes(picks, ground.sizes),
+        )
+
+    return draw_once(reference, draw, prepare)[1]
 
 
 def _exact(reference: RunReference, counted: StageResult, picks: Sequence[Clique]) -> list[NDArray[np.int64]]:
@@ -288,11 +293,3 @@ def _exact(reference: RunReference, counted: StageResult, picks: Sequence[Clique
         if len(found) == len(wanted):
             break
     return [found[clique] for clique in picks]
-
-
-def _deviations(
-    reference: RunReference, ground: _Ground, picks: Sequence[Clique], draw: GaussianMeasurement
-) -> tuple[Fraction, ...]:
-    """Of the noise of each marginal of one share."""
-    multiplier, stability = draw.noise_multiplier, reference.configuration.stability
-    return split_deviations(multiplier, picks, ground.sizes, ground.allocation, stability)

@@ -15,23 +15,20 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import PgmSynthesis
-from marginweave.schemas.configuration.values import MAX_CELLS
-from marginweave.schemas.draws import BudgetPlan, CountNoise, DrawKind, LaplaceMeasurement, PlannedDraw
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.aggregate.marginals import (
-    SHARE_POWER,
     all_cliques,
     cells,
     count_marginals,
     in_passes,
-    marginal_deviation,
 )
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.estimate.graphical.junction import model_fits
+from marginweave.tasks.mechanisms.catalogue import count_noise
 from marginweave.tasks.mechanisms.gaussian import add_noise, deviation
-from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, l1_sensitivity
-from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.randomness import DrawBits
 
 Fits = Callable[[Sequence[Clique]], bool]
 
@@ -113,7 +110,7 @@ def indif_scores(
     return np.array([indif_score(table, steps) for table in tables], np.int64)
 
 
-def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: NoiseBits) -> NDArray[np.float64]:
+def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: DrawBits) -> NDArray[np.float64]:
     """Noisy InDif of every pair, in records, from `indif_scores` on the grid of `noise`; may be negative.
 
     `add_noise` of the scores of PrivSyn (Zhang et al. 2021, section 4.2), a vector of the sensitivity of `indif_sensitivity`
@@ -126,42 +123,38 @@ def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: NoiseBits)
 def select_marginals(
     cell_counts: Sequence[int],
     scores: NDArray[np.float64],
-    budget: float,
-    unit: float = 1.0,
-    noise: CountNoise = "rounded-gaussian",
+    cell_error: float,
+    power: float = 2 / 3,
     fits: Callable[[Sequence[int]], bool] | None = None,
 ) -> tuple[int, ...]:
     """Greedy minimum of the noise error of what is measured plus the scores of what is not.
 
-    A marginal of c cells at rho has the expected error c / sqrt(pi rho); marginals that share rho = budget / 2 as
-    c^(2/3) have together (sum_i c_i^(2/3))^(3/2) / sqrt(pi rho), which makes one step O(m). With Laplace noise it is
-    c / epsilon, and (sum_i c_i^(1/2))^2 / epsilon of those that share epsilon = budget as c^(1/2). Each step adds the
+    A marginal of c cells at rho has the expected error c / sqrt(pi rho); marginals that share rho as c^(2/3) have together
+    (sum_i c_i^(2/3))^(3/2) / sqrt(pi rho), which makes one step O(m). With Laplace noise it is c / epsilon, and
+    (sum_i c_i^(1/2))^2 / epsilon of those that share epsilon as c^(1/2). Each step adds the
     marginal that leaves the smallest sum, as long as the sum falls. A score below 0, which only noise makes, is never worth it.
 
     Args:
         cell_counts: cells of each marginal.
         scores: noisy InDif of each, in records, shape (m,).
-        budget: mu^2, or epsilon of Laplace noise, for measuring the selected ones.
-        unit: L2 sensitivity of one marginal, L1 of Laplace noise.
-        noise: what they are measured with.
+        cell_error: of one cell, with all that there is for measuring the selected ones (`CountNoise.cell_error`).
+        power: of the cells, by which they share it (`CountNoise.share_power`).
         fits: whether positions can be measured together, whatever it is worth; what does not fit is passed over, as in AIM.
 
     Returns:
         Positions of the selected marginals, increasing. DP: post-processing.
 
     Raises:
-        InputError: budget or unit that is not positive.
+        InputError: an error that is not positive.
     """
-    if budget <= 0 or unit <= 0:
-        raise InputError(f"budget ({budget}) and unit ({unit}) must be positive")
-    power = SHARE_POWER[noise]
+    if cell_error <= 0:
+        raise InputError(f"cell_error ({cell_error}) must be positive")
     weights = np.asarray(cell_counts, np.float64) ** power
-    scale = unit / (budget if noise == "discrete-laplace" else math.sqrt(math.pi * budget / 2))
     measured, missed = 0.0, float(scores.sum())
     least = missed
     selected, left = np.zeros(len(weights), np.bool_), np.ones(len(weights), np.bool_)
     while left.any():
-        errors = scale * (measured + weights) ** (1 / power) + missed - scores
+        errors = cell_error * (measured + weights) ** (1 / power) + missed - scores
         errors[~left] = math.inf
         best = int(errors.argmin())
         if errors[best] >= least:
@@ -219,7 +212,7 @@ def _grow(pair: Clique, neighbors: dict[int, set[int]], sizes: Sequence[int], ce
 def scoring(configuration: Configuration, plan: BudgetPlan) -> IndifNoise:
     """Grid and noise of the draw `selection`: a score for every pair of attributes. DP: arithmetic on public numbers."""
     pairs = math.comb(len(configuration.attributes), 2)
-    return plan_indif(pairs, plan.measurement(DrawKind.SCORES).noise_multiplier, configuration.stability)
+    return plan_indif(pairs, plan.draw(DrawKind.SCORES).parameter, configuration.stability)
 
 
 def declared_cliques(settings: MarginalSettings, names: Sequence[str], sizes: Sequence[int]) -> tuple[Clique, ...]:
@@ -249,12 +242,8 @@ def selected_cliques(
     def together(places: Sequence[int]) -> bool:
         return fits is None or fits([pairs[i] for i in places])
 
-    if isinstance(draw, LaplaceMeasurement):
-        unit = float(l1_sensitivity(stability))
-        chosen = select_marginals(cell_counts, scores, draw.epsilon, unit, draw.mechanism, together)
-    else:
-        unit = float(marginal_deviation(1.0, stability))
-        chosen = select_marginals(cell_counts, scores, draw.parameter**-2, unit, fits=together)
+    noise = count_noise(draw.mechanism)(stability)
+    chosen = select_marginals(cell_counts, scores, noise.cell_error(draw.parameter), noise.share_power, together)
     selected = fitting([pairs[i] for i in chosen], sizes, most)
     return selected if settings.merge_cells == "none" else merge_pairs(selected, sizes, settings.merge_cells, most)
 
@@ -278,7 +267,7 @@ def scored_pairs(sizes: Sequence[int], draw: PlannedDraw) -> tuple[Clique, ...]:
 
 def most_cells(draw: PlannedDraw) -> int:
     """How many cells the marginals of a draw may have together: what fits into memory, or is drawn in time."""
-    return MAX_LAPLACE_CELLS if isinstance(draw, LaplaceMeasurement) else MAX_CELLS
+    return count_noise(draw.mechanism).most_cells
 
 
 def fitting(cliques: Sequence[Clique], sizes: Sequence[int], most: int) -> tuple[Clique, ...]:

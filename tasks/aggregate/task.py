@@ -16,7 +16,6 @@ from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.events import State
 from marginweave.schemas.released.aggregates import Level, LevelNoise
-from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
@@ -42,10 +41,11 @@ from marginweave.tasks.engine.local import Engine
 from marginweave.tasks.mechanisms.gaussian import (
     add_noise,
     gaussian_terms,
+    query_sigma,
     select_percentile,
 )
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
-from marginweave.tasks.mechanisms.randomness import KeyedBits, NoiseBits
+from marginweave.tasks.mechanisms.randomness import DrawBits, KeyedBits
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -56,13 +56,16 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
 
     DP: mu-GDP with mu = 1 / sigma, sigma the noise multiplier; the sensitivity is theta, the most rows of one unit.
     """
-    records, sigma = np.array([open_encoded(reference, encoded).records], np.int64), _count_deviation(reference)
-    prepared = PreparedDraw(
-        inputs=counts_digest([records]),
-        used=gaussian_terms(sigma),
-        make=lambda bits, _: pack_number(int(add_noise(records, sigma, bits)[0])),
-    )
-    return draw_once(reference, reference.plan.draw(DrawKind.COUNT), prepared)[1]
+
+    def prepare() -> PreparedDraw:
+        records, sigma = np.array([open_encoded(reference, encoded).records], np.int64), _count_sigma(reference)
+        return PreparedDraw(
+            inputs=counts_digest([records]),
+            used=gaussian_terms(sigma),
+            make=lambda bits, _: pack_number(int(add_noise(records, sigma, bits)[0])),
+        )
+
+    return draw_once(reference, reference.plan.draw(DrawKind.COUNT), prepare)[1]
 
 
 @stage_task("aggregate", run_name="aggregate k={length}")
@@ -108,7 +111,7 @@ def _counted_and_drawn(
     noise = level_noise(mechanism, candidates)
     prepare_level(candidates, mechanism)
 
-    def make(bits: NoiseBits, _: bytes) -> bytes:
+    def make(bits: DrawBits, _: bytes) -> bytes:
         level = draw_level(bounded, candidates, mechanism, bits)
         kept, told = (level, noise) if most is None else keep_most(level, noise, most)
         return pack_level(_released(kept, blocks, told, mechanism))
@@ -117,7 +120,7 @@ def _counted_and_drawn(
     if mechanism.private_threshold:
         used["private_threshold"] = mechanism.private_threshold
     inputs = level_digest(bounded, candidates, mechanism, blocks.labels)
-    result = draw_once(reference, planned, PreparedDraw(inputs=inputs, used=used, make=make))[1]
+    result = draw_once(reference, planned, lambda: PreparedDraw(inputs=inputs, used=used, make=make))[1]
     return replace(result, charged=(*charged, str(planned)))
 
 
@@ -188,7 +191,7 @@ def _candidates_above(reference: RunReference, below: Sequence[DrawnLevel]) -> C
 def _mechanism(reference: RunReference, candidates: CandidateSet, bound: int, below: Sequence[Level]) -> LevelMechanism:
     """The mechanism of a length with this contribution bound, its threshold as asked for."""
     configuration = reference.configuration
-    draw = reference.plan.measurement(DrawKind.LEVEL, candidates.length)
+    draw = reference.plan.draw(DrawKind.LEVEL, candidates.length)
     return plan_level(
         configuration,
         candidates=candidates,
@@ -223,18 +226,17 @@ def _contribution_bound(
     percentile = configuration.percentile
     if percentile is None:
         return cap, ()
-    draw = reference.plan.selection(DrawKind.PERCENTILE, candidates.length)
-    if is_committed(reference, draw):
-        return unpack_number(draw_once(reference, draw)[0]), (str(draw),)
-    histogram = contribution_histogram(blocks, candidates, cap, engine, room)
+    draw = reference.plan.draw(DrawKind.PERCENTILE, candidates.length)
 
-    epsilon, unit = draw.epsilon, configuration.stability
-    prepared = PreparedDraw(
-        inputs=counts_digest([histogram]),
-        used={"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)},
-        make=lambda bits, _: pack_number(select_percentile(histogram, percentile, epsilon, unit, bits)),
-    )
-    return unpack_number(draw_once(reference, draw, prepared)[0]), (str(draw),)
+    def prepare() -> PreparedDraw:
+        histogram, unit = contribution_histogram(blocks, candidates, cap, engine, room), configuration.stability
+        return PreparedDraw(
+            inputs=counts_digest([histogram]),
+            used={"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)},
+            make=lambda bits, _: pack_number(select_percentile(histogram, percentile, draw.parameter, unit, bits)),
+        )
+
+    return unpack_number(draw_once(reference, draw, prepare)[0]), (str(draw),)
 
 
 def _released(level: Level, blocks: ReleasedBlocks, noise: LevelNoise, mechanism: LevelMechanism) -> DrawnLevel:
@@ -251,10 +253,8 @@ def _record_count(reference: RunReference) -> tuple[int, float]:
     resize = reference.configuration.resize
     if resize is not None:
         return resize.records, 0.0
-    return unpack_number(draw_once(reference, reference.plan.draw(DrawKind.COUNT))[0]), float(
-        _count_deviation(reference)
-    )
+    return unpack_number(draw_once(reference, reference.plan.draw(DrawKind.COUNT))[0]), float(_count_sigma(reference))
 
 
-def _count_deviation(reference: RunReference) -> Fraction:
-    return query_sigma(reference.plan.measurement(DrawKind.COUNT), reference.configuration.stability)
+def _count_sigma(reference: RunReference) -> Fraction:
+    return query_sigma(reference.plan.draw(DrawKind.COUNT), reference.configuration.stability)

@@ -7,23 +7,21 @@ discovered values) is no term; what it follows from is.
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, LaplaceMeasurement, PlannedDraw
-from marginweave.tasks.accounting.noise import query_sigma
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.domain import discovery
-from marginweave.tasks.aggregate.marginals import split_deviations, split_epsilons
-from marginweave.tasks.aggregate.noise import planned_cliques, planned_sigmas, public_sizes
+from marginweave.tasks.aggregate.marginals import split_noise
+from marginweave.tasks.aggregate.noise import marginal_noise, planned_cliques, planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.rounds import STEPS
 from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.digests import fractions_digest
-from marginweave.tasks.mechanisms.gaussian import error_sensitivity
+from marginweave.tasks.mechanisms.gaussian import error_sensitivity, query_sigma
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE, LOW_PERCENTILE
 
@@ -75,7 +73,7 @@ def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw
     if draw.kind is DrawKind.COUNT:
         return {"sigma": _sigma(configuration, plan, draw)}
     cap = configuration.contribution_cap(draw.length)
-    if not isinstance(draw, GaussianMeasurement):
+    if draw.kind is DrawKind.PERCENTILE:
         assert percentile is not None
         return {"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)}
     settings = configuration.tuples.model_dump(
@@ -111,8 +109,8 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
             "threshold_delta": repr(plan.delta_threshold),
         }
     if draw.kind is DrawKind.SCORES:
-        noise = scoring(configuration, plan)
-        return {"steps": noise.steps, "sigma": str(noise.deviation)}
+        grid = scoring(configuration, plan)
+        return {"steps": grid.steps, "sigma": str(grid.deviation)}
     if draw.kind in (DrawKind.SELECT, DrawKind.MEASURE):
         assert rounds is not None
         chosen = rounds.model_dump(mode="json")
@@ -127,9 +125,6 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
     cliques, sizes = planned_cliques(configuration, draw.kind), public_sizes(configuration)
     if not cliques or (draw.kind is DrawKind.MARGINALS and settings.compress != "none"):
         return terms  # chosen, or over merged values
-    shares: tuple[Fraction, ...]
-    if isinstance(draw, LaplaceMeasurement):
-        shares = split_epsilons(draw.epsilon, cliques, sizes, settings.allocation)
-    else:
-        shares = split_deviations(draw.parameter, cliques, sizes, settings.allocation, configuration.stability)
-    return {**terms, "marginals": len(cliques), "noise": fractions_digest(shares)}
+    noise = marginal_noise(draw, configuration.stability)
+    parts = split_noise(noise, draw.parameter, cliques, sizes, settings.allocation)
+    return {**terms, "marginals": len(cliques), "noise": fractions_digest(parts)}

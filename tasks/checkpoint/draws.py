@@ -13,7 +13,7 @@ from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.checkpoint.draw_files import BEGUN_STATES, DrawStore
 from marginweave.tasks.checkpoint.draw_secrets import DrawSecret, DrawSecrets
-from marginweave.tasks.mechanisms.randomness import DrawBits, NoiseBits
+from marginweave.tasks.mechanisms.randomness import DrawBits
 
 SMALL = 1 << 12
 _ENDED = frozenset({State.COMMITTED, State.RETURNED, State.CHARGED_LOST})
@@ -48,7 +48,7 @@ class PreparedDraw:
 
     inputs: str
     used: Mapping[str, str | int]
-    make: Callable[[NoiseBits, bytes], bytes]
+    make: Callable[[DrawBits, bytes], bytes]
     size: int = SMALL
     unkeyed: Callable[[], bytes] | None = None
 

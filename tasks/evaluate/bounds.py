@@ -230,7 +230,7 @@ def _bias(
     k = noise.length
     if configuration.marginals is not None or noise.contribution_bound >= configuration.contribution_cap(k):
         return BoundingBias(length=k, records=0, confidence=1.0, words="0: no record can hold more than was counted")
-    epsilon = plan.selection(DrawKind.PERCENTILE, k).epsilon
+    epsilon = plan.draw(DrawKind.PERCENTILE, k).parameter
     records = most_cut_records(configuration, epsilon, aggregates, k, level=level)
     words = (
         f"at most {records}: with confidence {level:g} no more records than that hold more than "

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
+from marginweave.schemas.budget import NoiseName
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import CountNoise
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.aggregate.domain import Compression
+from marginweave.tasks.mechanisms.catalogue import count_noise
 from marginweave.tasks.normalize.consistency import Holders
 from marginweave.tasks.normalize.marginals import compression_of
 from marginweave.tasks.normalize.normalize import find_rows
@@ -38,7 +39,7 @@ def count_interval(
     counts: IntArray,
     deviation: float,
     *,
-    noise: CountNoise = "rounded-gaussian",
+    noise: NoiseName = "rounded-gaussian",
     level: float = LEVEL,
     cells: int = 1,
 ) -> Intervals:
@@ -66,16 +67,10 @@ def count_interval(
     if cells < 1:
         raise InputError(f"cells ({cells}) must be at least 1")
     half = math.floor(0.5 - float(ndtri(tail)) * math.sqrt(cells * deviation**2 + (cells - 1) / 12))
-    if noise == "discrete-laplace" and deviation:
-        alone = _laplace_reach(deviation, level)
+    alone = count_noise(noise).reach(deviation, level) if deviation else None
+    if alone is not None:
         half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
     return Intervals(low=np.maximum(counts - half, 0), high=np.maximum(counts + half, 0))
-
-
-def _laplace_reach(deviation: float, level: float) -> int:
-    """The least h with 2 p^(h + 1) / (1 + p) <= 1 - level, p = e^{-1/b}, sd = 1 / (sqrt(2) sinh(1/(2b)))."""
-    log_p = -2 * math.asinh(1 / (math.sqrt(2) * deviation))
-    return max(0, math.ceil(math.log((1 - level) * (1 + math.exp(log_p)) / 2) / log_p - 1))
 
 
 def selected_interval(

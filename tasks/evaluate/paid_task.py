@@ -16,16 +16,15 @@ from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.released.evaluation import PaidEvaluation
-from marginweave.tasks.accounting.noise import query_sigma
 from marginweave.tasks.aggregate.domain import recode
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
-from marginweave.tasks.draw import draw_once, is_committed
+from marginweave.tasks.draw import draw_once
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.paid import compared_marginals, mean_count_error, paid_evaluation
-from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, gaussian_terms
+from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, gaussian_terms, query_sigma
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
@@ -40,10 +39,8 @@ def buy_evaluation(
     DP: the planned cost of `evaluation`, one ledger event; the sensitivity is theta, or 2 theta under replace-one
     (`mean_count_error`).
     """
-    draw = reference.plan.measurement(DrawKind.EVALUATION)
-    committed = is_committed(reference, draw)
-    prepared = None if committed else _prepared(reference, encoded, synthesized, normalized)
-    payload, drawn = draw_once(reference, draw, prepared)
+    draw = reference.plan.draw(DrawKind.EVALUATION)
+    payload, drawn = draw_once(reference, draw, lambda: _prepared(reference, encoded, synthesized, normalized))
     deviation = query_sigma(draw, reference.configuration.stability)
 
     def compute() -> bytes:  # with its noise as it was reserved: right of here is no ledger
@@ -82,7 +79,7 @@ def _prepared(
     marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
     records = CodeBlocks(made)
     error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
-    deviation = query_sigma(reference.plan.measurement(DrawKind.EVALUATION), configuration.stability)
+    deviation = query_sigma(reference.plan.draw(DrawKind.EVALUATION), configuration.stability)
     exact, digest = np.array([error], np.int64), _digest(made)
     return PreparedDraw(
         inputs=text_digest([digest, counts_digest([exact])]),

@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 
 from marginweave.schemas.budget import Cost, Neighbors, Plain
-from marginweave.schemas.draws import BudgetPlan, Discovery, GaussianMeasurement, PlannedDraw
+from marginweave.schemas.draws import BudgetPlan, Discovery, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.events import SPARE_PREFIX
 from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
 from marginweave.schemas.program import Program
-from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.composition import PricedDraw, composed_epsilon
 from marginweave.tasks.accounting.selection_composition import release_delta
 from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_loss
+from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 
 # Prices are rounded to doubles on their way into a plan.
 _SLACK = 1e-9
@@ -208,21 +208,18 @@ def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
         return "has no parameter: it must be positive and finite"
     if all_stated:
         return None
-    if draw.mechanism == "rounded-gaussian":
-        squared = parameter * parameter  # may be 0 or infinite; then nothing below is enough, or anything is
-        fits = _covers(float(cost.mu2) * squared, 1) and _covers(float(cost.rho) * squared, 0.5)
-    elif draw.mechanism == "discrete-laplace":
-        fits = cost.plain.epsilon >= Decimal(repr(parameter))
-    elif draw.mechanism == "exponential":
-        mu = selection_mu(parameter)
-        fits = _covers(float(cost.mu2), mu * mu) and _covers(float(cost.rho), parameter * parameter / 8)
-    else:
+    if draw.mechanism not in MECHANISMS:
         return f"has a mechanism ({draw.mechanism}) without a price"
+    try:
+        price = MECHANISMS[draw.mechanism].price(parameter)
+    except (ArithmeticError, ValueError):  # so much that it is no float
+        price = None
+    fits = price and _covers(cost.mu2, price.mu2) and _covers(cost.rho, price.rho) and price.plain.within(cost.plain)
     return None if fits else f"costs less than {draw.mechanism} with parameter {parameter:.6g} does"
 
 
-def _covers(charged: float, price: float) -> bool:
-    return charged >= price * (1 - _SLACK)
+def _covers(charged: Decimal, price: Decimal) -> bool:
+    return float(charged) >= float(price) * (1 - _SLACK)
 
 
 def _amounts(cost: Cost) -> tuple[Decimal, ...]:
@@ -261,6 +258,4 @@ def _close(was: object, now: object) -> bool:
 
 def _reserved(draw: PlannedDraw, row: DrawRecord) -> PlannedDraw:
     assert row.parameter is not None
-    if isinstance(draw, GaussianMeasurement):
-        return replace(draw, noise_multiplier=row.parameter, cost=row.cost, terms=row.terms)
-    return replace(draw, epsilon=row.parameter, cost=row.cost, terms=row.terms)
+    return replace(draw, parameter=row.parameter, cost=row.cost, terms=row.terms)

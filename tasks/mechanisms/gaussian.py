@@ -6,21 +6,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.arrays import Integers
+from marginweave.schemas.budget import Cost, Stability, amount
+from marginweave.schemas.configuration.values import MAX_CELLS
+from marginweave.schemas.draws import DrawKind, PlannedDraw
+from marginweave.schemas.errors import InputError
 from marginweave.tasks.digests import fractions_digest, text_digest
+from marginweave.tasks.mechanisms.base import CountNoise, check_room
 from marginweave.tasks.mechanisms.exponential import choose
-from marginweave.tasks.mechanisms.laplace import l1_sensitivity, laplace_scale
-from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION, noise_table
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
-from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.mechanisms.sampler import SAMPLER_FORMAT, Sampler
 
 _CHUNK = 1 << 17
@@ -43,6 +46,17 @@ def deviation(multiplier: float, contribution_bound: int, stability: Stability) 
     square = (Fraction(multiplier) * _DEVIATION_STEP) ** 2 * squared_norm
     steps = math.isqrt(math.ceil(square) - 1) + 1
     return Fraction(steps, _DEVIATION_STEP)
+
+
+def marginal_deviation(multiplier: float, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of one marginal: multiplier times its L2 sensitivity, a multiple of 1/1024.
+
+    A unit holds at most theta = stability.records records of the bounded table. Coming or going, it moves the marginal by a
+    vector u >= 0 with |u|_1 <= theta, so |u|_2 <= theta, which one full cell reaches; replaced, by u - v with
+    |u - v|_2^2 <= |u|_2^2 + |v|_2^2 <= 2 theta^2, because u.v >= 0. m marginals cost mu^2 = sum_i 1/multiplier_i^2.
+    DP: arithmetic on public numbers. Raises InputError unless multiplier is positive.
+    """
+    return deviation(multiplier, 1, stability)
 
 
 def count_deviation(multiplier: float, stability: Stability) -> Fraction:
@@ -72,6 +86,19 @@ def error_deviation(multiplier: float, stability: Stability) -> Fraction:
     return deviation(multiplier, 1, Stability(records=error_sensitivity(stability), neighbors="add-remove"))
 
 
+def query_sigma(draw: PlannedDraw, stability: Stability, width: int | None = None) -> Fraction:
+    """Standard deviation of the noise of one query that has the draw alone: the noise multiplier times the L2 sensitivity.
+
+    `width` is how many of the counts one record adds to, where a percentile chose fewer than the draw's public cap.
+    DP: arithmetic on public or released numbers.
+    """
+    if draw.kind is DrawKind.COUNT:
+        return count_deviation(draw.parameter, stability)
+    if draw.kind is DrawKind.EVALUATION:
+        return error_deviation(draw.parameter, stability)
+    return deviation(draw.parameter, width or draw.width, stability)
+
+
 def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
     """What rounded Gaussian noise of these standard deviations is a function of, beside its seed.
 
@@ -86,7 +113,7 @@ def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
 
 
 def add_noise(
-    counts: NDArray[np.int64], deviation: Fraction, bits: NoiseBits, *, table: int = 0, start: int = 0
+    counts: NDArray[np.int64], deviation: Fraction, bits: DrawBits, *, table: int = 0, start: int = 0
 ) -> NDArray[np.int64]:
     """Counts plus independent rounded Gaussian noise of standard deviation `deviation`: a function of `bits` and the cell.
 
@@ -113,7 +140,7 @@ def add_noise(
     if counts.dtype != np.int64:
         raise InputError(f"counts ({counts.dtype}) must be int64")
     distribution = noise_table(deviation)
-    _check_room(counts, distribution.largest)
+    check_room(counts, distribution.largest)
     sampler, flat = Sampler(distribution), counts.ravel()
     noisy = np.empty(flat.size, np.int64)
     for first in range(0, flat.size, _CHUNK):
@@ -122,58 +149,8 @@ def add_noise(
     return noisy.reshape(counts.shape)
 
 
-def draw_laplace_noise(cells: int, epsilon: Fraction, stability: Stability) -> NDArray[np.int64]:
-    """The noise of one marginal for `add_drawn_noise`, shape (cells,), int64: OpenDP's exact sampler, on zeros.
-
-    OpenDP uses its own generator, which takes no seed: so the noise is drawn before the charge, and sealed as a seed is.
-    Discrete Laplace noise of scale `laplace_scale`. DP: nothing of the rows.
-
-    Raises:
-        InputError: an epsilon that is not positive.
-        StageError: OpenDP measures a larger loss than the planned one.
-    """
-    mechanism = _discrete_laplace(float(laplace_scale(epsilon, stability)))
-    if Fraction(mechanism.map(l1_sensitivity(stability))) > epsilon:
-        raise StageError("marginal: the measured privacy loss is above the planned one")
-    return np.array(mechanism(np.zeros(cells, np.int64)), np.int64)
-
-
-def add_drawn_noise(counts: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One marginal plus noise of `draw_laplace_noise` that was made for it, and for nothing else.
-
-    Theorem: noise of scale b on an f of L1 sensitivity S is (S/b, 0)-DP (Dwork, McSherry, Nissim and Smith 2006), on integers
-    with the discrete Laplace distribution as well (Ghosh, Roughgarden and Sundararajan 2012). Every cell of the marginal
-    must be in `counts`, zeros included.
-    DP: (epsilon, 0)-DP under the `stability` of the noise, by the L1 sensitivity of `laplace.l1_sensitivity`.
-
-    Args:
-        counts: any shape, int64.
-        noise: of the flattened counts, shape (cells,), int64.
-
-    Returns:
-        the shape of `counts`, int64.
-
-    Raises:
-        InputError: counts of another type.
-        StageError: noise of another type or for another number of cells, or sums that could leave 64 bits.
-    """
-    if counts.dtype != np.int64:
-        raise InputError(f"counts ({counts.dtype}) must be int64")
-    if noise.dtype != np.int64 or noise.shape != (counts.size,):
-        raise StageError("noise must be int64, one for each cell of the marginal; it was drawn for another one")
-    _check_room(counts, max(int(noise.max(initial=0)), -int(noise.min(initial=0))))
-    return counts + noise.reshape(counts.shape)
-
-
-def _check_room(counts: NDArray[np.int64], largest: int) -> None:
-    """Refuse counts that noise of at most `largest` could move out of 64 bits."""
-    room = np.iinfo(np.int64).max - largest
-    if counts.size and (int(counts.max()) > room or int(counts.min()) < -room):
-        raise StageError("counts with noise must fit 64 bits")
-
-
 def select_percentile(
-    histogram: NDArray[np.int64], percentile: float, epsilon: float, stability: Stability, bits: NoiseBits
+    histogram: NDArray[np.int64], percentile: float, epsilon: float, stability: Stability, bits: DrawBits
 ) -> int:
     """A candidate 1 … cap near the wanted percentile: of combinations a record, or of a column's values on a public grid.
 
@@ -202,7 +179,7 @@ def select_percentile(
     )
 
 
-def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: NoiseBits) -> int:
+def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: DrawBits) -> int:
     """Place of one of the candidates, with probability proportional to e^{epsilon score / (2 sensitivity)}.
 
     Exponential mechanism, exactly (`exponential.choose`), epsilon being the double's own fraction; scores are integers, and
@@ -225,12 +202,41 @@ def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float
     return choose(scores, Fraction(epsilon) / (2 * sensitivity), bits)
 
 
-def _discrete_laplace(scale: float) -> Any:
-    from opendp import domains, metrics
-    from opendp.measurements import then_laplace
-    from opendp.mod import enable_features
+class RoundedGaussian(CountNoise):
+    """Rounded Gaussian noise; the part of a marginal is its standard deviation."""
 
-    # OpenDP and its shared library wait until something is drawn: plan and refusals never load them. Its prelude would import
-    # scikit-learn as well, a second of every run.
-    enable_features("contrib")
-    return (domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")) >> then_laplace(scale)
+    name = "rounded-gaussian"
+    parameter = "noise_multiplier"
+    words = "rounded Gaussian noise on counts, standard deviation {parameter:.6g} times the sensitivity"
+    setting = "gaussian"
+    title = "Gaussian"
+    share_power = 2 / 3
+    mean_error = math.sqrt(2 / math.pi)
+    most_cells = MAX_CELLS
+    largest_part = MAX_DEVIATION
+
+    @staticmethod
+    def price(parameter: float) -> Cost:
+        """1/multiplier^2 in mu^2, half of it in rho."""
+        squared = 1 / Fraction(parameter) ** 2
+        return Cost(mu2=amount(float(squared)), rho=amount(float(squared / 2)), delta=amount(0.0))
+
+    def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
+        """The marginal with the share s_i has the multiplier M / sqrt(s_i): together sum_i s_i / M^2 = 1 / M^2 in mu^2."""
+        return tuple(marginal_deviation(parameter / math.sqrt(share), self.stability) for share in shares)
+
+    def sigma(self, part: Fraction) -> Fraction:
+        """The part itself."""
+        return part
+
+    def cell_error(self, parameter: float) -> float:
+        """S / sqrt(pi rho), S the L2 sensitivity, rho = mu^2 / 2."""
+        return float(marginal_deviation(1.0, self.stability)) / math.sqrt(math.pi * parameter**-2 / 2)
+
+    def add(self, counts: Integers, part: Fraction, bits: DrawBits, table: int) -> Integers:
+        """As `add_noise`."""
+        return add_noise(counts, part, bits, table=table)
+
+    def terms(self, parts: Sequence[Fraction]) -> Mapping[str, str | int]:
+        """As `gaussian_terms`."""
+        return gaussian_terms(*parts)

@@ -30,30 +30,6 @@ _KEY = 32
 _WORDS_A_KEY = BLOCKS_A_KEY * _BLOCK // _WORD
 
 
-class NoiseBits(Protocol):
-    """Where noise comes from: bits with an address, which are the same whenever, wherever and in whatever order they are read.
-
-    Ledger and publisher refuse what was made with a `tainted` source.
-    """
-
-    @property
-    def tainted(self) -> bool:
-        """Whether the key did not come from the operating system: a test's."""
-        ...
-
-    def words(self, table: int, start: int, count: int) -> Words:
-        """The words of cells `start` to `start + count - 1` of a table, shape (count,)."""
-        ...
-
-    def rest(self, table: int, cell: int) -> int:
-        """65 bits more of one cell, from an address of their own."""
-        ...
-
-    def stream(self, *place: int) -> WordStream:
-        """A stream from its beginning, whose keys are of this place alone: for loops of which nobody knows the length."""
-        ...
-
-
 class WordStream:
     """Words one after the other, in whatever portions, under a new key after every 2^20 blocks."""
 
@@ -106,13 +82,13 @@ class DrawBits:
 
     The keys are HKDF-SHA256(seed, info), RFC 5869, where `encoded` makes info of the format, the context, a purpose, a place
     and the number of a block; AES-256 in counter mode gives the words of the block. So a word is a function of (seed, context,
-    table, cell), and words of other addresses are as if they were independent. A stream that is read from its beginning once
-    more gives the same words: a seed and context are for one draw.
+    table, cell), the same whenever, wherever and in whatever order it is read, and words of other addresses are as if they were
+    independent. A stream that is read from its beginning once more gives the same words: a seed and context are for one draw.
 
     Attributes:
         seed: 32 bytes, secret.
         context: what the draw is, strings and whole numbers: release, number, mechanism, parameters, digests. No rows.
-        tainted: whether the seed did not come from the operating system.
+        tainted: whether the seed did not come from the operating system: a test's, which ledger and publisher refuse.
 
     Raises:
         InputError: a seed of another length, or a context of something else.
@@ -199,7 +175,7 @@ class KeyedBits:
     """Uniform 64-bit words that a secret key and a purpose determine: for choices on private rows, never for noise.
 
     AES-256 in counter mode; key and first counter block are HKDF-SHA256(key, info = purpose), so that streams of different
-    purposes are independent. It has no `words` and no `tainted` on purpose: it is no `NoiseBits`, and the type checker
+    purposes are independent. It has no `words` and no `tainted` on purpose: it is no `DrawBits`, and the type checker
     refuses it as a source of noise. Raises InputError for a key of less than 32 bytes.
     """
 

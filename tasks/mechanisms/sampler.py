@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Integers, Words
 from marginweave.tasks.mechanisms.noise_table import BITS, NoiseTable
-from marginweave.tasks.mechanisms.randomness import REST_BITS, NoiseBits, WordStream
+from marginweave.tasks.mechanisms.randomness import REST_BITS, DrawBits, WordStream
 
 # Which noise bits select, here, in `zero_cells`, `binomial` and `exponential`: a part of the context of every draw, and another
 # one whenever the same bits would select another noise.
@@ -81,7 +81,7 @@ class Sampler:
         self._table = table
         self._guide, self._settled = _guide(table)
 
-    def draw(self, bits: NoiseBits, number: int, start: int, count: int) -> Integers:
+    def draw(self, bits: DrawBits, number: int, start: int, count: int) -> Integers:
         """Independent draws for cells `start` to `start + count - 1` of table `number`, shape (count,), int64."""
         words = bits.words(number, start, count)
         magnitude = self.entries(words >> np.uint64(1), lambda place: bits.rest(number, start + place))

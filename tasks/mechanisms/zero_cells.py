@@ -19,7 +19,7 @@ import numpy as np
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.noise_table import BITS, noise_table
-from marginweave.tasks.mechanisms.randomness import NoiseBits, WordStream
+from marginweave.tasks.mechanisms.randomness import DrawBits, WordStream
 from marginweave.tasks.mechanisms.sampler import TailTable, draw_positions, draw_tail
 
 # Fixed point, relative to the largest probability, and where a tail is cut: see `binomial_table`.
@@ -85,7 +85,7 @@ def passing_probability(threshold: int, deviation: Fraction) -> Fraction:
     return noise_table(deviation).upper_tail(threshold)
 
 
-def passing_zeros(cells: int, threshold: int, deviation: Fraction, bits: NoiseBits) -> Iterator[tuple[int, Integers]]:
+def passing_zeros(cells: int, threshold: int, deviation: Fraction, bits: DrawBits) -> Iterator[tuple[int, Integers]]:
     """Which of `cells` positions pass when each is a zero with noise: a first position, and offsets from it, ascending.
 
     Positions of cells that are no zeros, or no candidates at all, are for the caller to drop: whether a position passes is
@@ -112,7 +112,7 @@ def passing_zeros(cells: int, threshold: int, deviation: Fraction, bits: NoiseBi
         yield first, draw_positions(passing, size, stream)
 
 
-def passing_noise(count: int, threshold: int, deviation: Fraction, bits: NoiseBits, table: int = 0) -> Integers:
+def passing_noise(count: int, threshold: int, deviation: Fraction, bits: DrawBits, table: int = 0) -> Integers:
     """The noise of `count` zeros that passed, shape (count,), int64: independent, each X given X >= threshold.
 
     Each `table` has a separate stream. DP and Raises: as `passing_zeros`; also where no noise reaches the threshold.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_contract, clean_schema
-from marginweave.schemas.draws import Selection
+from marginweave.schemas.draws import PlannedDraw
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
 from marginweave.tasks.checkpoint.codecs import TableBlocks, pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
@@ -20,7 +21,6 @@ from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.draw import draw_once
 from marginweave.tasks.mechanisms.gaussian import select_percentile
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
-from marginweave.tasks.mechanisms.randomness import NoiseBits
 from marginweave.tasks.preprocess.blocks import CleanBlock, CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.clean import (
     HIGH_PERCENTILE,
@@ -84,22 +84,24 @@ def _histograms(configuration: Configuration, clean: CleanBlocks) -> dict[str, N
     return histograms
 
 
-def _draws(reference: RunReference, name: str) -> list[Selection]:
+def _draws(reference: RunReference, name: str) -> list[PlannedDraw]:
     """The planned draws of a column's bounds."""
     place = column_position(reference.configuration, name)
-    return [reference.plan.selection(kind, place) for kind in BOUND_KINDS]
+    return [reference.plan.draw(kind, place) for kind in BOUND_KINDS]
 
 
 def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) -> tuple[float, float]:
     """The bounds of one column, by two draws."""
     configuration = reference.configuration
-    chosen, unit = [], configuration.privacy.stability  # the unit moves what it moves in the rows, before any resize
-    for draw, percentile in zip(_draws(reference, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True):
+    unit = configuration.privacy.stability  # it moves what it moves in the rows, before any resize
 
-        def make(bits: NoiseBits, _: bytes, percentile: float = percentile, epsilon: float = draw.epsilon) -> bytes:
-            return pack_number(select_percentile(histogram, percentile, epsilon, unit, bits))
+    def prepare(draw: PlannedDraw, percentile: float) -> PreparedDraw:
+        return PreparedDraw(
+            inputs=counts_digest([histogram]),
+            used={"percentile": str(percentile), "sensitivity": score_sensitivity(percentile, unit)},
+            make=lambda bits, _: pack_number(select_percentile(histogram, percentile, draw.parameter, unit, bits)),
+        )
 
-        used: dict[str, str | int] = {"percentile": str(percentile), "sensitivity": score_sensitivity(percentile, unit)}
-        prepared = PreparedDraw(inputs=counts_digest([histogram]), used=used, make=make)
-        chosen.append(unpack_number(draw_once(reference, draw, prepared)[0]))
-    return released_bounds(chosen[0], chosen[1], _candidates(configuration, name))
+    planned = zip(_draws(reference, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True)
+    low, high = (unpack_number(draw_once(reference, draw, partial(prepare, draw, p))[0]) for draw, p in planned)
+    return released_bounds(low, high, _candidates(configuration, name))

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from scipy.special import ndtr
 
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement, PlannedDraw, Selection
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.statement import (
@@ -27,6 +27,7 @@ from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
+from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 from marginweave.tasks.mechanisms.gaussian import error_sensitivity
 from marginweave.tasks.publish.wording import Bounds, preparation_words, unit_assumption
 
@@ -177,7 +178,7 @@ def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
     if plan.cost.plain:
         return LAPLACE if plan.delta else PURE
     words = JOINT if plan.discovery is not None else COMPOSED
-    if words is COMPOSED and any(isinstance(draw, Selection) for draw in plan.draws):
+    if words is COMPOSED and any(draw.mechanism == "exponential" for draw in plan.draws):
         words += SELECTED
     if configuration.marginals is not None and rounds_of(configuration) is not None:
         words += IN_ROUNDS
@@ -237,7 +238,7 @@ def _stated_facts(configuration: Configuration) -> list[str]:
 
 def _planned(draw: PlannedDraw, *, returned: bool) -> Mechanism:
     """A draw as it was planned: the parameter of its mechanism, and its cost."""
-    gaussian = isinstance(draw, GaussianMeasurement)
+    gaussian = MECHANISMS[draw.mechanism].parameter == "noise_multiplier"
     return Mechanism(
         draw=draw.name,
         mechanism=draw.mechanism,
@@ -261,7 +262,7 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
     if draw.kind is DrawKind.EVALUATION:
         (sigma,) = planned_sigmas(configuration, plan, draw)
         found = DrawNoise(sensitivity=error_sensitivity(unit), sigma=float(sigma))
-    elif isinstance(draw, GaussianMeasurement) and configuration.marginals is None:
+    elif draw.mechanism == "rounded-gaussian" and configuration.marginals is None:
         levels = aggregates.noise
         found = DrawNoise(sigma=levels[draw.length - 1].deviation if draw.length else aggregates.record_deviation)
     elif draw.kind is DrawKind.VALUES:

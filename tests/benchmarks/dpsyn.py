@@ -26,13 +26,15 @@ from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.flows.orchestration.session import prefect_server
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.synthesis import GumSynthesis
-from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal, measure_marginals, split_deviations
+from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal, measure_marginals, split_noise
 from marginweave.tasks.encode.codes import code_type
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.consistency import make_consistent
 from tests.benchmarks.accuracy.measures import mean_l1
 from tests.benchmarks.accuracy.tables import Table
 from tests.support.command_line import CommandLine
+from tests.support.draws import GAUSSIAN
 from tests.support.places import DATA
 from tests.support.synthesized import synthesize_gum
 
@@ -176,9 +178,9 @@ def _rounds() -> str:
     codes = [c.astype(code_type(s)) for c, s in zip(table.codes(table.rows).T, table.sizes, strict=True)]
     pairs = all_cliques(table.sizes, 2)
     row = Stability(records=1, neighbors="add-remove")
-    deviations = split_deviations(1 / math.sqrt(0.05), pairs, table.sizes, "cells", row)
+    deviations = split_noise(RoundedGaussian(row), 1 / math.sqrt(0.05), pairs, table.sizes, "cells")
     exact = [count_marginal(codes, table.sizes, pair) for pair in pairs]
-    consistent = make_consistent(list(measure_marginals(exact, pairs, deviations, fresh_bits())))
+    consistent = make_consistent(list(measure_marginals(GAUSSIAN, exact, pairs, deviations, fresh_bits())))
     synthesize_gum(consistent, table.sizes, 10, GumSynthesis(rounds=1))
     start = _clock()
     synthesize_gum(consistent, table.sizes, len(codes[0]), GumSynthesis(start="one-way", tolerance=0.0))

@@ -22,13 +22,12 @@ from marginweave.tasks.accounting.accountants import (
     gdp_epsilon,
     gdp_mu,
     sds_rho,
-    selection_epsilon,
-    selection_mu,
     zcdp_delta,
     zcdp_epsilon,
     zcdp_rho,
 )
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.mechanisms.exponential import selection_epsilon, selection_mu
 from tests.support.budget_plans import configuration
 
 EPSILONS = st.floats(math.log(1e-3), math.log(100)).map(math.exp)

@@ -25,11 +25,12 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Cost, Plain, Stability, amount
 from marginweave.schemas.draws import BudgetPlan, PlannedDraw
-from marginweave.tasks.accounting.accountants import gdp_delta, selection_mu
+from marginweave.tasks.accounting.accountants import gdp_delta
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.thresholds import private_threshold
+from marginweave.tasks.mechanisms.exponential import selection_mu
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.laplace import l1_sensitivity, laplace_scale
 from marginweave.tasks.mechanisms.noise_table import noise_table

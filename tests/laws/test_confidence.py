@@ -35,6 +35,7 @@ from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from tests.support.configurations import configuration
 from tests.support.counting import WholeCounts, count_bounded, histogram
+from tests.support.draws import GAUSSIAN
 from tests.support.seeded_bits import SeededBits
 
 FALSE_ALARM = 1e-6
@@ -182,13 +183,13 @@ def measured(table: EncodedTable, seed: int, config: Any = SETTINGS) -> tuple[Ma
     sizes = tuple(size + 1 for size in SIZES)
     alone = tuple((a,) for a in range(len(SIZES)))
     exact = [count_marginal(table.codes, sizes, c) for c in alone]
-    one_way = tuple(measure_marginals(exact, alone, [Fraction(6)] * len(alone), SeededBits(seed, "one-way")))
+    one_way = tuple(measure_marginals(GAUSSIAN, exact, alone, [Fraction(6)] * len(alone), SeededBits(seed, "one-way")))
     labels = tuple(attribute.labels for attribute in config.attributes)
     domain = Domain(names=tuple(attribute.name for attribute in config.attributes), labels=labels)
     compression = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), config)[1]
     merged = compress_codes(table.codes, compression)
     exact = [count_marginal(merged, compression.sizes, c) for c in CLIQUES]
-    larger = tuple(measure_marginals(exact, CLIQUES, [Fraction(4), Fraction(9)], SeededBits(seed, "larger")))
+    larger = tuple(measure_marginals(GAUSSIAN, exact, CLIQUES, [Fraction(4), Fraction(9)], SeededBits(seed, "larger")))
     return Marginals(domain=domain, one_way=one_way, larger=larger), compression
 
 

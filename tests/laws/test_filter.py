@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from marginweave.schemas.budget import Cost, Plain, amount
-from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
@@ -187,7 +187,7 @@ def test_who_asks_for_less_is_admitted_too(spent: Cost, asked: Cost, less: Cost,
 def _plan(cost: Cost) -> BudgetPlan:
     multiplier = float("inf") if not cost.mu2 else float(np.nextafter(float(cost.mu2) ** -0.5, np.inf))
     draws = tuple(
-        GaussianMeasurement(kind=kind, place=place, noise_multiplier=multiplier, cost=cost)
+        PlannedDraw(kind=kind, place=place, mechanism="rounded-gaussian", parameter=multiplier, cost=cost)
         for kind, place in ((DrawKind.COUNT, ()), (DrawKind.LEVEL, (1,)))
     )
     return BudgetPlan(

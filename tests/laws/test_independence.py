@@ -29,9 +29,11 @@ from marginweave.schemas.budget import Stability
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals
-from marginweave.tasks.mechanisms.gaussian import add_noise, draw_laplace_noise
+from marginweave.tasks.mechanisms.gaussian import add_noise
+from marginweave.tasks.mechanisms.laplace import draw_laplace_noise
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import DrawBits, fresh_bits
+from tests.support.draws import GAUSSIAN
 from tests.support.level_draws import bounded, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
 
@@ -89,7 +91,9 @@ def test_cells_that_are_visited_and_those_that_are_not() -> None:
     """The noise of cells that occur and of zero cells that pass, of one draw, and of marginals that share cells."""
     exact = [np.zeros((40, 50), np.int64), np.zeros((50, 40), np.int64), np.zeros((2000,), np.int64)]
     cliques = [(0, 1), (1, 2), (3,)]
-    measured = [m.counts.ravel() for m in measure_marginals(exact, cliques, [WIDE, Fraction(20), WIDE], fresh_bits())]
+    measured = [
+        m.counts.ravel() for m in measure_marginals(GAUSSIAN, exact, cliques, [WIDE, Fraction(20), WIDE], fresh_bits())
+    ]
     assert_uncorrelated(measured)
     mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=WIDE, threshold=1)
     candidates = CandidateSet.above(surviving_values(SIZES), SIZES)
@@ -224,5 +228,8 @@ def test_marginals_that_share_attributes() -> None:
     cliques = all_cliques(sizes, 2)
     exact = [np.zeros([sizes[a] for a in clique], np.int64) for clique in cliques]
     assert_uncorrelated(
-        [m.counts.ravel()[:600] for m in measure_marginals(exact, cliques, [WIDE] * len(cliques), fresh_bits())]
+        [
+            m.counts.ravel()[:600]
+            for m in measure_marginals(GAUSSIAN, exact, cliques, [WIDE] * len(cliques), fresh_bits())
+        ]
     )

@@ -38,6 +38,7 @@ from marginweave.tasks.mechanisms.gaussian import add_noise
 from marginweave.tasks.mechanisms.randomness import DrawBits, KeyedBits
 from marginweave.tasks.mechanisms.zero_cells import passing_noise, passing_zeros
 from tests.support.counting import AMPLE, WholeCounts, blocks_of
+from tests.support.draws import GAUSSIAN
 from tests.support.level_draws import surviving_values, table_of
 from tests.support.seeded_bits import SeededBits
 
@@ -167,7 +168,7 @@ def test_blocks_of_zeros_have_streams_of_their_own(monkeypatch: pytest.MonkeyPat
 def test_other_draws_have_tables_too() -> None:
     """Marginal i is table i, and an attribute that is discovered has its own number, whichever are beside it."""
     zeros = [np.zeros((20, 30), np.int64)] * 2
-    first, second = measure_marginals(zeros, [(0, 1), (1, 2)], [Fraction(30)] * 2, BITS)
+    first, second = measure_marginals(GAUSSIAN, zeros, [(0, 1), (1, 2)], [Fraction(30)] * 2, BITS)
     for table, measured in enumerate((first, second)):
         assert np.array_equal(measured.counts, add_noise(zeros[0], Fraction(30), BITS, table=table))
     counts = {j: np.full(600, 9, np.int64) for j in (0, 2, 5)}

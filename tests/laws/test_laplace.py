@@ -19,19 +19,21 @@ from marginweave.tasks.accounting.accountants import sds_rho, zcdp_rho
 from marginweave.tasks.aggregate.marginals import (
     all_cliques,
     budget_shares,
-    laplace_noises,
-    measure_with_laplace,
-    split_epsilons,
+    measure_marginals,
+    split_noise,
 )
-from marginweave.tasks.mechanisms import gaussian as mechanisms
-from marginweave.tasks.mechanisms.gaussian import add_drawn_noise, draw_laplace_noise
+from marginweave.tasks.mechanisms import laplace as mechanisms
 from marginweave.tasks.mechanisms.laplace import (
+    DiscreteLaplace,
+    add_drawn_noise,
+    draw_laplace_noise,
     gaussian_variance,
     l1_sensitivity,
     laplace_deviation,
     laplace_scale,
     laplace_variance,
 )
+from marginweave.tasks.mechanisms.randomness import fresh_bits
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")
@@ -145,7 +147,7 @@ def test_the_epsilons_of_a_draw_add_up_to_what_is_charged(
     epsilon: float, length: int, split: Any, unit: Stability
 ) -> None:
     """Exactly to the decimal that the joint epsilon prints as; the losses of the noise to no more."""
-    epsilons = split_epsilons(epsilon, all_cliques(SIZES, length), SIZES, split)
+    epsilons = split_noise(DiscreteLaplace(unit), epsilon, all_cliques(SIZES, length), SIZES, split)
     assert sum(epsilons) == Fraction(repr(epsilon))
     assert sum(l1_sensitivity(unit) / laplace_scale(part, unit) for part in epsilons) <= Fraction(repr(epsilon))
 
@@ -154,7 +156,7 @@ def test_the_split_by_cells_has_the_least_error() -> None:
     """sum c_i / epsilon_i at epsilon_i proportional to sqrt(c_i), against 200 other splits and the equal one."""
     cliques = all_cliques(SIZES, 2)
     sizes = np.array([SIZES[a] * SIZES[b] for a, b in cliques], float)
-    best = float((sizes / budget_shares(cliques, SIZES, "cells", "discrete-laplace")).sum())
+    best = float((sizes / budget_shares(cliques, SIZES, "cells", DiscreteLaplace.share_power)).sum())
     assert best == pytest.approx(np.sqrt(sizes).sum() ** 2)
     for seed in range(200):
         other = np.random.default_rng(seed).dirichlet(np.full(len(sizes), 20.0))
@@ -168,9 +170,10 @@ def test_every_cell_gets_noise_of_its_own() -> None:
     The mean square of 2500 cells is within 5.1 of its standard errors, sqrt(5/2500) of itself (kurtosis 6): 5e-7 each.
     """
     empty = [np.zeros((50, 50), np.int64)] * 2
-    parts = split_epsilons(0.2, [(0, 1), (1, 2)], (50, 50, 50), "cells")
-    noises = laplace_noises([2500, 2500], parts, ONE)
-    first, second = measure_with_laplace(empty, [(0, 1), (1, 2)], parts, ONE, noises)
+    noise = DiscreteLaplace(ONE)
+    parts = split_noise(noise, 0.2, [(0, 1), (1, 2)], (50, 50, 50), "cells")
+    ready = noise.presample([2500, 2500], parts)
+    first, second = measure_marginals(noise, empty, [(0, 1), (1, 2)], parts, fresh_bits(), ready)
     for m in (first, second):
         assert m.noise == "discrete-laplace"
         assert m.deviation == pytest.approx(math.sqrt(2) * 10, rel=1e-3)

@@ -24,6 +24,7 @@ from marginweave.schemas.configuration.synthesis import GumSynthesis
 from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.consistency import make_consistent
+from tests.support.draws import GAUSSIAN
 from tests.support.places import REPOSITORY
 from tests.support.synthesized import synthesize_gum
 
@@ -141,7 +142,7 @@ def marginals_work(sizes: tuple[int, ...]) -> Callable[[], Any]:
 
     def work() -> None:
         exact = count_marginals([codes], sizes, pairs)
-        noisy = list(measure_marginals(exact, pairs, [Fraction(3)] * 2, fresh_bits()))
+        noisy = list(measure_marginals(GAUSSIAN, exact, pairs, [Fraction(3)] * 2, fresh_bits()))
         synthesize_gum(list(make_consistent(noisy, rounds=1)), sizes, 6, GumSynthesis(rounds=1))
 
     return work

@@ -22,9 +22,8 @@ from marginweave.tasks.aggregate.marginals import (
     budget_shares,
     cells,
     count_marginal,
-    marginal_deviation,
     measure_marginals,
-    split_deviations,
+    split_noise,
 )
 from marginweave.tasks.aggregate.selection import (
     indif_score,
@@ -34,6 +33,8 @@ from marginweave.tasks.aggregate.selection import (
     plan_indif,
     select_marginals,
 )
+from marginweave.tasks.mechanisms.catalogue import count_noise
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, marginal_deviation
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 
@@ -88,7 +89,10 @@ def test_the_noise_of_a_marginal_has_the_deviation_it_claims() -> None:
     codes = tuple(np.zeros(1000, np.uint8) for _ in sizes)
     exact = count_marginal(codes, sizes, (0, 1, 2))
     for sd in (Fraction(5), Fraction(40)):
-        drawn = [next(iter(measure_marginals([exact], [(0, 1, 2)], [sd], fresh_bits()))) for _ in range(4)]
+        drawn = [
+            next(iter(measure_marginals(RoundedGaussian(ONE), [exact], [(0, 1, 2)], [sd], fresh_bits())))
+            for _ in range(4)
+        ]
         squares = sum(float(((m.counts - exact) ** 2).sum()) for m in drawn) / (float(sd) ** 2 + 1 / 12)
         tail = stats.chi2(4 * exact.size).cdf(squares)
         assert FALSE_ALARM / 4 < tail < 1 - FALSE_ALARM / 4
@@ -100,7 +104,7 @@ def test_marginals_of_one_measurement_never_share_noise() -> None:
     codes = tuple(np.zeros(3, np.uint8) for _ in range(3))
     pairs = [(0, 1), (1, 2)]
     exact = [count_marginal(codes, (50, 50, 50), pair) for pair in pairs]
-    first, second = measure_marginals(exact, pairs, [Fraction(9)] * 2, fresh_bits())
+    first, second = measure_marginals(RoundedGaussian(ONE), exact, pairs, [Fraction(9)] * 2, fresh_bits())
     r = np.corrcoef(first.counts.ravel(), second.counts.ravel())[0, 1]
     assert abs(r) < 5.2 / 50
 
@@ -179,11 +183,11 @@ def test_the_noise_of_the_scores_covers_their_joint_sensitivity(multiplier: floa
 def test_a_share_without_a_noise_table_makes_all_shares_equal() -> None:
     """A cell beside a million: its part of mu^2 would be 1e-4, its noise 7.1e6; together they cost no more for that."""
     sizes, cliques = (1, 1000, 1000), [(0,), (1, 2)]
-    found = split_deviations(70_000.0, cliques, sizes, "cells", ONE)
-    assert found == split_deviations(70_000.0, cliques, sizes, "equal", ONE)
+    found = split_noise(RoundedGaussian(ONE), 70_000.0, cliques, sizes, "cells")
+    assert found == split_noise(RoundedGaussian(ONE), 70_000.0, cliques, sizes, "equal")
     assert max(found) <= MAX_DEVIATION
     assert sum(1 / Fraction(sd) ** 2 for sd in found) <= 1 / Fraction(70_000) ** 2
-    assert len(set(split_deviations(7.0, cliques, sizes, "cells", ONE))) == 2
+    assert len(set(split_noise(RoundedGaussian(ONE), 7.0, cliques, sizes, "cells"))) == 2
 
 
 def test_the_scores_carry_that_noise() -> None:
@@ -239,7 +243,7 @@ def test_an_empty_selection_is_measured_as_nothing() -> None:
     """Independent columns may leave nothing to select: no error after the draws that selected it."""
     assert select_marginals([6, 10], np.array([0.0, -5.0]), 1.0) == ()
     assert len(budget_shares([], SIZES, "cells")) == 0
-    assert list(measure_marginals([], [], [], fresh_bits())) == []
+    assert list(measure_marginals(RoundedGaussian(ONE), [], [], [], fresh_bits())) == []
 
 
 @settings(max_examples=25)
@@ -270,6 +274,9 @@ def test_densemarg_follows_the_paper_step_by_step(
         if error({*chosen, best}) >= error(chosen) - 1e-9:
             break
         chosen.add(best)
-    selected = select_marginals([c for c, _ in pairs], np.array([s for _, s in pairs]), budget, unit, kind)
+    noise = count_noise(kind)(Stability(records=int(unit), neighbors="add-remove"))
+    parameter = budget if noise.is_pure else budget**-0.5
+    asked = noise.cell_error(parameter), noise.share_power
+    selected = select_marginals([c for c, _ in pairs], np.array([s for _, s in pairs]), *asked)
     assert list(selected) == sorted(selected)
     assert abs(error(set(selected)) - error(chosen)) <= 1e-6 * (1 + error(chosen))

@@ -29,12 +29,12 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.aggregate import bounded_counts as counting
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, count_values, domain_sizes, recode
-from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, marginal_deviation
+from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
 from marginweave.tasks.columns.number import NumberValues
 from marginweave.tasks.encode.codes import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.task import encode_blocks
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
+from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, marginal_deviation
 from marginweave.tasks.mechanisms.laplace import l1_sensitivity
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import KeyedBits

@@ -19,7 +19,7 @@ from marginweave.schemas.configuration.marginals import AdaptiveCliques
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.aggregate import marginals_task, rounds_task
-from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals, split_deviations
+from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals, split_noise
 from marginweave.tasks.aggregate.payloads import unpack_measurements, unpack_pick
 from marginweave.tasks.aggregate.rounds import (
     STEPS,
@@ -28,9 +28,10 @@ from marginweave.tasks.aggregate.rounds import (
     merge_measurements,
     score_sensitivity,
 )
-from marginweave.tasks.mechanisms.gaussian import select_candidate
-from marginweave.tasks.mechanisms.randomness import NoiseBits, fresh_bits
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, select_candidate
+from marginweave.tasks.mechanisms.randomness import DrawBits, fresh_bits
 from marginweave.tasks.references import StageResult
+from tests.support.draws import GAUSSIAN
 from tests.support.stage_draws import ENCODED, SIZES, Stages, assert_noise, marginal_stages
 
 SMALL = (2, 3, 2)
@@ -153,8 +154,8 @@ def test_shares_together_have_the_noise_that_is_told(shares: int) -> None:
     """40,000 cells measured once a share, merged: mean 0 and the variance that `deviation` tells; false alarm 4e-7."""
     exact = [np.full((200, 200), 1000, np.int64)]
     unit = Stability(records=1, neighbors="add-remove")
-    deviations = split_deviations(6.0, [(0, 1)], (200, 200), "equal", unit)
-    drawn = [m for _ in range(shares) for m in measure_marginals(exact, [(0, 1)], deviations, fresh_bits())]
+    deviations = split_noise(RoundedGaussian(unit), 6.0, [(0, 1)], (200, 200), "equal")
+    drawn = [m for _ in range(shares) for m in measure_marginals(GAUSSIAN, exact, [(0, 1)], deviations, fresh_bits())]
     (merged,) = merge_measurements(drawn)
     assert merged.deviation == pytest.approx(6.0 / math.sqrt(shares), rel=0.002)
     assert_noise((merged.counts - 1000).ravel().astype(np.float64), merged.deviation)
@@ -236,7 +237,7 @@ def test_the_choice_is_drawn_with_the_planned_epsilon(tmp_path: Path, monkeypatc
     rounds = Rounds(tmp_path, monkeypatch, rounds=3, batch=1)
     told: list[tuple[NDArray[np.int64], int, float]] = []
 
-    def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: NoiseBits) -> int:
+    def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: DrawBits) -> int:
         told.append((scores, sensitivity, epsilon))
         return select_candidate(scores, sensitivity, epsilon, bits)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Plain, amount
-from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu, selection_mu
+from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import (
     _selection_masses,
@@ -23,6 +23,7 @@ from marginweave.tasks.accounting.selection_composition import (
 )
 from marginweave.tasks.accounting.sparse_histogram import sparse_delta
 from marginweave.tasks.ledger.plans import draws_fault
+from marginweave.tasks.mechanisms.exponential import selection_mu
 from tests.support.budget_plans import configuration
 
 

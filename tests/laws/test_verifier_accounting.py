@@ -20,12 +20,13 @@ from marginweave.flows.verify.bundle_accounting import (
     mixed_total_delta,
     selection_covered,
 )
-from marginweave.schemas.draws import BudgetPlan, Selection
-from marginweave.tasks.accounting.accountants import gdp_delta, gdp_epsilon, selection_mu, zcdp_delta
+from marginweave.schemas.draws import BudgetPlan
+from marginweave.tasks.accounting.accountants import gdp_delta, gdp_epsilon, zcdp_delta
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.accounting.selection_composition import release_delta
 from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_loss
+from marginweave.tasks.mechanisms.exponential import selection_mu
 from tests.support.configurations import raw
 
 K_TUPLES = {"method": "k-tuples", "reporting_length": 3}
@@ -96,8 +97,8 @@ def test_draws_that_cost_more_do_not_hold(name: str) -> None:
         dearer = replace(draw.cost, mu2=draw.cost.mu2 * Decimal("1.2"), rho=draw.cost.rho * Decimal("1.2"))
         dearer = replace(dearer, plain=dearer.plain + dearer.plain)
         other = replace(draw, cost=dearer)
-        if isinstance(other, Selection):
-            other = replace(other, epsilon=other.epsilon * 1.2)
+        if other.mechanism == "exponential":
+            other = replace(other, parameter=other.parameter * 1.2)
         assert not holds(replace(plan, draws=(*plan.draws[:i], other, *plan.draws[i + 1 :])), plan.spent_epsilon)
 
 

@@ -5,25 +5,31 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
+from marginweave.schemas.budget import Stability
 from marginweave.schemas.program import Program
 from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
 from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, reconcile, run_draw
 from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from tests.support.releases import PROGRAM
+
+GAUSSIAN = RoundedGaussian(Stability(records=1, neighbors="add-remove"))
+"""Noise on marginals of which one record comes or goes."""
+
 
 KEY = bytes(range(32))
 
 
-def draw_of_bits(bits: NoiseBits, noise: bytes = b"") -> bytes:
+def draw_of_bits(bits: DrawBits, noise: bytes = b"") -> bytes:
     """A draw that is nothing but its bits, behind the noise that was sealed for it."""
     return noise + bits.words(0, 0, 8).tobytes()
 
 
 def prepared_draw(
     rows: str = "rows",
-    make: Callable[[NoiseBits, bytes], bytes] = draw_of_bits,
+    make: Callable[[DrawBits, bytes], bytes] = draw_of_bits,
     unkeyed: Callable[[], bytes] | None = None,
     size: int = 4096,
 ) -> PreparedDraw:
@@ -32,7 +38,7 @@ def prepared_draw(
     return PreparedDraw(inputs=inputs, used={"sigma": "3/2"}, make=make, unkeyed=unkeyed, size=size)
 
 
-def never_made(bits: NoiseBits, noise: bytes) -> bytes:
+def never_made(bits: DrawBits, noise: bytes) -> bytes:
     """Fails the test: no noise is made here."""
     raise AssertionError("noise was made")
 

@@ -33,7 +33,7 @@ from marginweave.schemas.errors import MarginweaveError
 from marginweave.schemas.program import Program
 from marginweave.tasks import draw as drawing
 from marginweave.tasks import references
-from marginweave.tasks.aggregate import marginals, marginals_task
+from marginweave.tasks.aggregate import marginals_task
 from marginweave.tasks.aggregate import rounds_task as adaptive
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.budget import task as budget_stage
@@ -48,6 +48,7 @@ from marginweave.tasks.evaluate import paid_task
 from marginweave.tasks.ledger.approvals import Approvals
 from marginweave.tasks.ledger.draws import Draws
 from marginweave.tasks.ledger.releases import Releases
+from marginweave.tasks.mechanisms import laplace
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.preprocess import task as preprocess_stage
@@ -93,13 +94,12 @@ POINTS: dict[str, tuple[Any, str]] = {
     "draw bound": (preprocess_stage, "select_percentile"),
     "draw values": (marginals_task, "discover_labels"),
     "draw marginals": (marginals_task, "measure_marginals"),
-    "draw Laplace marginals": (marginals_task, "measure_with_laplace"),
     "draw scores": (marginals_task, "measure_indif"),
     "draw pick": (adaptive, "select_candidate"),
     "draw share": (adaptive, "measure_marginals"),
     "draw evaluation": (paid_task, "add_noise"),
     "words": (DrawBits, "words"),
-    "Laplace noise": (marginals, "draw_laplace_noise"),
+    "Laplace noise": (laplace, "draw_laplace_noise"),
     "reconcile": (budget_stage, "reconcile"),
     "room": (DrawStore, "room"),
     "room on disk": (os, "posix_fallocate"),

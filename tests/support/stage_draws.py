@@ -55,10 +55,13 @@ class Stages:
     def _state(self, name: str) -> State:
         return State.COMMITTED if name in self.drawn else State.RESERVED
 
-    def once(self, _: Any, draw: PlannedDraw, prepared: PreparedDraw | None = None) -> tuple[bytes, StageResult]:
+    def once(
+        self, _: Any, draw: PlannedDraw, prepare: Callable[[], PreparedDraw] | None = None
+    ) -> tuple[bytes, StageResult]:
         name = str(draw)
-        if prepared is not None:
+        if prepare is not None and name not in self.drawn:
             assert name in self.reference.plan.by_name
+            prepared = prepare()
             unkeyed, make = prepared.unkeyed, prepared.make
             self.makes[name] = lambda: make(fresh_bits(), b"" if unkeyed is None else unkeyed())
             self.drawn[name] = self.makes[name]()

@@ -22,9 +22,9 @@ import yaml
 
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.aggregate import marginals_task
 from marginweave.tasks.checkpoint import draws
 from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from tests.support.configurations import quick, raw
 from tests.support.plain_runs import run_plainly
@@ -70,7 +70,7 @@ def _bits(*, seed: bytes, context: tuple[str | int, ...], tainted: bool) -> Draw
     return DrawBits(seed=bytes(len(seed)), context=context[1:2], tainted=tainted)
 
 
-def _laplace(sizes: list[int], epsilons: Any, stability: Any) -> list[Any]:
+def _laplace(_noise: DiscreteLaplace, sizes: list[int], _epsilons: Any) -> list[Any]:
     return [np.arange(size, dtype=np.int64) % 7 - 3 for size in sizes]
 
 
@@ -78,7 +78,7 @@ def _laplace(sizes: list[int], epsilons: Any, stability: Any) -> list[Any]:
 def _known_secrets() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(draws, "DrawBits", _bits))
-        stack.enter_context(mock.patch.object(marginals_task, "laplace_noises", _laplace))
+        stack.enter_context(mock.patch.object(DiscreteLaplace, "presample", _laplace))
         stack.enter_context(mock.patch("secrets.token_bytes", bytes))
         yield
 

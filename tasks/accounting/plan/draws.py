@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from decimal import Decimal
-from fractions import Fraction
+from dataclasses import replace
 
-from marginweave.schemas.budget import Cost, Plain, amount
+from marginweave.schemas.budget import amount
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import DrawKind, GaussianMeasurement, LaplaceMeasurement, PlannedDraw, Selection
+from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.accountants import selection_mu
+from marginweave.tasks.mechanisms.base import DrawMechanism
+from marginweave.tasks.mechanisms.exponential import Exponential
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
 
 BOUND_KINDS = (DrawKind.BOUND_LOW, DrawKind.BOUND_HIGH)
 # What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
@@ -24,23 +25,24 @@ _LEAST_OF_UNCHARGED = 100
 
 
 def gaussian_draw(
-    kind: DrawKind, noise_multiplier: float, *, place: tuple[int, ...] = (), delta: float = 0.0, width: int = 1
-) -> GaussianMeasurement:
-    """Rounded Gaussian noise: 1/multiplier^2 in mu^2, half of it in rho, and an additive `delta` for a threshold."""
-    squared = 1 / Fraction(noise_multiplier) ** 2
-    cost = Cost(mu2=amount(float(squared)), rho=amount(float(squared / 2)), delta=amount(delta))
-    return GaussianMeasurement(kind=kind, place=place, noise_multiplier=noise_multiplier, width=width, cost=cost)
+    kind: DrawKind, multiplier: float, *, place: tuple[int, ...] = (), delta: float = 0.0, width: int = 1
+) -> PlannedDraw:
+    """Rounded Gaussian noise, with an additive `delta` for a threshold."""
+    draw = priced_draw(RoundedGaussian, kind, multiplier, place, width)
+    return replace(draw, cost=replace(draw.cost, delta=amount(delta)))
 
 
-def laplace_draw(kind: DrawKind, epsilon: float) -> LaplaceMeasurement:
-    """Discrete Laplace noise on marginals: (epsilon, 0) in plain, the decimal as it prints, which is also what is drawn."""
-    return LaplaceMeasurement(kind=kind, epsilon=epsilon, cost=Cost(plain=Plain(epsilon=Decimal(repr(epsilon)))))
+def selection_draw(kind: DrawKind, epsilon: float, place: tuple[int, ...]) -> PlannedDraw:
+    """A choice by an exponential mechanism."""
+    return priced_draw(Exponential, kind, epsilon, place)
 
 
-def selection_draw(kind: DrawKind, epsilon: float, place: tuple[int, ...]) -> Selection:
-    """An exponential mechanism: selection_mu(epsilon)^2 in mu^2, epsilon^2/8 in rho."""
-    cost = Cost(mu2=amount(selection_mu(epsilon) ** 2), rho=amount(epsilon**2 / 8))
-    return Selection(kind=kind, place=place, epsilon=epsilon, cost=cost)
+def priced_draw(
+    mechanism: type[DrawMechanism], kind: DrawKind, parameter: float, place: tuple[int, ...] = (), width: int = 1
+) -> PlannedDraw:
+    """A draw by a mechanism, at its price."""
+    cost = mechanism.price(parameter)
+    return PlannedDraw(kind=kind, place=place, mechanism=mechanism.name, parameter=parameter, width=width, cost=cost)
 
 
 def bounds_draws(configuration: Configuration, epsilon: float) -> list[PlannedDraw]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from marginweave.schemas.budget import Cost, Plain, amount
 from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import BudgetPlan, Discovery, DrawKind, LaplaceMeasurement, PlannedDraw, Selection
+from marginweave.schemas.draws import BudgetPlan, Discovery, DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import SLACK, Accountant, accountant, sds_rho
 from marginweave.tasks.accounting.amplification import functional_parameters
@@ -26,6 +26,7 @@ from marginweave.tasks.accounting.plan.draws import (
 from marginweave.tasks.accounting.plan.marginals import MarginalBudget, marginal_draws
 from marginweave.tasks.accounting.selection_composition import mixed_budget, release_epsilon
 from marginweave.tasks.accounting.sparse_histogram import joint_epsilon, joint_loss, threshold_delta
+from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
 
 
@@ -81,7 +82,7 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
             configuration,
             MarginalBudget(pricing=pricing, epsilon=target.epsilon, delta=left, delta_threshold=delta_threshold),
         )
-    if not all(isinstance(draw, LaplaceMeasurement) for draw in draws):
+    if not all(MECHANISMS[draw.mechanism].is_pure for draw in draws):
         check_uncharged(privacy.epsilon, privacy.delta)
     discovery = _discovery(configuration)
     if discovery is not None:
@@ -258,7 +259,7 @@ def _whole(configuration: Configuration, pricing: Accountant, epsilon: float, de
 def _spent(draws: list[PlannedDraw], target: _Target) -> float:
     """Epsilon of the draws together at the target's delta, by the tightest of the compositions that hold within a release."""
     spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(target.delta)))
-    if any(isinstance(draw, Selection) for draw in draws):
+    if any(draw.mechanism == "exponential" for draw in draws):
         return min(spent, release_epsilon(draws, target.delta, min(spent, target.epsilon)))
     return spent
 

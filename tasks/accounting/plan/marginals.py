@@ -11,18 +11,21 @@ from fractions import Fraction
 
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import DrawKind, LaplaceMeasurement, PlannedDraw
+from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.tasks.accounting.accountants import SLACK, Accountant
 from marginweave.tasks.accounting.plan.draws import (
     bounds_draws,
     check_epsilon,
     gaussian_draw,
-    laplace_draw,
     nothing_left,
+    priced_draw,
     round_draws,
 )
 from marginweave.tasks.accounting.selection_composition import mixed_budget
-from marginweave.tasks.mechanisms.laplace import MAX_LAPLACE_CELLS, gaussian_variance, laplace_variance
+from marginweave.tasks.mechanisms.base import CountNoise
+from marginweave.tasks.mechanisms.catalogue import chosen_noise, pure_noise
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
+from marginweave.tasks.mechanisms.laplace import DiscreteLaplace, gaussian_variance, laplace_variance
 
 # The draws of whole marginals, on which Laplace noise is possible.
 _COUNTS = (DrawKind.ONE_WAY, DrawKind.MARGINALS)
@@ -70,15 +73,14 @@ def marginal_draws(configuration: Configuration, budget: MarginalBudget) -> list
     settings = configuration.marginals
     assert settings is not None
     shares = marginal_shares(configuration)
-    if settings.noise == "gaussian":
-        return _gaussian(configuration, shares, budget)
-    if settings.noise == "laplace" or not budget.delta:
-        return _laplace(configuration, shares, budget)
-    gaussian = _gaussian(configuration, shares, budget)
+    noise = chosen_noise("laplace" if settings.noise == "auto" else settings.noise)
+    if settings.noise != "auto" or not budget.delta:
+        return (_pure if noise.is_pure else _composed)(configuration, shares, budget, noise)
+    gaussian = _composed(configuration, shares, budget, RoundedGaussian)
     cells = public_cells(configuration)
     if cells is None:
         return gaussian
-    laplace = _laplace(configuration, shares, budget)
+    laplace = _pure(configuration, shares, budget, noise)
     last = max(i for i, draw in enumerate(gaussian) if draw.kind in _COUNTS)
     return (
         laplace
@@ -111,7 +113,7 @@ def _laplace_is_better(
     `cells` are those of the m marginals of the last draw. Where there are more than Laplace noise is drawn for, or none, it
     is not better.
     """
-    if not 0 < sum(cells) <= MAX_LAPLACE_CELLS:
+    if not 0 < sum(cells) <= DiscreteLaplace.most_cells:
         return False
     number, unit = len(cells), configuration.stability
     return laplace_variance(number, laplace_epsilon, unit) < gaussian_variance(number, noise_multiplier, unit)
@@ -153,7 +155,7 @@ def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:
 def shares_of_draws(configuration: Configuration, draws: Sequence[PlannedDraw]) -> list[float]:
     """The share of each planned draw: of mu^2, or of epsilon where there is Laplace noise. DP: arithmetic on public numbers."""
     shares = marginal_shares(configuration)
-    if any(isinstance(draw, LaplaceMeasurement) for draw in draws):
+    if pure_noise(draws) is not None:
         shares = epsilon_shares(shares)
     kinds = [_TOGETHER.get(draw.kind, draw.kind) for draw in draws]
     number = Counter(kinds)
@@ -174,11 +176,12 @@ def epsilon_shares(shares: Mapping[DrawKind, float]) -> dict[DrawKind, float]:
     }
 
 
-def _gaussian(
-    configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget
+def _composed(
+    configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget, noise: type[CountNoise]
 ) -> list[PlannedDraw]:
+    """Draws whose costs are shares of the accountant's budget."""
     whole = _whole(configuration, shares, budget) * SLACK
-    return _draws(configuration, {name: share * whole for name, share in shares.items()}, {}, budget)
+    return _draws(configuration, {name: share * whole for name, share in shares.items()}, {}, budget, noise)
 
 
 def _whole(configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget) -> float:
@@ -198,15 +201,16 @@ def _whole(configuration: Configuration, shares: Mapping[DrawKind, float], budge
     return mixed_budget(whole, parts, budget.epsilon, budget.delta)
 
 
-def _laplace(
-    configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget
+def _pure(
+    configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget, noise: type[CountNoise]
 ) -> list[PlannedDraw]:
+    """Draws of marginals that have epsilons of their own, in plain; the accountant's budget of what is left for the others."""
     shares, left, epsilons = epsilon_shares(shares), Fraction(repr(budget.epsilon)), {}
     others = {name: share for name, share in shares.items() if name not in _COUNTS}
     converted: dict[DrawKind, float] = {}
     if others:
         epsilon = _nine_digits(sum(others.values()) * budget.epsilon)
-        check_epsilon("epsilon of the draws without Laplace noise", epsilon)
+        check_epsilon(f"epsilon of the draws without {noise.title} noise", epsilon)
         whole = budget.pricing.budget(epsilon, budget.delta) * SLACK
         converted = {name: share / sum(others.values()) * whole for name, share in others.items()}
         left -= Fraction(repr(epsilon))
@@ -216,7 +220,7 @@ def _laplace(
         left -= Fraction(repr(epsilons[last]))
         last = DrawKind.MARGINALS
     epsilons[last] = _float_below(left)
-    return _draws(configuration, {**dict.fromkeys(shares, 0.0), **converted}, epsilons, budget)
+    return _draws(configuration, {**dict.fromkeys(shares, 0.0), **converted}, epsilons, budget, noise)
 
 
 def _draws(
@@ -224,28 +228,28 @@ def _draws(
     costs: Mapping[DrawKind, float],
     epsilons: Mapping[DrawKind, float],
     budget: MarginalBudget,
+    noise: type[CountNoise],
 ) -> list[PlannedDraw]:
-    """The draws of each kind, in order: Laplace noise where there is an epsilon, else what its cost buys."""
+    """The draws of each kind, in order: `noise` with its epsilon where there is one, else what the cost buys."""
     draws: list[PlannedDraw] = []
     pricing, rounds = budget.pricing, rounds_of(configuration)
     for kind, cost in costs.items():
         if kind is DrawKind.BOUND_LOW:
             each = pricing.selection_epsilon(cost / (2 * len(configuration.private_bounds)))
             draws += bounds_draws(configuration, each)
-        elif kind in epsilons:
-            draws.append(laplace_draw(kind, epsilons[kind]))
         elif rounds is not None and kind is DrawKind.SCORES:
             continue  # choices and measurements take turns
         elif rounds is not None and kind is DrawKind.MARGINALS:
             each = pricing.selection_epsilon(costs[DrawKind.SCORES] / (rounds.rounds * rounds.batch))
             multiplier = pricing.gaussian_multiplier(cost / rounds.rounds)
             draws += round_draws(rounds.rounds, rounds.batch, each, multiplier)
+        elif kind in _COUNTS:
+            draws.append(priced_draw(noise, kind, epsilons.get(kind) or pricing.gaussian_multiplier(cost)))
+        elif kind is DrawKind.VALUES:
+            delta, width = budget.delta_threshold, len(configuration.private_columns)
+            draws.append(gaussian_draw(kind, pricing.gaussian_multiplier(cost), delta=delta, width=width))
         else:
-            delta, width = 0.0, 1
-            if kind is DrawKind.VALUES:
-                delta, width = budget.delta_threshold, len(configuration.private_columns)
-            multiplier = pricing.gaussian_multiplier(cost)
-            draws.append(gaussian_draw(kind, multiplier, delta=delta, width=width))
+            draws.append(gaussian_draw(kind, pricing.gaussian_multiplier(cost)))
     return draws
 
 

@@ -16,15 +16,10 @@ from typing import Any
 from marginweave.schemas.ledger.events import State
 from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
 from marginweave.tasks.ledger.tables import EVENTS
+from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 
 _OLD_DIGEST = "source_digest"
 _COLUMNS = tuple(column.name for column in EVENTS.columns)
-_MECHANISMS = {
-    "rounded-gaussian": "rounded Gaussian noise on counts, standard deviation {parameter:.6g} times the sensitivity",
-    "discrete-laplace": "discrete Laplace noise on the counts of marginals, epsilon {parameter:.6g} for all of them together",
-    "exponential": "exponential mechanism over a public range, epsilon {parameter:.6g}",
-    "threshold": "threshold on noisy counts",
-}
 _NEIGHBORS = {
     "add-remove": "Two tables are neighbors if one is the other without one record.",
     "replace-one": "Two tables are neighbors if they have the same number of records and differ in one of them.",
@@ -129,7 +124,8 @@ def _parameters(record: ReleaseRecord, lost: Sequence[DrawRecord]) -> str:
 
 
 def _mechanism(draw: DrawRecord) -> str:
-    how = _MECHANISMS.get(draw.mechanism, draw.mechanism or "room for a draw that is lost")
+    known = MECHANISMS.get(draw.mechanism)
+    how = (draw.mechanism or "room for a draw that is lost") if known is None else known.words
     text = how if draw.parameter is None else how.format(parameter=draw.parameter)
     return f"{draw.name} ({draw.state}): {text}; {draw.cost}"
 

@@ -35,15 +35,15 @@ FAULTS = (
     Fault(
         name="the delta of the threshold is not charged",
         file="tasks/accounting/plan/draws.py",
-        text="rho=amount(float(squared / 2)), delta=amount(delta))",
-        instead="rho=amount(float(squared / 2)))",
+        text="cost=replace(draw.cost, delta=amount(delta))",
+        instead="cost=draw.cost",
         killed_by=("tests/unit/accounting/test_k_tuple_plans.py::test_only_private_domains_pay_for_a_threshold",),
     ),
     Fault(
         name="a selection is charged half its epsilon",
-        file="tasks/accounting/plan/draws.py",
-        text="cost = Cost(mu2=amount(selection_mu(epsilon) ** 2), rho=amount(epsilon**2 / 8))",
-        instead="cost = Cost(mu2=amount(selection_mu(epsilon / 2) ** 2), rho=amount(epsilon**2 / 32))",
+        file="tasks/mechanisms/exponential.py",
+        text="return Cost(mu2=amount(selection_mu(parameter) ** 2), rho=amount(parameter**2 / 8))",
+        instead="return Cost(mu2=amount(selection_mu(parameter / 2) ** 2), rho=amount(parameter**2 / 32))",
         killed_by=("tests/unit/accounting/test_k_tuple_plans.py::test_every_draw_is_priced_in_both_currencies",),
     ),
     Fault(

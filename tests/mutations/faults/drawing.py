@@ -17,7 +17,7 @@ FAULTS = (
         text=_CHARGE,
         instead=(
             "        make = prepared.make\n\n"
-            "        def early(bits: NoiseBits, noise: bytes) -> bytes:\n"
+            "        def early(bits: DrawBits, noise: bytes) -> bytes:\n"
             "            payload = make(bits, noise)\n"
             "            ledger.begin(attempt.release, draw.name, attempt.lease, facts)\n"
             "            return payload\n\n"

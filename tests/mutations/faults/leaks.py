@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="a refusal of noise quotes the largest count",
-        file="tasks/mechanisms/gaussian.py",
+        file="tasks/mechanisms/base.py",
         text='raise StageError("counts with noise must fit 64 bits")',
         instead='raise StageError(f"counts ({counts.max()}) with noise must fit 64 bits")',
         killed_by=(

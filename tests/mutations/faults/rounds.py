@@ -27,11 +27,9 @@ FAULTS = (
     Fault(
         name="a marginal is chosen past the ledger",
         file="tasks/aggregate/rounds_task.py",
-        text="picks.append(unpack_pick(draw_once(reference, draw, prepared)[0])[0])",
-        instead=(
-            'fresh = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
-            '        picks.append(unpack_pick(prepared.make(fresh, b""))[0])'
-        ),
+        text="        payload, _ = draw_once(reference, draw, partial(prepare, draw.parameter))\n",
+        instead='        fresh = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
+        '        payload = prepare(draw.parameter).make(fresh, b"")\n',
         killed_by=("tests/laws/test_rounds.py::test_all_that_a_round_draws_is_booked",),
     ),
     Fault(
@@ -44,15 +42,15 @@ FAULTS = (
     Fault(
         name="an annealed round has half the noise for the price of one share",
         file="tasks/aggregate/rounds_task.py",
-        text="multiplier, stability = draw.noise_multiplier, reference.configuration.stability",
-        instead="multiplier, stability = draw.noise_multiplier / 2, reference.configuration.stability",
+        text="parts = split_noise(noise, draw.parameter, picks, ground.sizes, ground.allocation)",
+        instead="parts = split_noise(noise, draw.parameter / 2, picks, ground.sizes, ground.allocation)",
         killed_by=(_PRICE,),
     ),
     Fault(
         name="all marginals of a round have the noise of one",
         file="tasks/aggregate/rounds_task.py",
-        text="return split_deviations(multiplier, picks, ground.sizes, ground.allocation, stability)",
-        instead="return split_deviations(multiplier, picks[:1], ground.sizes, ground.allocation, stability) * len(picks)",
+        text="parts = split_noise(noise, draw.parameter, picks, ground.sizes, ground.allocation)",
+        instead="parts = split_noise(noise, draw.parameter, picks[:1], ground.sizes, ground.allocation) * len(picks)",
         killed_by=(_PRICE,),
     ),
     Fault(

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import AccountantName, Plain
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho, selection_mu
+from marginweave.tasks.accounting.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho
 from marginweave.tasks.accounting.composition import account_epsilon
 from marginweave.tasks.accounting.plan.draws import check_uncharged, uncharged_delta
 from marginweave.tasks.accounting.plan.k_tuples import level_multipliers, plan_budget
+from marginweave.tasks.mechanisms.exponential import selection_mu
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
 from tests.support.budget_plans import configuration
 

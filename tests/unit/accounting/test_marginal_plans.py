@@ -19,9 +19,10 @@ from marginweave.tasks.accounting.accountants import accountant as accountant_of
 from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import release_epsilon
-from marginweave.tasks.aggregate.marginals import all_cliques, split_deviations
+from marginweave.tasks.aggregate.marginals import all_cliques, split_noise
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.ledger.plans import check_plan
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
 from tests.support.configurations import PRIVATE, configuration
 
 SIZES = (2, 3, 5, 7)
@@ -206,7 +207,7 @@ def test_the_deviations_of_a_draw_cost_what_its_multiplier_does(
 ) -> None:
     """sum (S / sd_i)^2 <= 1 / M^2, S^2 = theta^2 or 2 theta^2: never more, and less by rounding up to 1/1024 only."""
     stability = Stability(records=records, neighbors=neighbors)
-    deviations = split_deviations(multiplier, all_cliques(SIZES, length), SIZES, split, stability)
+    deviations = split_noise(RoundedGaussian(stability), multiplier, all_cliques(SIZES, length), SIZES, split)
     square = records**2 * (2 if neighbors == "replace-one" else 1)
     spent = sum(square / Fraction(sd) ** 2 for sd in deviations)
     assert float(spent) <= multiplier**-2 * (1 + 1e-12)

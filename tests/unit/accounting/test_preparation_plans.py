@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.budget import Cost, Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.accountants import gdp_mu, selection_mu
+from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
@@ -26,7 +27,8 @@ from marginweave.tasks.aggregate.count_runs import Room
 from marginweave.tasks.aggregate.domain import ReleasedBlocks
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mechanisms.randomness import NoiseBits, fresh_bits
+from marginweave.tasks.mechanisms.exponential import selection_mu
+from marginweave.tasks.mechanisms.randomness import DrawBits, fresh_bits
 from marginweave.tasks.preprocess import task as preprocess
 from tests.support.configurations import configuration
 from tests.support.counting import AMPLE, blocks_of
@@ -128,12 +130,12 @@ def selected(monkeypatch: pytest.MonkeyPatch) -> list[Stability]:
     """The stability of every percentile that is chosen, without ledger and noise."""
     seen: list[Stability] = []
 
-    def select(histogram: Any, percentile: float, epsilon: float, unit: Stability, bits: NoiseBits) -> int:
+    def select(histogram: Any, percentile: float, epsilon: float, unit: Stability, bits: DrawBits) -> int:
         seen.append(unit)
         return 1
 
-    def draw(_reference: Any, _name: str, prepared: PreparedDraw) -> tuple[bytes, None]:
-        return prepared.make(fresh_bits(), b""), None
+    def draw(_reference: Any, _name: str, prepare: Callable[[], PreparedDraw]) -> tuple[bytes, None]:
+        return prepare().make(fresh_bits(), b""), None
 
     for module in (aggregate, preprocess):
         monkeypatch.setattr(module, "select_percentile", select)
@@ -157,7 +159,6 @@ def test_the_percentile_is_chosen_for_the_whole_unit(
         aggregate={"percentile": 90},
     )
     table = encoded([["f", "f"], ["m", "f"]], config)
-    monkeypatch.setattr(aggregate, "is_committed", lambda *_: False)
     blocks, candidates = ReleasedBlocks(blocks_of(table), {}), CandidateSet(length=1, sizes=table.sizes)
     aggregate._contribution_bound(reference_to(config), blocks, candidates, LocalEngine(1), Room(AMPLE, tmp_path))
     assert selected == [Stability(records=8, neighbors="replace-one")]
@@ -178,5 +179,5 @@ def test_the_record_count_is_noised_for_the_whole_unit() -> None:
     """Its deviation in the stage is theta times the planned multiplier, up to the step of the noise tables."""
     unit = {"column": "id", "max_records": 4}
     config = configuration(privacy__unit=unit, privacy__neighbors="replace-one", aggregate__method="k-tuples")
-    sd = aggregate._count_deviation(reference_to(config))
+    sd = aggregate._count_sigma(reference_to(config))
     assert 0 <= sd - 4 * plan_budget(config).by_name["count"].parameter < 1 / 1024

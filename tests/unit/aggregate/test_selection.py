@@ -14,7 +14,7 @@ from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.accounting.plan.draws import gaussian_draw, laplace_draw
+from marginweave.tasks.accounting.plan.draws import gaussian_draw, priced_draw
 from marginweave.tasks.aggregate.domain import (
     compress_codes,
     compress_mask,
@@ -23,6 +23,7 @@ from marginweave.tasks.aggregate.domain import (
 )
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.aggregate.selection import fitting, merge_pairs, most_cells, scored_pairs, selected_cliques
+from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
 from marginweave.tasks.synthesize.release import expand_records
 
 SIZES = (2, 3, 5, 7)
@@ -122,7 +123,9 @@ def test_what_fits_leaves_out_the_largest_and_no_more(sizes: list[int], most: in
         assert cells(pair, sizes) >= max((cells(k, sizes) for k in kept), default=0)
 
 
-@pytest.mark.parametrize("draw", [laplace_draw(DrawKind.MARGINALS, 5.0), gaussian_draw(DrawKind.MARGINALS, 0.2)])
+@pytest.mark.parametrize(
+    "draw", [priced_draw(DiscreteLaplace, DrawKind.MARGINALS, 5.0), gaussian_draw(DrawKind.MARGINALS, 0.2)]
+)
 @pytest.mark.parametrize("merge", ["none", 1 << 26])
 def test_whatever_is_selected_can_be_drawn(draw: PlannedDraw, merge: str | int) -> None:
     """Scores that say all, of pairs up to 9 million cells: what is chosen and merged keeps the limit of its noise."""

@@ -12,12 +12,12 @@ from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, run_draw
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from tests.support.draws import draw_of_bits, never_made, prepared_draw, secrets_of, settle_begun, take_part
 from tests.support.releases import PROGRAM
 
 
-def _noise(bits: NoiseBits, noise: bytes) -> bytes:
+def _noise(bits: DrawBits, noise: bytes) -> bytes:
     return b"noise"
 
 
@@ -28,7 +28,7 @@ def _states(ledger: Ledger) -> dict[str, State]:
 
 
 def _takeover_in_the_draw(ledger: Ledger, store: DrawStore, made: list[bytes]) -> PreparedDraw:
-    def slow(bits: NoiseBits, noise: bytes) -> bytes:
+    def slow(bits: DrawBits, noise: bytes) -> bytes:
         ledger.draws.take_lease("r", "B")
         settle_begun(ledger, store, "B")
         made.append(draw_of_bits(bits, noise))
@@ -53,7 +53,7 @@ def test_a_zombie_leaves_neither_a_commit_nor_a_file(ledger: Ledger, draw_store:
 def test_a_stale_lease_is_noticed_before_the_file_has_its_name(ledger: Ledger, draw_store: DrawStore) -> None:
     """The newcomer has taken the lease and done nothing else yet: the zombie's noise gets no name all the same."""
 
-    def slow(bits: NoiseBits, noise: bytes) -> bytes:
+    def slow(bits: DrawBits, noise: bytes) -> bytes:
         ledger.draws.take_lease("r", "B")
         return draw_of_bits(bits, noise)
 

@@ -18,7 +18,7 @@ from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.draws import Draws
-from marginweave.tasks.mechanisms.randomness import NoiseBits
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from tests.support.draws import (
     draw_of_bits,
     never_made,
@@ -50,7 +50,7 @@ def test_order_is_secret_charge_draw_store_commit(
     seen: list[object] = []
     keep = StagedFile.keep
 
-    def make(bits: NoiseBits, noise: bytes) -> bytes:
+    def make(bits: DrawBits, noise: bytes) -> bytes:
         assert isinstance(ledger.location, Path)
         with sqlite3.connect(ledger.location) as other:
             seen.append(other.execute("SELECT kind, draw, lease FROM events ORDER BY seq DESC LIMIT 1").fetchone())
@@ -137,7 +137,7 @@ def _before(_: Callable[..., object]) -> Callable[..., object]:
     return _die
 
 
-def _make(bits: NoiseBits, noise: bytes) -> bytes:
+def _make(bits: DrawBits, noise: bytes) -> bytes:
     return draw_of_bits(bits, noise)
 
 
@@ -199,10 +199,10 @@ CRASHES: dict[str, tuple[object, str, Callable[..., object], State]] = {
 }
 
 
-def _kept(make: Callable[[NoiseBits, bytes], bytes], made: Path) -> Callable[[NoiseBits, bytes], bytes]:
+def _kept(make: Callable[[DrawBits, bytes], bytes], made: Path) -> Callable[[DrawBits, bytes], bytes]:
     """`make`, whose results are written down as soon as they are there."""
 
-    def call(bits: NoiseBits, noise: bytes) -> bytes:
+    def call(bits: DrawBits, noise: bytes) -> bytes:
         payload = make(bits, noise)
         with made.open("ab") as stream:
             stream.write(payload.hex().encode() + b"\n")
@@ -256,7 +256,7 @@ def test_a_draw_that_failed_is_made_again(ledger: Ledger, draw_store: DrawStore)
     """An exception in the draw (too little memory) costs nothing: the next attempt makes it, under the same charge."""
     made = []
 
-    def broken(bits: NoiseBits, noise: bytes) -> bytes:
+    def broken(bits: DrawBits, noise: bytes) -> bytes:
         made.append(draw_of_bits(bits, noise))
         raise MemoryError
 
@@ -269,7 +269,7 @@ def test_a_draw_that_failed_is_made_again(ledger: Ledger, draw_store: DrawStore)
 def _begun(ledger: Ledger, store: DrawStore, unkeyed: Callable[[], bytes] | None = None) -> None:
     """A draw whose process died right after its charge."""
 
-    def dies(bits: NoiseBits, noise: bytes) -> bytes:
+    def dies(bits: DrawBits, noise: bytes) -> bytes:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

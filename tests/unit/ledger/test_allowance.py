@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Cost, Plain, amount
-from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Box
 from marginweave.schemas.ledger.events import Event, EventKind, now
@@ -52,7 +52,7 @@ def ask(people: Ledger, reserve) -> Ask:
             delta_threshold=0.0,
             spent_epsilon=float(epsilon) * draws,
             draws=tuple(
-                GaussianMeasurement(kind=DrawKind.LEVEL, place=(k,), noise_multiplier=1.0, cost=cost)
+                PlannedDraw(kind=DrawKind.LEVEL, place=(k,), mechanism="rounded-gaussian", parameter=1.0, cost=cost)
                 for k in range(1, draws + 1)
             ),
         )

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Cost, Plain, amount
-from marginweave.schemas.draws import BudgetPlan, DrawKind, GaussianMeasurement
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import AuditError, InputError
-from marginweave.tasks.accounting.accountants import selection_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.sparse_histogram import joint_loss, threshold_delta
 from marginweave.tasks.ledger import releases
@@ -24,6 +23,7 @@ from marginweave.tasks.ledger.audit.replay import Replay
 from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.ledger.plans import check_plan
 from marginweave.tasks.ledger.records import stated
+from marginweave.tasks.mechanisms.exponential import selection_mu
 from tests.support.budget_plans import configuration
 from tests.support.releases import FULL, WrittenDraw, gaussian, small_plan
 
@@ -116,7 +116,7 @@ def test_all_of_the_statement_may_be_used(reserve, ledger, location) -> None:
 def test_a_plain_charge_may_use_all_of_its_delta() -> None:
     """Nothing is converted, so no delta must be left for it."""
     cost = Cost(plain=Plain(epsilon=Decimal("0.5"), delta=Decimal("1e-7")))
-    draw = GaussianMeasurement(kind=DrawKind.COUNT, noise_multiplier=1.0, cost=cost)
+    draw = PlannedDraw(kind=DrawKind.COUNT, mechanism="rounded-gaussian", parameter=1.0, cost=cost)
     check_plan(replace(small_plan(), draws=(draw,), epsilon=0.5, delta=1e-7))
     with pytest.raises(InputError, match="more than the stated"):
         check_plan(replace(small_plan(), draws=(draw,), epsilon=0.4999, delta=1e-7))

@@ -166,7 +166,7 @@ def test_a_key_is_secret_and_long_enough() -> None:
 
 
 def test_keyed_bits_are_no_source_of_noise() -> None:
-    """They lack what NoiseBits needs, so that noise can never come from them."""
+    """They lack what DrawBits needs, so that noise can never come from them."""
     for needed in ("words", "rest", "stream", "tainted"):
         assert not hasattr(KeyedBits, needed)
         assert hasattr(fresh_bits(), needed)
