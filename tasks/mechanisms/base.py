@@ -70,7 +70,7 @@ class CountNoise(DrawMechanism):
     def cell_error(self, parameter: float) -> float:
         """The mean of |x| of a cell of a marginal that has the draw alone. DP: arithmetic on public numbers."""
 
-    def add(self, counts: Integers, part: Fraction, bits: DrawBits, table: int) -> Integers:
+    def add(self, counts: Integers, part: Fraction, bits: DrawBits, table: int) -> Integers:  # noqa: ARG002 - for kinds that take a key
         """The counts of marginal number `table`, shape of `counts`, each with noise from the bits, zero cells included."""
         raise StageError(f"{self.title} noise is drawn before the charge")
 
@@ -78,7 +78,7 @@ class CountNoise(DrawMechanism):
         """What the noise is a function of, beside its seed and the parts; tables are built here, ahead of the draw."""
         return {}
 
-    def presample(self, cells: Sequence[int], parts: Sequence[Fraction]) -> list[Integers]:
+    def presample(self, cells: Sequence[int], parts: Sequence[Fraction]) -> list[Integers]:  # noqa: ARG002 - for those that do not
         """The noise of all marginals, by their numbers of cells, of a kind that `takes_no_key`."""
         raise StageError(f"{self.title} noise is drawn after the charge")
 
