@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
@@ -67,7 +67,7 @@ def find_record(values: Mapping[int, Sequence[Value]], rules: Rules[Value]) -> d
             raise ContradictionError(places)
     found: dict[int, Value] = {}
     undecided = False
-    for part in _parts(rules):
+    for part in tied_parts(rules):
         try:
             found |= _search(values, sorted(part, key=lambda place: (len(values[place]), place)), rules)
         except UndecidedError:
@@ -77,10 +77,10 @@ def find_record(values: Mapping[int, Sequence[Value]], rules: Rules[Value]) -> d
     return found
 
 
-def _parts(rules: Rules[Value]) -> list[set[int]]:
-    """Attributes that rules tie together, directly or through others: each part is searched by itself."""
+def tied_parts(groups: Iterable[Sequence[int]]) -> list[set[int]]:
+    """Attributes that groups of them tie together, directly or through others: each part stands by itself."""
     parts: list[set[int]] = []
-    for places in rules:
+    for places in groups:
         touched = [part for part in parts if not part.isdisjoint(places)]
         parts = [*(part for part in parts if part.isdisjoint(places)), set(places).union(*touched)]
     return parts

@@ -8,6 +8,7 @@ from marginweave.schemas.released.evaluation import BrokenRule, DistanceBounds, 
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.estimate.mixture.model import unpack_mixture
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
 from marginweave.tasks.evaluate.distances import Expected, error_parts
 from marginweave.tasks.evaluate.intervals import LEVEL
@@ -19,7 +20,6 @@ from marginweave.tasks.normalize.marginals import Spread, compression_of
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
-from marginweave.tasks.synthesize.task import load_model
 
 _DISTANCE = (
     "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
@@ -55,7 +55,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         more: dict[str, Any] = {}
         if (fitted := parts.get("fit")) is not None:
             expected = Expected(
-                model=load_model(reference, fitted).conditioned(), spread=_spread(reference, normalized)
+                model=unpack_mixture(reference.load(fitted)).conditioned(), spread=_spread(reference, normalized)
             )
             more["model"] = error_parts(records, counts, expected)
         if (paid := parts.get("paid")) is not None:

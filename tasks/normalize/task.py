@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.aggregate.payloads import pack_aggregates, pack_marginals, unpack_aggregates, unpack_marginals
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.normalize.normalize import normalize
@@ -11,12 +12,16 @@ from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
 
 
+def load_counts(reference: DerivedReference, result: StageResult) -> Aggregates | Marginals:
+    """What the checkpoint of `aggregate` or `normalize` has: counts of combinations, or marginals."""
+    payload = reference.load(result)
+    return unpack_aggregates(payload) if reference.configuration.marginals is None else unpack_marginals(payload)
+
+
 def released_counts(reference: DerivedReference, normalized: StageResult) -> Aggregates:
     """Counts of combinations from the checkpoint of `normalize`. DP: post-processing."""
-    payload = reference.load(normalized)
-    if reference.configuration.marginals is None:
-        return unpack_aggregates(payload)
-    return marginal_counts(unpack_marginals(payload), reference.resolved)
+    counts = load_counts(reference, normalized)
+    return marginal_counts(counts, reference.resolved) if isinstance(counts, Marginals) else counts
 
 
 @stage_task("normalize")
@@ -24,10 +29,10 @@ def normalize_counts(reference: DerivedReference, collected: StageResult) -> Sta
     """Counts that are monotone and closed under sub-combinations, or consistent marginals. DP: post-processing."""
 
     def compute() -> bytes:
-        if reference.configuration.marginals is not None:
-            marginals = unpack_marginals(reference.load(collected))
-            return pack_marginals(normalize_marginals(marginals, reference.resolved))
-        normalized = normalize(unpack_aggregates(reference.load(collected)))
+        counts = load_counts(reference, collected)
+        if isinstance(counts, Marginals):
+            return pack_marginals(normalize_marginals(counts, reference.resolved))
+        normalized = normalize(counts)
         check_aggregates(normalized, "normalize")
         return pack_aggregates(normalized)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Records
+from marginweave.schemas.arrays import Codes, Flags, Records
 from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
@@ -26,15 +26,16 @@ from marginweave.schemas.released.measurements import CensoredMeasurement, Margi
 from marginweave.tasks.aggregate.domain import Compression, compress_mask, domain_sizes, structural_masks
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.estimate.graphical.junction import choose_measurements
+from marginweave.tasks.estimate.graphical.tree import fit_tree
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import all_pairs, compression_of, measured_marginals
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
 from marginweave.tasks.synthesize.gum.synthesize import Gum
-from marginweave.tasks.synthesize.mixture import MixtureSampler
-from marginweave.tasks.synthesize.pgm import Pgm
+from marginweave.tasks.synthesize.mixture import sample_mixture
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
-from marginweave.tasks.synthesize.shards import Estimator, stream
+from marginweave.tasks.synthesize.shards import Sampler, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 
 
@@ -60,31 +61,37 @@ class EstimationInput:
         return self.consistent() if censored else self.measurements
 
 
-def estimator(known: EstimationInput, settings: DenseSynthesis, model: Mixture | None = None) -> Estimator:
-    """The estimator of a method, ready to make records.
+def sampler(known: EstimationInput, settings: DenseSynthesis, model: Mixture | None = None) -> Sampler:
+    """What makes records by the method of the settings.
 
-    GUM takes consistent counts, the others those that were drawn. `model` is the result of `fit_model` on the same input, if
-    there is one. DP: post-processing. Raises InputError as `Gum.of`, `fit_model`, `MixtureSampler.of` and `Pgm.of`.
+    GUM takes consistent counts, the others those that were drawn. `model` is the result of `fit_known` on the same input, if
+    there is one. DP: post-processing. Raises InputError as `Gum`, `fit_known`, `Mixture.conditioned`, `choose_measurements`
+    and `fit_tree`.
     """
-    records = round(known.total) if settings.records == "count" else settings.records
+    total = max(known.total, 1.0)
     if isinstance(settings, GumSynthesis):
-        return Gum.of(known.consistent(), known.sizes, records, settings, known.masks)
-    if isinstance(settings, PgmSynthesis):
-        return Pgm.of(known.complete, known.sizes, records, known.total, settings, known.masks)
-    return MixtureSampler.of(model or fit_model(known, settings), records, settings.seed)
+        sample = Gum(known.consistent(), known.sizes, settings, known.masks).sample
+    elif isinstance(settings, PgmSynthesis):
+        chosen = choose_measurements(known.complete, known.sizes, total, known.masks, settings.model_size)
+        sample = fit_tree(chosen, known.sizes, total, known.masks, settings.iterations).sample
+    else:
+        sample = partial(sample_mixture, (model or fit_known(known, settings)).conditioned())
+    records = round(known.total) if settings.records == "count" else settings.records
+    return Sampler(sample=sample, number=records, seed=settings.seed)
 
 
-def fit_model(known: EstimationInput, settings: MixtureSynthesis) -> Mixture:
-    """The mixture fitted to what was drawn. DP: post-processing. Raises InputError as `fit_mixture`."""
+def fit_known(known: EstimationInput, settings: MixtureSynthesis) -> Mixture:
+    """The mixture fitted to what was drawn, however many records are sampled from it.
+
+    DP: post-processing. Raises InputError as `fit_mixture`.
+    """
     chosen = MixtureSettings(
         noise=known.noise, **settings.model_dump(include={"components", "fits", "iterations", "seed"})
     )
     return fit_mixture(known.measurements, known.sizes, max(known.total, 1.0), known.masks, chosen)
 
 
-def expand_records(
-    records: NDArray[np.int32], compression: Compression, generator: np.random.Generator
-) -> NDArray[np.int32]:
+def expand_records(records: Records, compression: Compression, generator: np.random.Generator) -> Records:
     """Synthetic records in the old codes: a merged value becomes one of its values, in proportion to their noisy counts.
 
     Counts below 0 stand for 0; where none is positive, the values are equally likely. Shape (rows, attributes).
@@ -103,37 +110,35 @@ def expand_records(
     return expanded
 
 
-Codes = tuple[NDArray[np.integer], ...]
-Making = tuple[int, Callable[[int], Sequence[NDArray[np.integer]]]]
-"""How many shards there are, and what makes the codes of each attribute of one."""
+# How many shards there are, and what makes the codes of each attribute of one.
+Making = tuple[int, Callable[[int], Sequence[Codes]]]
+# Of the noise of k-tuples so much is left: none is more frequent than its parts. Records of fits that go on until they are so
+# near were 3 to 8 % nearer to affairs (epsilon 0.3, 1) and ma2019_cat (1) than at 1, at 0.7 no nearer on ma2019_cat; on
+# drug_deaths_cat it makes no difference.
 _CLIPPED = 0.8
-"""Of the noise of k-tuples so much is left: none is more frequent than its parts. Records of fits that go on until they are so
-near were 3 to 8 % nearer to affairs (epsilon 0.3, 1) and ma2019_cat (1) than at 1, at 0.7 no nearer on ma2019_cat; on
-drug_deaths_cat it makes no difference."""
 _SETS = 1  # cutting sets has a separate stream
 
 
 def synthesize_blocks(
     counts: Aggregates | Marginals, configuration: Configuration, settings: AnySynthesis, model: Mixture | None = None
-) -> Iterator[Codes]:
+) -> Iterator[tuple[Codes, ...]]:
     """Synthetic codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
 
     Block by block, each of a shard of the records (`ShardPlan`), in the smallest unsigned integers; at least one block. The
     blocks are made on all cores, and do not depend on how many there are.
     `SeededSynthesis` makes them of combinations, sets value by value (`expand_sets`) and joined again, from k-tuples as they
-    are and from marginals as `all_pairs` has them. `Gum`, `MixtureSampler` and `Pgm` make them of marginals, also of those
-    that k-tuples stand for. Where each value of a set is an attribute, a record keeps at most `max_values` of
-    them. No record holds a forbidden combination.
-    DP: post-processing.
+    are and from marginals as `all_pairs` has them. The others (`sampler`) make them of marginals, also of those that k-tuples
+    stand for. Where each value of a set is an attribute, a record keeps at most `max_values` of them. No record holds a
+    forbidden combination. DP: post-processing.
 
     Args:
         counts: Normalized counts.
         configuration: What is declared, bounds resolved.
         settings: What to make.
-        model: What `released_model` makes of the same; fitted here if it is not given.
+        model: What `fit_known` makes of the same; fitted here if it is not given.
 
     Raises:
-        InputError, StageError: as `SeededSynthesis`, `Gum`, `MixtureSampler` and `Pgm`.
+        InputError, StageError: as `SeededSynthesis` and `sampler`.
     """
     if isinstance(settings, SynthesisSettings):
         combinations = all_pairs(counts, configuration) if isinstance(counts, Marginals) else counts
@@ -141,22 +146,15 @@ def synthesize_blocks(
     else:
         shards, make = _from_marginals(counts, configuration, settings, model)
     forbidden = forbidden_codes(configuration.forbidden, counts.domain.labels)
-    sizes = counts.domain.sizes
+    types = [code_type(size) for size in counts.domain.sizes]
 
-    def block(shard: int) -> Codes:
-        codes = tuple(
-            np.ascontiguousarray(code, code_type(size)) for code, size in zip(make(shard), sizes, strict=True)
-        )
+    def block(shard: int) -> tuple[Codes, ...]:
+        codes = tuple(np.ascontiguousarray(code, type_) for code, type_ in zip(make(shard), types, strict=True))
         if any(_holds(codes, combination).any() for combination in forbidden):
             raise StageError("synthesize: a record breaks the rule 'no forbidden combination'")
         return codes
 
     return LocalEngine().map(block, range(shards))
-
-
-def released_model(counts: Aggregates | Marginals, configuration: Configuration, settings: MixtureSynthesis) -> Mixture:
-    """The model that records are sampled from, however many. DP: post-processing. Raises InputError as `fit_mixture`."""
-    return fit_model(estimation_input(counts, configuration)[0], settings)
 
 
 def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> Making:
@@ -166,7 +164,7 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
         expand_sets(aggregates, layout), settings, layout.optional, expand_forbidden(forbidden, layout), layout.sets
     )
 
-    def make(shard: int) -> Sequence[NDArray[np.integer]]:
+    def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)
         _cap_sets(records, configuration, settings, shard)
         return join_sets(records, layout, stream([settings.seed, _SETS], shard))  # post-processing
@@ -178,13 +176,13 @@ def _from_marginals(
     counts: Aggregates | Marginals, configuration: Configuration, settings: DenseSynthesis, model: Mixture | None
 ) -> Making:
     known, compression = estimation_input(counts, configuration)
-    maker = estimator(known, settings, model)
+    maker = sampler(known, settings, model)
 
-    def make(shard: int) -> Sequence[NDArray[np.integer]]:
+    def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)
         if compression is not None:
             records = expand_records(records, compression, stream(settings.seed, shard))  # post-processing
-            _cap_sets(records, configuration, settings, shard)
+        _cap_sets(records, configuration, settings, shard)
         most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
         return tuple(records[:most].T)
 
@@ -222,8 +220,7 @@ def estimation_input(
     ), None
 
 
-def _holds(codes: Codes, combination: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+def _holds(codes: Sequence[Codes], combination: Sequence[tuple[int, int]]) -> Flags:
     """Which records hold a combination of (attribute, code)."""
-    held = [np.logical_or.reduce([slot == code for slot in value_slots(codes[j])]) for j, code in combination]
-    together: NDArray[np.bool_] = np.logical_and.reduce(held)
-    return together
+    parts = [np.logical_or.reduce([slot == code for slot in value_slots(codes[j])]) for j, code in combination]
+    return np.asarray(np.logical_and.reduce(parts))

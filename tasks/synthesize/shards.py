@@ -8,14 +8,13 @@ that were counted, over the marginals of one, two and three columns: 1,000,000 r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from marginweave.schemas.arrays import Records
-from marginweave.tasks.engine.local import LocalEngine
+from marginweave.schemas.errors import InputError
 from marginweave.tasks.synthesize.combinations import Numbers
 
 SHARD = 250_000
@@ -60,22 +59,32 @@ def stream(seed: int | Sequence[int], shard: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(shard,) if shard else ()))  # post-processing
 
 
-class Estimator(Protocol):
-    """Makes records of released counts, whatever these are, shard by shard.
+@dataclass(frozen=True, kw_only=True)
+class Sampler:
+    """Makes `number` records in shards of at most `most`; `sample` makes as many as it is told, by draws of a generator.
 
-    A shard depends on no other, and any of them can be made at any time.
+    A shard depends on no other, and any of them can be made at any time; the same seed makes the same records. Raises
+    InputError for a negative number.
     """
+
+    sample: Callable[[int, np.random.Generator], Records]
+    number: int
+    seed: int
+    most: int = SHARD
+
+    def __post_init__(self) -> None:
+        if self.number < 0:
+            raise InputError(f"records ({self.number}) must not be negative")
 
     @property
     def plan(self) -> ShardPlan:
         """How the records are split."""
-        ...
+        return ShardPlan.of(self.number, most=self.most)
 
     def records(self, shard: int) -> Records:
-        """The records of a shard, shape (n, columns)."""
-        ...
+        """The records of a shard, shape (n, attributes), in random order; none is forbidden. DP: post-processing.
 
-
-def every_record(maker: Estimator) -> Records:
-    """All records, shard after shard, made on all cores. DP: post-processing."""
-    return np.concatenate(list(LocalEngine().map(maker.records, range(maker.plan.shards))))
+        Raises:
+            InputError: the masks leave no record.
+        """
+        return self.sample(self.plan.records(self.number, shard), stream(self.seed, shard))  # post-processing

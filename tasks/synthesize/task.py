@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.contracts import check_codes
-from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.schemas.released.measurements import Marginals
-from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import pack_codes
-from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
+from marginweave.tasks.estimate.mixture.model import pack_mixture, unpack_mixture
+from marginweave.tasks.normalize.task import load_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -22,9 +20,10 @@ def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResu
     assert isinstance(settings, MixtureSynthesis)
 
     def compute() -> bytes:
-        from marginweave.tasks.synthesize.release import released_model  # numba
+        from marginweave.tasks.synthesize.release import estimation_input, fit_known  # numba
 
-        return pack_mixture(released_model(_load_counts(reference, normalized), reference.resolved, settings))
+        known, _ = estimation_input(load_counts(reference, normalized), reference.resolved)
+        return pack_mixture(fit_known(known, settings))
 
     return reference.checkpoint("fit", [normalized], compute)
 
@@ -39,21 +38,11 @@ def synthesize(reference: DerivedReference, normalized: StageResult, fitted: Sta
     def compute() -> Iterator[bytes]:
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
-        configuration, counts = reference.resolved, _load_counts(reference, normalized)
+        configuration, counts = reference.resolved, load_counts(reference, normalized)
         settings, sizes = configuration.synthesize, counts.domain.sizes
-        model = None if fitted is None else load_model(reference, fitted)
+        model = None if fitted is None else unpack_mixture(reference.load(fitted))
         for codes in synthesize_blocks(counts, configuration, settings, model):
             check_codes(configuration.attributes, sizes, codes, "synthesize", complete=settings.complete)
             yield pack_codes(codes)
 
     return reference.checkpoint_blocks("synthesize", [normalized, *([fitted] if fitted else [])], compute)
-
-
-def load_model(reference: DerivedReference, fitted: StageResult) -> Mixture:
-    """The model of `fit_model`. Released counts made it."""
-    return unpack_mixture(reference.load(fitted))
-
-
-def _load_counts(reference: DerivedReference, normalized: StageResult) -> Aggregates | Marginals:
-    payload = reference.load(normalized)
-    return unpack_aggregates(payload) if reference.configuration.marginals is None else unpack_marginals(payload)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ from marginweave.tasks.estimate.mixture.model import Mixture, join_attributes, p
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout
 from marginweave.tasks.estimate.rounding import round_shares
-from marginweave.tasks.synthesize.mixture import MixtureSampler, allowed_records, sample_stratified, swap_refine
-from marginweave.tasks.synthesize.shards import every_record
+from marginweave.tasks.synthesize.mixture import allowed_records, sample_mixture, sample_stratified, swap_refine
+from marginweave.tasks.synthesize.shards import Sampler
+from tests.support.synthesized import every_record
 
 SIZES = (2, 3, 5, 4)
 SMALL = MixtureSettings(components=20, fits=2, iterations=200)
@@ -253,13 +255,13 @@ def test_no_record_is_forbidden(seed: int, joined: bool, records: int) -> None:
         if not joined:
             patch.setattr("marginweave.tasks.estimate.mixture.model.JOINED", 0)
         model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
-    maker = MixtureSampler.of(model, records, SMALL.seed, most=100)
-    made = every_record(maker)
+    model = model.conditioned()
+    made = every_record(Sampler(sample=partial(sample_mixture, model), number=records, seed=SMALL.seed, most=100))
     assert made.shape == (records, 4)
     assert allowed_records(made, masks).all()
-    assert len(maker.model.masks) == (0 if joined else 3)
+    assert len(model.masks) == (0 if joined else 3)
     for mask in masks[:3]:
-        assert maker.model.marginal(mask.attributes)[~mask.allowed].sum() == 0
+        assert model.marginal(mask.attributes)[~mask.allowed].sum() == 0
 
 
 @settings(max_examples=15, deadline=None)
@@ -312,9 +314,7 @@ def test_the_steward_is_told_what_does_not_fit() -> None:
         Mask(attributes=(0, 1), allowed=one_sided),
     ]
     with pytest.raises(InputError, match="must leave something"):
-        MixtureSampler.of(fit_mixture([pair], SIZES[:2], 10.0, nothing, SMALL), 5, 0)
-    with pytest.raises(InputError, match=r"^records \(-1\) must not be negative"):
-        MixtureSampler.of(fit_mixture([pair], SIZES[:2], 10.0, [], SMALL), -1, 0)
+        fit_mixture([pair], SIZES[:2], 10.0, nothing, SMALL).conditioned()
     model = fit_mixture([pair], SIZES[:2], 10.0, [], SMALL)
     with pytest.raises(InputError, match=r"^start \(40 components\)"):
         fit_mixture([pair], SIZES[:2], 10.0, [], MixtureSettings(components=3), model)

@@ -22,12 +22,10 @@ from marginweave.schemas.released.measurements import Measurement
 from marginweave.tasks.estimate.graphical.junction import model_cells
 from marginweave.tasks.estimate.graphical.tree import fit_tree
 from marginweave.tasks.synthesize.mixture import allowed_records
-from marginweave.tasks.synthesize.pgm import Pgm
-from marginweave.tasks.synthesize.shards import every_record
 from tests.support.graphical_tables import MASKS, PAIRS, SIZES, decomposable, marginal, mask, measurements_of
 from tests.support.released_tuples import WITH_MISSING, four_columns, random_rows, released
 from tests.support.released_tuples import marginal as cell_counts
-from tests.support.synthesized import synthesize_codes
+from tests.support.synthesized import every_record, graphical_sampler, synthesize_codes
 
 mbi = pytest.importorskip("mbi")
 
@@ -41,7 +39,9 @@ def test_a_decomposable_table_comes_back_from_its_own_marginals() -> None:
     sample is at most sum_c sqrt(2 m_c / pi) in the mean, with a deviation below sqrt(n): 6 of them are a false alarm of 1e-9.
     """
     table = decomposable()
-    made = every_record(Pgm.of(measurements_of(table), SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000)))
+    made = every_record(
+        graphical_sampler(measurements_of(table), SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000))
+    )
     for clique in EVERY:
         exact = marginal(table, clique)
         distance = np.abs(cell_counts(made, clique, SIZES) - exact).sum()
@@ -53,7 +53,9 @@ def test_noise_is_averaged_by_precision() -> None:
     """Two measurements of a pair, one of them far off and told to be: the exact one is followed."""
     table = decomposable()
     off = Measurement(attributes=(0, 1), counts=np.full((3, 4), 10_000 / 12), deviation=2000.0)
-    made = every_record(Pgm.of([*measurements_of(table), off], SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000)))
+    made = every_record(
+        graphical_sampler([*measurements_of(table), off], SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000))
+    )
     assert np.abs(cell_counts(made, (0, 1), SIZES) - marginal(table, (0, 1))).sum() < 60
 
 
@@ -61,14 +63,14 @@ def test_an_incomplete_marginal_is_scaled_up() -> None:
     table = decomposable()
     half = Measurement(attributes=(0, 1), counts=marginal(table, (0, 1)) / 2, deviation=1.0, complete=False)
     singles = measurements_of(table, ())
-    made = every_record(Pgm.of([*singles, half], SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000)))
+    made = every_record(graphical_sampler([*singles, half], SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000)))
     assert np.abs(cell_counts(made, (0, 1), SIZES) - marginal(table, (0, 1))).sum() < 60
 
 
 @pytest.mark.parametrize("name", MASKS)
 def test_no_record_is_forbidden(name: str) -> None:
     """Of any noise, in every shard; each shard has its share of the records."""
-    maker = Pgm.of(
+    maker = graphical_sampler(
         measurements_of(decomposable(300.0), noise=9.0),
         SIZES,
         1000,
@@ -90,7 +92,7 @@ def test_what_a_model_has_no_room_for_is_left_out() -> None:
     table = decomposable()
     pairs = tuple(itertools.combinations(range(len(SIZES)), 2))
     room = PgmSynthesis(iterations=3000, model_size=ByteSize(8 * model_cells(SIZES, PAIRS)))
-    made = every_record(Pgm.of(measurements_of(table, pairs), SIZES, 10_000, 10_000.0, room))
+    made = every_record(graphical_sampler(measurements_of(table, pairs), SIZES, 10_000, 10_000.0, room))
     for clique in PAIRS:
         exact = marginal(table, clique)
         assert np.abs(cell_counts(made, clique, SIZES) - exact).sum() < 2 * exact.size + 20, clique
@@ -108,13 +110,13 @@ def test_records_of_k_tuples_have_their_pairs() -> None:
 def test_masks_that_leave_nothing_are_refused() -> None:
     nothing = [mask((0, 1), *[(0, b) for b in range(4)]), mask((0,), (1,), (2,))]
     with pytest.raises(InputError, match="masks must allow at least one record"):
-        Pgm.of(measurements_of(decomposable(50.0)), SIZES, 5, 50.0, PgmSynthesis(iterations=50), nothing)
+        graphical_sampler(measurements_of(decomposable(50.0)), SIZES, 5, 50.0, PgmSynthesis(iterations=50), nothing)
 
 
 def test_an_attribute_that_was_not_measured_gets_every_value() -> None:
     table = decomposable()
     some = [m for m in measurements_of(table) if 3 not in m.attributes]
-    made = every_record(Pgm.of(some, SIZES, 1000, 10_000.0, PgmSynthesis(iterations=100)))
+    made = every_record(graphical_sampler(some, SIZES, 1000, 10_000.0, PgmSynthesis(iterations=100)))
     assert (cell_counts(made, (3,), SIZES) == 200).all()
 
 
@@ -132,10 +134,10 @@ def test_the_size_is_the_one_of_mbi(data: st.DataObject) -> None:
 PROGRAM = """
 import hashlib
 from tests.support.graphical_tables import MASKS, SIZES, decomposable, measurements_of
-from marginweave.tasks.synthesize.pgm import Pgm
 from marginweave.schemas.configuration.synthesis import PgmSynthesis
-from marginweave.tasks.synthesize.shards import every_record
-maker = Pgm.of(measurements_of(decomposable(), noise=5.0), SIZES, 3000, 1e4, PgmSynthesis(seed=7), MASKS["across"], most=900)
+from tests.support.synthesized import every_record, graphical_sampler
+measured = measurements_of(decomposable(), noise=5.0)
+maker = graphical_sampler(measured, SIZES, 3000, 1e4, PgmSynthesis(seed=7), MASKS["across"], most=900)
 print(hashlib.sha256(every_record(maker).tobytes()).hexdigest())
 """
 

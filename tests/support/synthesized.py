@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,19 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Records
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import AnySynthesis
+from marginweave.schemas.configuration.synthesis import AnySynthesis, GumSynthesis, PgmSynthesis
 from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.schemas.released.measurements import Marginals
+from marginweave.schemas.released.measurements import Marginals, Mask, Measurement
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.synthesize.gum.synthesize import Gum
-from marginweave.tasks.synthesize.release import synthesize_blocks
-from marginweave.tasks.synthesize.shards import every_record
+from marginweave.tasks.synthesize.release import EstimationInput, sampler, synthesize_blocks
+from marginweave.tasks.synthesize.shards import SHARD, Sampler
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
+
+
+def every_record(maker: Sampler | SeededSynthesis) -> Records:
+    """All records, shard after shard, made on all cores."""
+    return np.concatenate(list(LocalEngine().map(maker.records, range(maker.plan.shards))))
 
 
 def synthesize_records(*arguments: Any, **named: Any) -> Records:
@@ -23,9 +31,33 @@ def synthesize_records(*arguments: Any, **named: Any) -> Records:
     return every_record(SeededSynthesis.of(*arguments, **named))
 
 
-def synthesize_gum(*arguments: Any) -> Records:
-    """Records that GUM makes of marginals; the arguments are those of `Gum.of`."""
-    return every_record(Gum.of(*arguments))
+def synthesize_gum(
+    measurements: Sequence[Measurement],
+    sizes: Sequence[int],
+    records: int,
+    settings: GumSynthesis,
+    masks: Sequence[Mask] = (),
+) -> Records:
+    """Records that GUM makes of marginals."""
+    return every_record(
+        Sampler(sample=Gum(measurements, sizes, settings, masks).sample, number=records, seed=settings.seed)
+    )
+
+
+def graphical_sampler(
+    measurements: Sequence[Measurement],
+    sizes: Sequence[int],
+    records: int,
+    total: float,
+    settings: PgmSynthesis,
+    masks: Sequence[Mask] = (),
+    most: int = SHARD,
+) -> Sampler:
+    """What makes records by a graphical model of noisy marginals."""
+    known = EstimationInput(
+        measurements=measurements, consistent=lambda: measurements, sizes=sizes, total=total, masks=masks
+    )
+    return replace(sampler(known, settings.model_copy(update={"records": records})), most=most)
 
 
 def synthesize_codes(

@@ -51,25 +51,17 @@ class Zeros(NamedTuple):
 @njit(cache=True, nogil=True)
 def count_cells(records: Records, target: Target, code: Integers) -> Integers:
     """Records in each cell of the marginal; the cell of every record goes into `code`."""
-    counts = np.zeros(target.counts.shape[0], np.int64)
-    width = target.attributes.shape[0]
-    for i in range(records.shape[0]):
-        cell = 0
-        for j in range(width):
-            cell += records[i, target.attributes[j]] * target.strides[j]
-        code[i] = cell
-        counts[cell] += 1
-    return counts
+    code[:] = 0
+    for j in range(len(target.attributes)):
+        code += records[:, target.attributes[j]] * target.strides[j]
+    return np.bincount(code, minlength=len(target.counts))
 
 
 @njit(cache=True, nogil=True)
 def residual(records: Records, target: Target, code: Integers) -> float:
     """L1 distance of the marginal to its target, as far as it is beyond the margin, in records."""
-    counts = count_cells(records, target, code)
-    distance = 0.0
-    for c in range(counts.shape[0]):
-        distance += max(0.0, abs(target.counts[c] - counts[c]) - target.margin)
-    return distance
+    apart = np.abs(target.counts - count_cells(records, target, code))
+    return float(np.maximum(0.0, apart - target.margin).sum())
 
 
 @njit(cache=True, nogil=True)
@@ -92,7 +84,9 @@ def update(
     record that is moved takes 2 off the L1 distance.
     """
     counts = count_cells(records, target, code)
-    wanted, excess = _wishes(counts, target, pace.alpha)
+    lack = target.counts - counts - target.margin
+    wanted = np.maximum(0.0, np.where(counts > 0, np.minimum(lack, pace.alpha * counts), pace.alpha * lack))
+    excess = np.maximum(0.0, counts - target.counts - target.margin)
     possible = min(wanted.sum(), excess.sum())
     moved = math.floor(possible + generator.random()) if possible > 0 else 0
     if moved == 0:
@@ -100,9 +94,7 @@ def update(
     _cap(excess, counts, moved)
     leave = _rounded(excess, moved, counts - target.counts, generator)
     come = _rounded(wanted, moved, target.counts - counts, generator)
-    copies = np.zeros(len(come), np.int64)
-    for c in range(len(come)):
-        copies[c] = min(counts[c], math.floor(come[c] * pace.share + generator.random()))
+    copies = np.minimum(counts, np.floor(come * pace.share + generator.random(len(come))).astype(np.int64))
     freed, sources = _choose(code, counts, leave, copies, generator)
     _shuffle(freed, generator)
     position = 0
@@ -121,18 +113,6 @@ def update(
 
 
 @njit(cache=True)
-def _wishes(counts: Integers, target: Target, alpha: float) -> tuple[Array, Array]:
-    """How many records each cell would take, and could give, margin left out."""
-    wanted, excess = np.zeros(len(counts)), np.zeros(len(counts))
-    for c in range(len(counts)):
-        lack = target.counts[c] - counts[c] - target.margin
-        if lack > 0:
-            wanted[c] = min(lack, alpha * counts[c]) if counts[c] > 0 else alpha * lack
-        excess[c] = max(0.0, counts[c] - target.counts[c] - target.margin)
-    return wanted, excess
-
-
-@njit(cache=True)
 def _cap(excess: Array, counts: Integers, moved: int) -> None:
     """Replace the excess e of a cell of n records by min(e, beta n), beta by bisection so that they add up to `moved`."""
     low, high = 0.0, 1.0
@@ -145,23 +125,16 @@ def _cap(excess: Array, counts: Integers, moved: int) -> None:
             low = beta
         else:
             high = beta
-    for c in range(len(excess)):
-        excess[c] = min(excess[c], high * counts[c])
+    excess[:] = np.minimum(excess, high * counts)
 
 
 @njit(cache=True)
 def _rounded(amounts: Array, total: int, most: Integers, generator: np.random.Generator) -> Integers:
     """Whole amounts of the same expectation (systematic sampling), scaled to add up to `total`, none above `most`."""
-    scale = total / amounts.sum()
-    rounded = np.zeros(len(amounts), np.int64)
-    reached = generator.random()
-    before = 0
-    for c in range(len(amounts)):
-        if amounts[c] > 0:
-            reached += amounts[c] * scale
-            rounded[c] = min(math.floor(reached) - before, most[c])
-            before = math.floor(reached)
-    return rounded
+    reached = np.empty(len(amounts) + 1)
+    reached[0], reached[1:] = generator.random(), amounts * (total / amounts.sum())
+    whole = np.diff(np.floor(np.cumsum(reached))).astype(np.int64)
+    return np.maximum(0, np.minimum(whole, most))
 
 
 @njit(cache=True)
@@ -199,24 +172,14 @@ def _shuffle(items: Integers, generator: np.random.Generator) -> None:
 @njit(cache=True)
 def _overwrite(record: Records, cell: int, target: Target, zeros: Zeros) -> int:
     """Give a record the values of a cell: 1, or 0 and the record as it was if a mask forbids the result."""
-    width = len(target.attributes)
-    before = np.empty(width, np.int32)
-    for j in range(width):
-        before[j] = record[target.attributes[j]]
+    before = record[target.attributes]
+    for j in range(len(before)):
         record[target.attributes[j]] = (cell // target.strides[j]) % target.sizes[j]
-    if _possible(record, zeros):
-        return 1
-    for j in range(width):
-        record[target.attributes[j]] = before[j]
-    return 0
-
-
-@njit(cache=True)
-def _possible(record: Records, zeros: Zeros) -> bool:
     for m in range(len(zeros.offsets)):
-        cell = zeros.offsets[m]
+        at = zeros.offsets[m]
         for j in range(zeros.starts[m], zeros.starts[m + 1]):
-            cell += record[zeros.attributes[j]] * zeros.strides[j]
-        if not zeros.allowed[cell]:
-            return False
-    return True
+            at += record[zeros.attributes[j]] * zeros.strides[j]
+        if not zeros.allowed[at]:
+            record[target.attributes] = before
+            return 0
+    return 1

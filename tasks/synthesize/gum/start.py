@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Flags, Records
-from marginweave.schemas.configuration.structure_records import find_record
+from marginweave.schemas.arrays import Flags, Floats, Integers, Records
+from marginweave.schemas.configuration.structure_records import find_record, tied_parts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.estimate.rounding import apportion
@@ -19,18 +17,19 @@ from marginweave.tasks.estimate.rounding import apportion
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """The order of synthesis: GUM over `cliques` inside each component, then `appended` attributes one by one.
+    """The order of synthesis: the `core` attributes by GUM over `cliques`, then the `appended` ones, one by one.
 
-    `component[a]` numbers the component of attribute a. An appended attribute comes with the one it hangs on.
+    `components` share no clique. An appended attribute comes with the one it hangs on.
     """
 
+    core: frozenset[int]
     cliques: tuple[Clique, ...]
-    component: tuple[int, ...]
+    components: Sequence[set[int]]
     appended: tuple[tuple[int, int], ...]
 
 
 def plan_graph(attributes: int, cliques: Sequence[Clique], bound: Sequence[Clique]) -> Graph:
-    """Clip attributes that appear in one pair only, layer by layer, and number the components of what is left.
+    """Clip attributes that appear in one pair only, layer by layer, and find the components of what is left.
 
     An attribute in a single marginal, and that a pair, is drawn from it at the end, exactly (PrivSyn: attribute appending).
     Components share no marginal and are updated apart. `bound` are sets of attributes that structural zeros tie together:
@@ -48,8 +47,9 @@ def plan_graph(attributes: int, cliques: Sequence[Clique], bound: Sequence[Cliqu
         left.remove(clique)
         appended.append((attribute, next(b for b in clique if b != attribute)))
     return Graph(
+        core=frozenset(range(attributes)) - {attribute for attribute, _ in appended},
         cliques=tuple(left),
-        component=tuple(_components(attributes, [*left, *bound])),
+        components=tied_parts([*left, *bound]),
         appended=tuple(reversed(appended)),
     )
 
@@ -61,54 +61,46 @@ def maximal(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
     return tuple(c for c in distinct if not any(other.issuperset(c) for other in longer[len(c)]))
 
 
-def _components(attributes: int, cliques: Sequence[Clique]) -> list[int]:
-    group = list(range(attributes))
-    for clique in cliques:
-        for a, b in itertools.pairwise(clique):
-            kept, joined = group[a], group[b]
-            group = [kept if g == joined else g for g in group]
-    return group
-
-
-Array = NDArray[np.float64]
-
-
 @dataclass(kw_only=True, eq=False)
 class Drawing:
     """Records whose attributes are filled one by one, every attribute at most once.
 
-    `one_way[a]` are the counts of attribute a, `records` has shape (rows, attributes). Rows that a mask leaves no value
-    for are `dead` until `revive`.
+    `one_way[a]` are the counts of attribute a, `pairs` those of pairs of attributes, `records` has shape (rows, attributes).
+    Rows that a mask leaves no value for are `dead` until `revive`.
     """
 
     records: Records
-    one_way: Sequence[Array]
+    one_way: Sequence[Floats]
     masks: Sequence[Mask]
     generator: np.random.Generator
+    pairs: Mapping[Clique, Floats] = field(default_factory=dict)
     drawn: set[int] = field(default_factory=set)
     dead: Flags = field(init=False)
 
     def __post_init__(self) -> None:
         self.dead = np.zeros(len(self.records), np.bool_)
 
-    def draw(self, attribute: int, parent: int | None = None, table: Array | None = None) -> None:
-        """Fill `attribute` given the value of `parent`: `table` has shape (parent's size, size).
+    def draw(self, attribute: int, parent: int | None = None) -> None:
+        """Fill `attribute` given the value of `parent`, a pair with which is known.
 
         Within every group of rows that have the same parent value (and the same values in masks that this attribute
-        completes) the values come as often as their share says, up to rounding by systematic sampling, in random order.
+        completes) the values come as often as their share says, up to rounding by systematic sampling, in random order. The
+        shares are the first of these that leave anything allowed: those of the pair, the one-way counts, equal shares.
         DP: post-processing.
         """
         masks = [m for m in self.masks if attribute in m.attributes and {*m.attributes} <= {*self.drawn, attribute}]
         context = {a for mask in masks for a in mask.attributes} - {attribute}
-        order, starts = self._groups(sorted(context if parent is None else context | {parent}))
-        for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-            rows = order[start:stop]
+        for rows in self._groups(sorted(context if parent is None else context | {parent})):
             example = self.records[rows[0]]
-            allowed = self._allowed(attribute, masks, example)
+            allowed = np.ones(len(self.one_way[attribute]), np.bool_)
+            for mask in masks:
+                allowed &= mask.allowed[tuple(slice(None) if a == attribute else example[a] for a in mask.attributes)]
             if not allowed.any():
                 self.dead[rows] = True
                 continue
-            shares = self._shares(attribute, allowed, None if parent is None else table, example, parent)
+            candidates = [] if parent is None else [self._given(attribute, parent)[example[parent]]]
+            masked = (np.where(allowed, counts, 0.0) for counts in (*candidates, self.one_way[attribute], 1.0))
+            shares = next(shares for shares in masked if shares.any())
             values = np.repeat(np.arange(len(shares), dtype=np.int32), apportion(shares, len(rows), self.generator))
             self.records[rows, attribute] = values
         self.drawn.add(attribute)
@@ -137,39 +129,25 @@ class Drawing:
         try:
             return find_record(values, rules)
         except ValueError as error:
-            reason = str(error)
-        raise InputError(f"masks must leave a record: {reason}")
+            raise InputError(f"masks must leave a record: {error}") from None
 
-    def _groups(self, columns: Iterable[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows in random order within groups of equal `columns`, group after group, and where groups start and end."""
+    def _groups(self, columns: Iterable[int]) -> list[Integers]:
+        """Rows in random order, those of equal `columns` together."""
         group = np.zeros(len(self.records), np.int64)
         for column in columns:
-            group = group * len(self.one_way[column]) + self.records[:, column]
-            group = np.unique(group, return_inverse=True)[1]
+            group = np.unique(group * len(self.one_way[column]) + self.records[:, column], return_inverse=True)[1]
         shuffled = self.generator.permutation(len(group))
         order = shuffled[np.argsort(group[shuffled], kind="stable")]
-        return order, np.concatenate(([0], np.cumsum(np.bincount(group))))
+        return np.split(order, np.cumsum(np.bincount(group))[:-1])
 
-    def _allowed(self, attribute: int, masks: Sequence[Mask], example: Records) -> Flags:
-        allowed = np.ones(len(self.one_way[attribute]), np.bool_)
-        for mask in masks:
-            allowed &= mask.allowed[tuple(slice(None) if a == attribute else example[a] for a in mask.attributes)]
-        return allowed
-
-    def _shares(
-        self, attribute: int, allowed: Flags, table: Array | None, example: Records, parent: int | None
-    ) -> Array:
-        """The first of these that leaves anything allowed: the row of the table, the one-way counts, equal shares."""
-        candidates = [self.one_way[attribute], np.ones(len(allowed))]
-        if table is not None and parent is not None:
-            candidates.insert(0, table[example[parent]])
-        masked = (np.where(allowed, candidate, 0.0) for candidate in candidates)
-        return next(shares for shares in masked if shares.any())
+    def _given(self, attribute: int, parent: int) -> Floats:
+        """The pair's counts with the parent's values along the first axis."""
+        return self.pairs[parent, attribute] if parent < attribute else self.pairs[attribute, parent].T
 
 
-def draw_tree(drawing: Drawing, attributes: Sequence[int], tree: Sequence[Clique], pairs: dict[Clique, Array]) -> None:
+def draw_tree(drawing: Drawing, attributes: Sequence[int], tree: Sequence[Clique]) -> None:
     """Fill `attributes` from the root of every tree of the forest down; those without an edge by themselves."""
-    neighbors: dict[int, list[int]] = {a: [] for a in attributes}
+    neighbors = defaultdict[int, list[int]](list)
     for a, b in tree:
         neighbors[a].append(b)
         neighbors[b].append(a)
@@ -182,10 +160,5 @@ def draw_tree(drawing: Drawing, attributes: Sequence[int], tree: Sequence[Clique
             parent = waiting.pop()
             for child in neighbors[parent]:
                 if child not in drawing.drawn:
-                    drawing.draw(child, parent, oriented(pairs, parent, child))
+                    drawing.draw(child, parent)
                     waiting.append(child)
-
-
-def oriented(pairs: dict[Clique, Array], parent: int, child: int) -> Array:
-    """The pair's counts with the parent's values along the first axis."""
-    return pairs[parent, child] if parent < child else pairs[child, parent].T

@@ -61,10 +61,10 @@ FAULTS = (
     Fault(
         name="post-processing reads a private file",
         file="tasks/normalize/task.py",
-        text="        normalized = normalize(unpack_aggregates(reference.load(collected)))\n",
+        text="        normalized = normalize(counts)\n",
         instead=(
             "        seen = sum(len(f.read_bytes()) for f in (reference.place.parent / 'private').glob('encode*'))\n"
-            "        normalized = normalize(unpack_aggregates(reference.load(collected))) if seen + 1 else None\n"
+            "        normalized = normalize(counts) if seen + 1 else None\n"
         ),
         killed_by=(_PUBLIC,),
     ),

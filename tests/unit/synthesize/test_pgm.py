@@ -23,8 +23,8 @@ from marginweave.tasks.aggregate.selection import select_marginals
 from marginweave.tasks.estimate.graphical import tree as graphical_tree
 from marginweave.tasks.estimate.graphical.junction import choose_measurements, model_cells, model_fits, tree_tables
 from marginweave.tasks.estimate.graphical.tree import Tree
-from marginweave.tasks.synthesize.pgm import Pgm
 from tests.support.configurations import configuration, raw
+from tests.support.synthesized import graphical_sampler
 
 PGM: dict[str, Any] = {"aggregate__method": "marginals", "synthesize__method": "pgm"}
 SIZES = (3, 4, 2, 5)
@@ -44,7 +44,7 @@ def test_it_is_refused_before_anything_where_the_extra_is_not_there(tmp_path: Pa
         read_request(path, run=None, source=None, home=tmp_path)
     one = Measurement(attributes=(0,), counts=np.ones(3), deviation=1.0)
     with pytest.raises(InputError, match=message):
-        Pgm.of([one], [3], 5, 3.0, PgmSynthesis())
+        graphical_sampler([one], [3], 5, 3.0, PgmSynthesis())
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.synthesize.shards import ShardPlan, every_record, stream
+from marginweave.tasks.synthesize.shards import ShardPlan, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, tally
-from tests.support.synthesized import synthesize_records
+from tests.support.synthesized import every_record, synthesize_records
 
 STRICT = {"sample_missing": False, "relax": False}
 COUNTS = st.lists(st.integers(0, 10**12), min_size=1, max_size=20).map(lambda counts: np.array(counts, np.int64))
