@@ -35,7 +35,7 @@ from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measuremen
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.mixture import sample_mixture
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
-from marginweave.tasks.synthesize.shards import Sampler, stream
+from marginweave.tasks.synthesize.shards import RecordSampler, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 
 
@@ -61,7 +61,7 @@ class EstimationInput:
         return self.consistent() if censored else self.measurements
 
 
-def sampler(known: EstimationInput, settings: DenseSynthesis, model: Mixture | None = None) -> Sampler:
+def sampler(known: EstimationInput, settings: DenseSynthesis, model: Mixture | None = None) -> RecordSampler:
     """What makes records by the method of the settings.
 
     GUM takes consistent counts, the others those that were drawn. `model` is the result of `fit_known` on the same input, if
@@ -77,7 +77,7 @@ def sampler(known: EstimationInput, settings: DenseSynthesis, model: Mixture | N
     else:
         sample = partial(sample_mixture, (model or fit_known(known, settings)).conditioned())
     records = round(known.total) if settings.records == "count" else settings.records
-    return Sampler(sample=sample, number=records, seed=settings.seed)
+    return RecordSampler(sample=sample, number=records, seed=settings.seed)
 
 
 def fit_known(known: EstimationInput, settings: MixtureSynthesis) -> Mixture:

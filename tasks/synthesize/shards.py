@@ -60,7 +60,7 @@ def stream(seed: int | Sequence[int], shard: int) -> np.random.Generator:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampler:
+class RecordSampler:
     """Makes `number` records in shards of at most `most`; `sample` makes as many as it is told, by draws of a generator.
 
     A shard depends on no other, and any of them can be made at any time; the same seed makes the same records. Raises

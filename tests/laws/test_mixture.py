@@ -19,7 +19,7 @@ from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout
 from marginweave.tasks.estimate.rounding import round_shares
 from marginweave.tasks.synthesize.mixture import allowed_records, sample_mixture, sample_stratified, swap_refine
-from marginweave.tasks.synthesize.shards import Sampler
+from marginweave.tasks.synthesize.shards import RecordSampler
 from tests.support.synthesized import every_record
 
 SIZES = (2, 3, 5, 4)
@@ -256,7 +256,7 @@ def test_no_record_is_forbidden(seed: int, joined: bool, records: int) -> None:
             patch.setattr("marginweave.tasks.estimate.mixture.model.JOINED", 0)
         model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
     model = model.conditioned()
-    made = every_record(Sampler(sample=partial(sample_mixture, model), number=records, seed=SMALL.seed, most=100))
+    made = every_record(RecordSampler(sample=partial(sample_mixture, model), number=records, seed=SMALL.seed, most=100))
     assert made.shape == (records, 4)
     assert allowed_records(made, masks).all()
     assert len(model.masks) == (0 if joined else 3)

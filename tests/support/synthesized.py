@@ -17,11 +17,11 @@ from marginweave.schemas.released.measurements import Marginals, Mask, Measureme
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.release import EstimationInput, sampler, synthesize_blocks
-from marginweave.tasks.synthesize.shards import SHARD, Sampler
+from marginweave.tasks.synthesize.shards import SHARD, RecordSampler
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 
 
-def every_record(maker: Sampler | SeededSynthesis) -> Records:
+def every_record(maker: RecordSampler | SeededSynthesis) -> Records:
     """All records, shard after shard, made on all cores."""
     return np.concatenate(list(LocalEngine().map(maker.records, range(maker.plan.shards))))
 
@@ -40,7 +40,7 @@ def synthesize_gum(
 ) -> Records:
     """Records that GUM makes of marginals."""
     return every_record(
-        Sampler(sample=Gum(measurements, sizes, settings, masks).sample, number=records, seed=settings.seed)
+        RecordSampler(sample=Gum(measurements, sizes, settings, masks).sample, number=records, seed=settings.seed)
     )
 
 
@@ -52,7 +52,7 @@ def graphical_sampler(
     settings: PgmSynthesis,
     masks: Sequence[Mask] = (),
     most: int = SHARD,
-) -> Sampler:
+) -> RecordSampler:
     """What makes records by a graphical model of noisy marginals."""
     known = EstimationInput(
         measurements=measurements, consistent=lambda: measurements, sizes=sizes, total=total, masks=masks
