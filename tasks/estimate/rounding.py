@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Integers
-
-Array = NDArray[np.float64]
+from marginweave.schemas.arrays import Floats, Integers
 
 
-def apportion(shares: Array, number: int, generator: np.random.Generator) -> Integers:
+def apportion(shares: Floats, number: int, generator: np.random.Generator) -> Integers:
     """How often each value comes among `number`: share times number, rounded down or up, adding up to `number`.
 
     Systematic sampling (Madow 1949): one uniform u, floor(C_i + u) - floor(C_i-1 + u) for the running sum C; the
@@ -21,11 +18,10 @@ def apportion(shares: Array, number: int, generator: np.random.Generator) -> Int
     reached = np.cumsum(relative) * (number / relative.sum())
     reached[np.flatnonzero(shares)[-1] :] = number  # a share of 0 stays 0, whatever the rounding of the sum
     ends = np.floor(np.minimum(reached, number) + generator.random()).astype(np.int64)
-    counts: Integers = np.diff(np.minimum(ends, number), prepend=0)
-    return counts
+    return np.asarray(np.diff(np.minimum(ends, number), prepend=0))
 
 
-def round_shares(shares: Array, numbers: Integers, generator: np.random.Generator) -> Integers:
+def round_shares(shares: Floats, numbers: Integers, generator: np.random.Generator) -> Integers:
     """Whole numbers near `shares[k] * numbers[k]`, shape (components, cells), row k adding up to `numbers[k]`.
 
     Each is rounded down or up. Row after row, in random order, what is rounded up are the cells that the rows so far have left
@@ -45,7 +41,7 @@ def round_shares(shares: Array, numbers: Integers, generator: np.random.Generato
     return counts
 
 
-def project_simplex(values: Array, total: float) -> Array:
+def project_simplex(values: Floats, total: float) -> Floats:
     """The nearest point with no negative entry and the sum `total` >= 0: max(values - t, 0), t found by `to_simplex`.
 
     Any shape, float64. DP: post-processing.
@@ -56,7 +52,7 @@ def project_simplex(values: Array, total: float) -> Array:
 
 
 @njit(cache=True, nogil=True)
-def to_simplex(values: Array, total: float) -> None:  # pragma: no cover - compiled
+def to_simplex(values: Floats, total: float) -> None:  # pragma: no cover - compiled
     """The same in place, for one axis.
 
     Michelot 1986: of the entries that are left, as many as lie below t = (their sum - total) / their number go, until none

@@ -60,7 +60,7 @@ WIDE = [noisy((0, 2, 3), 1, 1.5), noisy((0, 1, 2, 3), 1)]
 def test_the_gradient_is_the_slope_of_the_loss(measurements: list[Measurement], masks: list[Mask]) -> None:
     """Every derivative against a central difference of the loss computed apart, in double precision, cell by cell."""
     blocks, across = join_attributes(SIZES, masks)
-    layout = FeatureLayout.of(blocks, SIZES)
+    layout = FeatureLayout(blocks, SIZES)
     objective = Objective(layout, measurements, across, 300.0, 4)
     rng = np.random.default_rng(5)
     logits = rng.normal(size=(4, sum(len(b.cells) for b in blocks)))

@@ -8,8 +8,9 @@ import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats
+from marginweave.schemas.configuration.structure_records import tied_parts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.estimate.mixture.calibrate import nearest_column
@@ -32,11 +33,12 @@ def check_room(sizes: Sequence[int], zeros: Collection[Clique], most: int) -> No
     Raises:
         InputError: what the setting would have to be.
     """
-    what = "single columns" + (" and of structural zeros, which tie columns together" if zeros else "")
-    _check(sizes, zeros, most, what, "")
+    _check(
+        sizes, zeros, most, "single columns" + (" and of structural zeros, which tie columns together" if zeros else "")
+    )
 
 
-def _check(sizes: Sequence[int], cliques: Collection[Clique], most: int, what: str, fewer: str) -> None:
+def _check(sizes: Sequence[int], cliques: Collection[Clique], most: int, what: str, fewer: str = "") -> None:
     wanted = _BYTES * model_cells(sizes, cliques)
     if wanted > most:
         raise InputError(
@@ -68,7 +70,7 @@ def tree_tables(sizes: Sequence[int], cliques: Collection[Clique]) -> list[froze
     for one, other in edges:
         near[one].add(other)
         near[other].add(one)
-    if len(edges) == len(sizes) - 1 and _connected(near):
+    if len(edges) == len(sizes) - 1 and max(map(len, tied_parts(map(tuple, edges))), default=1) == len(sizes):
         return sorted(edges, key=sorted) if edges else [frozenset({0})]
     eliminated, left = [], dict.fromkeys(range(len(sizes)))
     while left:
@@ -82,20 +84,8 @@ def tree_tables(sizes: Sequence[int], cliques: Collection[Clique]) -> list[froze
     return [t for i, t in enumerate(eliminated) if not any(t <= s for s in eliminated[:i])]  # later ones never hold it
 
 
-def _connected(near: Sequence[Collection[int]]) -> bool:
-    seen, ahead = {0}, [0]
-    while ahead:
-        found = set(near[ahead.pop()]) - seen
-        seen |= found
-        ahead += found
-    return len(seen) == len(near)
-
-
 def _megabytes(number: int) -> str:
     return f"{math.ceil(number / 10**6)}MB" if number >= 10**6 else f"{number}B"
-
-
-Array = NDArray[np.float64]
 
 
 def choose_measurements(
@@ -137,7 +127,7 @@ def choose_measurements(
     return [measurements[place] for place in sorted(chosen)]
 
 
-def _says(measurement: Measurement, shares: Sequence[Array], total: float) -> float:
+def _says(measurement: Measurement, shares: Sequence[Floats], total: float) -> float:
     alone = total * functools.reduce(np.multiply.outer, [shares[a] for a in measurement.attributes])
     scale = measurement.scale(total)
     away = (measurement.counts * scale - alone) / (measurement.deviation * scale)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Records
+from marginweave.schemas.arrays import Flags, Floats, Records
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.estimate.rounding import round_shares
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,7 +24,7 @@ class Branch:
 
     given: Clique
     new: Clique
-    shares: Array
+    shares: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,7 +35,7 @@ class Tree:
     sizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, tables: Sequence[tuple[Clique, Array]], sizes: Sequence[int]) -> Tree:
+    def of(cls, tables: Sequence[tuple[Clique, Floats]], sizes: Sequence[int]) -> Tree:
         """The tree of marginals, an axis for each attribute, in a preorder of their junction tree.
 
         p(x) = prod_i p(new_i | given_i): what table i shares with all earlier ones lies inside one of them, its parent (running
@@ -72,8 +69,10 @@ class Tree:
         (`round_shares`), which is which by chance. DP: post-processing.
         """
         made = np.zeros((records, len(self.sizes)), np.int32, order="F")
-        for branch in self.branches if records else ():
-            keys = _numbers(made, branch.given, self.sizes)
+        for branch in self.branches:
+            keys = np.zeros(records, np.int64)  # which combination of what is given each record has
+            for a in branch.given:
+                keys = keys * self.sizes[a] + made[:, a]
             present, owners, numbers = np.unique(keys, return_inverse=True, return_counts=True)
             counts = round_shares(branch.shares[present], numbers, generator)
             rows, cells = np.nonzero(counts)
@@ -96,7 +95,7 @@ def _splits(cliques: Sequence[Clique]) -> list[tuple[Clique, Clique, int]]:
     return found
 
 
-def _forbid(table: Array, clique: Clique, given: Clique, possible: NDArray[np.bool_]) -> None:
+def _forbid(table: Floats, clique: Clique, given: Clique, possible: Flags) -> None:
     """Empty the cells of a table, in place, whose values of `given` are impossible."""
     order = sorted(range(len(given)), key=lambda i: clique.index(given[i]))
     table *= np.transpose(possible, order).reshape(
@@ -104,16 +103,8 @@ def _forbid(table: Array, clique: Clique, given: Clique, possible: NDArray[np.bo
     )
 
 
-def _numbers(records: Records, attributes: Collection[int], sizes: Sequence[int]) -> NDArray[np.int64]:
-    """Which combination of `attributes` each record has; 0 where there are none."""
-    numbers = np.zeros(len(records), np.int64)
-    for a in attributes:
-        numbers = numbers * sizes[a] + records[:, a]
-    return numbers
-
-
+# A fit ends before its last step where 50 steps improve the loss by less than this share of it, twice.
 _TOLERANCE = 1e-6
-"""A fit ends before its last step where 50 steps improve the loss by less than this share of it, twice."""
 
 
 def check_installed() -> None:
@@ -178,7 +169,7 @@ def _constraints(mbi: Any, domain: Any, masks: Sequence[Mask]) -> tuple[Any, ...
     )
 
 
-def _tables(mbi: Any, domain: Any, model: Any, masks: Sequence[Mask]) -> list[tuple[Clique, NDArray[np.float64]]]:
+def _tables(mbi: Any, domain: Any, model: Any, masks: Sequence[Mask]) -> list[tuple[Clique, Floats]]:
     """The marginals of the tables of the junction tree, in a preorder, with all masks."""
     constraints = _constraints(mbi, domain, masks)
     cliques = [tuple(clique) for clique in (*model.cliques, *(constraint.clique for constraint in constraints))]

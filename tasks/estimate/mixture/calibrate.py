@@ -7,25 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.released.measurements import CensoredMeasurement, Measurement
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.estimate.rounding import project_simplex
 
-Array = NDArray[np.float64]
-
-_ROUNDS = 3
-"""A round leaves a tenth of the distance, or less: shares are made to add up to 1 in every component again."""
+_ROUNDS = 3  # each leaves a tenth of the distance, or less: shares are made to add up to 1 in every component again
 
 
-def nearest_column(measurement: Measurement, likely: Array, total: float) -> Array:
+def nearest_column(measurement: Measurement, likely: Floats, total: float) -> Floats:
     """Counts of one attribute that are not negative and add up to `total`, as near as can be to those that are known.
 
     Of a suppressed code as many as are `likely`, but fewer than its threshold; codes that were never counted share what is
     left, in proportion. Shapes (codes,). DP: post-processing.
     """
-    counts: Array = np.asarray(measurement.counts * measurement.scale(total), np.float64)
+    counts: Floats = np.asarray(measurement.counts * measurement.scale(total), np.float64)
     if isinstance(measurement, CensoredMeasurement):  # always complete
         counts[measurement.hidden] = np.clip(likely[measurement.hidden], 0.0, max(measurement.cut, 0.0))
         never = ~(measurement.released | measurement.hidden)
@@ -51,18 +48,17 @@ def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mi
             attribute, size = measurement.attributes[0], len(measurement.counts)
             b = next(i for i, block in enumerate(model.blocks) if attribute in block.attributes)
             codes = model.blocks[b].cells[:, model.blocks[b].attributes.index(attribute)]
-            counts: Array = model.total * np.bincount(codes, model.weights @ shares[b], size).astype(np.float64)
+            counts: Floats = model.total * np.bincount(codes, model.weights @ shares[b], size).astype(np.float64)
             target = counts + trust[attribute] * (nearest_column(measurement, counts, model.total) - counts)
             shares[b] = _scaled(shares[b], np.divide(target, counts, out=np.zeros(size), where=counts > 0)[codes])
     return replace(model, shares=tuple(shares))
 
 
-def _scaled(shares: Array, factors: Array) -> Array:
+def _scaled(shares: Floats, factors: Floats) -> Floats:
     """Shares times factors, adding up to 1 in every component; a component of which nothing is left stays as it is."""
     scaled = shares * factors
     sums = scaled.sum(axis=1, keepdims=True)
-    normal: Array = np.divide(scaled, sums, out=shares.copy(), where=sums > 0)
-    return normal
+    return np.asarray(np.divide(scaled, sums, out=shares.copy(), where=sums > 0))
 
 
 def _trust(measurements: Sequence[Measurement]) -> dict[int, float]:

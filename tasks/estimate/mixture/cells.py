@@ -8,12 +8,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Floats, Hidden, expected_below
+from marginweave.tasks.estimate.mixture.model import shared_factors
+from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Float32s, expected_below
 
 Places = NDArray[np.int32]
 
-_UNSURPRISING = 5.0
-"""A count this many deviations below the cut is there with such certainty that it tells nothing."""
+_UNSURPRISING = 5.0  # a count so many deviations below the cut is there with such certainty that it tells nothing
 
 
 class TargetCells:
@@ -25,11 +25,16 @@ class TargetCells:
         self._counts = np.concatenate([target.counts.ravel() for target in targets])
         self._weight = np.concatenate([target.weight.ravel() for target in targets])
         starts = np.cumsum([0, *(target.counts.size for target in targets[:-1])])
-        pairs = zip(starts, targets, strict=True)
-        censored = [(start, target.hidden) for start, target in pairs if target.hidden is not None]
-        self._hidden = _HiddenCells(censored) if censored else None
+        hidden = [(start, target.hidden) for start, target in zip(starts, targets, strict=True) if target.hidden]
+        places = [start + np.flatnonzero(known.cells) for start, known in hidden]
+        numbers = np.array([len(mine) for mine in places], np.int64)
+        self._hidden = np.concatenate([np.zeros(0, np.int64), *places])
+        self._cut = np.repeat([known.cut for _, known in hidden], numbers)
+        self._deviation = np.repeat([known.deviation for _, known in hidden], numbers)
 
-    def add(self, scale: np.float32, weights: Floats, columns: Floats, by_columns: Floats, by_weights: Floats) -> float:
+    def add(
+        self, scale: np.float32, weights: Float32s, columns: Float32s, by_columns: Float32s, by_weights: Float32s
+    ) -> float:
         """Add `scale` times what they say, but for the factor n w of the components; their chi^2.
 
         `weights` are n w, shape (components,); `columns` and `by_columns` have shape (width, components).
@@ -38,33 +43,22 @@ class TargetCells:
         residuals = predicted - self._counts
         slope = residuals * self._weight
         chi = float((slope * residuals).sum(dtype=np.float64))
-        if self._hidden is not None:
-            chi += self._hidden.add(predicted, slope)
+        if len(self._hidden):
+            chi += self._add_hidden(predicted, slope)
         _back(slope * scale, columns, self._places, by_columns, by_weights)
         return chi
 
-
-class _HiddenCells:
-    """`Hidden` of many targets side by side."""
-
-    def __init__(self, censored: Sequence[tuple[int, Hidden]]) -> None:
-        places = [start + np.flatnonzero(hidden.cells.ravel()) for start, hidden in censored]
-        numbers = [len(mine) for mine in places]
-        self._places = np.concatenate(places)
-        self._cut = np.repeat([hidden.cut for _, hidden in censored], numbers)
-        self._deviation = np.repeat([hidden.deviation for _, hidden in censored], numbers)
-
-    def add(self, predicted: Floats, slope: Floats) -> float:
+    def _add_hidden(self, predicted: Float32s, slope: Float32s) -> float:
         """Add to the slope what the model has too much where a hidden count is surprisingly small; its chi^2.
 
         For Y ~ N(m, deviation^2): m - E[Y | Y < cut], the slope of -deviation^2 log P(Y < cut), which vanishes below the cut.
         """
-        means = predicted[self._places].astype(np.float64)
+        means = predicted[self._hidden].astype(np.float64)
         near = np.flatnonzero(means > self._cut - _UNSURPRISING * self._deviation)
         deviation = self._deviation[near]
         surplus = means[near] - expected_below(means[near], deviation, self._cut[near])
         more = surplus / deviation**2
-        slope[self._places[near]] += more.astype(F32)
+        slope[self._hidden[near]] += more.astype(F32)
         return float(more @ surplus)
 
 
@@ -75,14 +69,14 @@ def _places(layout: FeatureLayout, target: FeatureTarget) -> Places:
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _predict(weights: Floats, factors: Floats, places: Places) -> Floats:  # pragma: no cover - compiled
+def _predict(weights: Float32s, factors: Float32s, places: Places) -> Float32s:  # pragma: no cover - compiled
     """sum_k weights[k] prod_j factors[places[i, j], k] for each i; what cells have in common is multiplied once."""
     last = places.shape[1] - 1
     products = np.empty((last + 1, len(weights)), np.float32)
     products[0] = weights
     found = np.empty(len(places), np.float32)
     for i in range(len(places)):
-        first = _shared(places, i)
+        first = shared_factors(places, i)
         for j in range(first, last):
             factor = factors[places[i, j]]
             for k in range(len(weights)):
@@ -97,7 +91,7 @@ def _predict(weights: Floats, factors: Floats, places: Places) -> Floats:  # pra
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _back(
-    slope: Floats, factors: Floats, places: Places, by_factors: Floats, by_weights: Floats
+    slope: Float32s, factors: Float32s, places: Places, by_factors: Float32s, by_weights: Float32s
 ) -> None:  # pragma: no cover - compiled
     """Add the derivatives of sum_i slope[i] prod_j factors[places[i, j], k] by the factors, and the products themselves.
 
@@ -108,7 +102,7 @@ def _back(
     products = np.ones((last + 1, components), np.float32)
     sums = np.zeros((last + 1, components), np.float32)
     for i in range(len(places) + 1):
-        first = _shared(places, i) if i < len(places) else 0
+        first = shared_factors(places, i) if i < len(places) else 0
         if i > 0:
             for j in range(last, first, -1):
                 to, factor, before = by_factors[places[i - 1, j - 1]], factors[places[i - 1, j - 1]], products[j - 1]
@@ -130,12 +124,3 @@ def _back(
         for k in range(components):
             here[k] += mine * factor[k]
     by_weights += sums[0]
-
-
-@njit(cache=True, nogil=True)
-def _shared(places: Places, i: int) -> int:  # pragma: no cover - compiled
-    """How many factors from the first on cell i has in common with the one before it, the last one not counted."""
-    first = 0
-    while i > 0 and first < places.shape[1] - 1 and places[i, first] == places[i - 1, first]:
-        first += 1
-    return first

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way
-from marginweave.tasks.estimate.mixture.model import Block, Mixture, join_attributes
+from marginweave.tasks.estimate.mixture.model import Block, Mixture, join_attributes, project
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.start import TreeStart
-from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Floats
+from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,59 +43,50 @@ class MixtureSettings:
     seed: int = 0
 
 
-Array = NDArray[np.float64]
-
 _MOMENTS = (0.9, 0.999)
 _LEAST = 1e-8
 _SLACK = 4.0
 
 
-@dataclass(kw_only=True, eq=False)
 class Adam:
     """Running means of slopes and of their squares (Kingma and Ba 2015, algorithm 1)."""
 
-    mean: Floats
-    square: Floats
+    def __init__(self, values: Float32s) -> None:
+        self._mean, self._square = np.zeros_like(values), np.zeros_like(values)
 
-    @classmethod
-    def of(cls, values: Floats) -> Adam:
-        """Before the first step of such values."""
-        return cls(mean=np.zeros_like(values), square=np.zeros_like(values))
-
-    def step(self, slope: Floats, rate: float, number: int) -> Floats:
+    def step(self, slope: Float32s, rate: float, number: int) -> Float32s:
         """How far step `number` (from 1) goes against the slope."""
         first, second = _MOMENTS
-        self.mean += F32(1 - first) * (slope - self.mean)
-        self.square += F32(1 - second) * (slope * slope - self.square)
+        self._mean += F32(1 - first) * (slope - self._mean)
+        self._square += F32(1 - second) * (slope * slope - self._square)
         correction = F32(1 / math.sqrt(1 - second**number))
-        length = F32(rate / (1 - first**number)) * self.mean / (np.sqrt(self.square) * correction + F32(_LEAST))
+        length = F32(rate / (1 - first**number)) * self._mean / (np.sqrt(self._square) * correction + F32(_LEAST))
         return np.asarray(length, F32)
 
 
 class Parameters:
     """Logits of the shares of every block and component, shape (components, cells of all blocks), and of the weights."""
 
-    def __init__(self, layout: FeatureLayout, logits: Floats, mixing: Floats) -> None:
+    def __init__(self, layout: FeatureLayout, logits: Float32s, mixing: Float32s) -> None:
         self.logits, self.mixing, self._layout = logits, mixing, layout
         widths = [len(block.cells) for block in layout.blocks]
-        self._starts = np.cumsum([0, *widths[:-1]])
-        self._owner = np.repeat(np.arange(len(widths)), widths)
         ends = np.cumsum([0, *widths])
+        self._starts, self._owner = ends[:-1], np.repeat(np.arange(len(widths)), widths)
         self._blocks = [slice(a, b) for a, b in pairwise(ends)]
 
-    def shares(self) -> tuple[Floats, Floats]:
+    def shares(self) -> tuple[Float32s, Float32s]:
         """Softmax of the logits, block by block, and of the weights' logits."""
         shares = np.exp(self.logits - np.maximum.reduceat(self.logits, self._starts, axis=1)[:, self._owner])
         shares /= np.add.reduceat(shares, self._starts, axis=1)[:, self._owner]
         weights = np.exp(self.mixing - self.mixing.max())
         return shares, weights / weights.sum()
 
-    def doubled(self) -> tuple[Array, Array]:
+    def doubled(self) -> tuple[Floats, Floats]:
         """The shares in double precision, and the weights, adding up to 1."""
         shares, weights = self.shares()
         return shares.astype(np.float64), normal(weights.astype(np.float64))
 
-    def gradient(self, objective: Objective) -> tuple[Array, Floats, Floats]:
+    def gradient(self, objective: Objective) -> tuple[Floats, Float32s, Float32s]:
         """chi^2 by the number of features, and the derivatives of half of it, L, by the logits z.
 
         Shares are s = softmax(z), so ds_c/dz_d = s_c (1[c = d] - s_d), and dL/dz_c = s_c (dL/ds_c - sum_d s_d dL/ds_d).
@@ -109,7 +100,7 @@ class Parameters:
 
     def descend(self, objective: Objective, settings: MixtureSettings) -> None:
         """Adam with a rate that falls as a cosine, until the noise is reached or the iterations are over."""
-        by_logits, by_mixing = Adam.of(self.logits), Adam.of(self.mixing)
+        by_logits, by_mixing = Adam(self.logits), Adam(self.mixing)
         for step in range(1, settings.iterations + 1):
             chi, logits, mixing = self.gradient(objective)
             if _is_near(chi, settings.noise * objective.expected):
@@ -118,42 +109,32 @@ class Parameters:
             self.logits -= by_logits.step(logits, rate, step)
             self.mixing -= by_mixing.step(mixing, rate, step)
 
-    def _columns(self, shares: Floats) -> Floats:
+    def _columns(self, shares: Float32s) -> Float32s:
         columns = np.zeros((len(shares), self._layout.width), F32)
         for feature in self._layout.features:
-            mine = shares[:, self._blocks[feature.block]]
-            if _is_whole(feature.places, feature.width):
-                columns[:, feature.columns] = mine
-            else:
-                np.add.at(columns.T, feature.start + feature.places, mine.T)
+            columns[:, feature.columns] = project(shares[:, self._blocks[feature.block]], feature.places, feature.width)
         return columns
 
-    def _back(self, by_columns: Floats) -> Floats:
+    def _back(self, by_columns: Float32s) -> Float32s:
         by_shares = np.zeros(self.logits.shape, F32)
         for feature in self._layout.features:
             by_shares[:, self._blocks[feature.block]] += by_columns[:, feature.start + feature.places]
         return by_shares
 
 
-def normal(shares: Array) -> Array:
+def normal(shares: Floats) -> Floats:
     """Shares that add up to 1 along the last axis."""
-    added: Array = shares / shares.sum(axis=-1, keepdims=True)
-    return added
+    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
-def _is_near(chi: Array, expected: Array) -> bool:
+def _is_near(chi: Floats, expected: Floats) -> bool:
     """Whether chi^2 is down to its expectation in all, and by the number of features within four deviations of it."""
     return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
 
 
-def _is_whole(places: NDArray[np.int64], width: int) -> bool:
-    return len(places) == width and bool((places == np.arange(width)).all())
+Start = tuple[Float32s, Float32s]  # logits of the shares, and of the weights
 
-
-Start = tuple[Floats, Floats]  # logits of the shares, and of the weights
-
-_RAREST = 1e-7
-"""Least share of a value in a component that is gone on from, so that it is within reach of a fit."""
+_RAREST = 1e-7  # least share of a value in a component that is gone on from, so that it is within reach of a fit
 
 
 def fit_mixture(
@@ -197,14 +178,16 @@ def fit_mixture(
     blocks, across = join_attributes(sizes, together)
     if not all(len(block.cells) for block in blocks):
         raise InputError("masks must allow at least one record")
-    initial = (
-        _initial_parameters(measurements, blocks, sizes, total, settings)
-        if start is None
-        else _warm_start(start, blocks, settings)
-    )
+    if start is None:
+        tree = TreeStart(measurements, blocks, sizes, total)
+        generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
+        shares = [tree.shares(settings.components, settings.anchor_weight, generator) for generator in generators]
+        initial = [(np.log(mine).astype(F32), np.zeros(settings.components, F32)) for mine in shares]
+    else:
+        initial = _warm_start(start, blocks, settings)
 
-    def fit(first: Start) -> tuple[Array, Array]:
-        layout = FeatureLayout.of(blocks, sizes)
+    def fit(first: Start) -> tuple[Floats, Floats]:
+        layout = FeatureLayout(blocks, sizes)
         objective = Objective(layout, measurements, across, total, settings.components)
         parameters = Parameters(layout, *first)
         parameters.descend(objective, settings)
@@ -212,26 +195,10 @@ def fit_mixture(
 
     with threadpool_limits(1):
         fitted = list(LocalEngine().map(fit, initial))
-    shares = np.concatenate([shares for shares, _ in fitted])
-    ends = np.cumsum([0, *(len(block.cells) for block in blocks)])
+    ends = np.cumsum([len(block.cells) for block in blocks[:-1]])
+    parts = np.split(np.concatenate([shares for shares, _ in fitted]), ends, axis=1)
     weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
-    model = Mixture.of(weights, [normal(shares[:, a:b]) for a, b in pairwise(ends)], sizes, total, masks)
-    return calibrate_one_way(model, measurements)
-
-
-def _initial_parameters(
-    measurements: Sequence[Measurement],
-    blocks: Sequence[Block],
-    sizes: Sequence[int],
-    total: float,
-    settings: MixtureSettings,
-) -> list[Start]:
-    tree = TreeStart(measurements, blocks, sizes, total)
-    firsts = []
-    for generator in np.random.default_rng(settings.seed).spawn(settings.fits):  # post-processing
-        shares = tree.shares(settings.components, settings.anchor_weight, generator)
-        firsts.append((np.log(np.concatenate(shares, axis=1)).astype(F32), np.zeros(settings.components, F32)))
-    return firsts
+    return calibrate_one_way(Mixture.of(weights, list(map(normal, parts)), sizes, total, masks), measurements)
 
 
 def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSettings) -> list[Start]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, allowed_cells
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 
+# Up to how many combinations tied attributes become one: beyond, structural zeros are only made improbable.
 JOINED = 1 << 14
-"""Up to how many combinations tied attributes become one: beyond, structural zeros are only made improbable."""
+
+
+AnyFloat = TypeVar("AnyFloat", np.float32, np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,9 +28,9 @@ class Block:
     """Attributes whose values are drawn together: `cells` are the allowed combinations, shape (cells, attributes)."""
 
     attributes: Clique
-    cells: NDArray[np.int64]
+    cells: Integers
 
-    def places(self, attributes: Sequence[int], sizes: Sequence[int]) -> NDArray[np.int64]:
+    def places(self, attributes: Sequence[int], sizes: Sequence[int]) -> Integers:
         """The flat cell of a table of some of the attributes that each combination falls into, shape (cells,)."""
         columns = tuple(self.cells[:, self.attributes.index(a)] for a in attributes)
         return np.ravel_multi_index(columns, tuple(sizes[a] for a in attributes)).astype(np.int64)
@@ -36,7 +41,7 @@ def join_attributes(sizes: Sequence[int], masks: Sequence[Mask]) -> tuple[tuple[
 
     A determined attribute adds no combination to those of the attribute that determines it. DP: arithmetic on public masks.
     """
-    parts = [_single(a, size) for a, size in enumerate(sizes)]
+    parts = [Block(attributes=(a,), cells=np.arange(size).reshape(-1, 1)) for a, size in enumerate(sizes)]
     left: list[Mask] = []
     for mask in sorted(masks, key=lambda mask: (len(mask.attributes), mask.attributes)):
         touched = [part for part in parts if set(part.attributes) & set(mask.attributes)]
@@ -46,10 +51,6 @@ def join_attributes(sizes: Sequence[int], masks: Sequence[Mask]) -> tuple[tuple[
         else:
             parts = [*(part for part in parts if part not in touched), joined]
     return tuple(sorted(parts, key=lambda part: part.attributes)), tuple(left)
-
-
-def _single(attribute: int, size: int) -> Block:
-    return Block(attributes=(attribute,), cells=np.arange(size).reshape(-1, 1))
 
 
 def _joined(parts: Sequence[Block], mask: Mask) -> Block | None:
@@ -69,11 +70,8 @@ def _joined(parts: Sequence[Block], mask: Mask) -> Block | None:
     return Block(attributes=tuple(attributes), cells=cells[held])
 
 
-Array = NDArray[np.float64]
-
-
 @njit(cache=True, nogil=True)
-def mixed_points(weights: Array, factors: Array, places: NDArray[np.int64]) -> Array:  # pragma: no cover - compiled
+def mixed_points(weights: Floats, factors: Floats, places: Integers) -> Floats:  # pragma: no cover - compiled
     """sum_k weights[k] prod_j factors[places[i, j], k] for each i, shape (n,).
 
     What a combination has in common with the one before it, from the first factor on, is not multiplied again: combinations in
@@ -89,14 +87,20 @@ def mixed_points(weights: Array, factors: Array, places: NDArray[np.int64]) -> A
     products[0] = weights
     found = np.empty(len(places))
     for i in range(len(places)):
-        first = 0
-        while i > 0 and first < last and places[i, first] == places[i - 1, first]:
-            first += 1
-        for j in range(first, last):
+        for j in range(shared_factors(places, i), last):
             for k in range(len(weights)):
                 products[j + 1, k] = products[j, k] * factors[places[i, j], k]
         found[i] = np.dot(products[last], factors[places[i, last]])
     return found
+
+
+@njit(cache=True, nogil=True)
+def shared_factors(places: NDArray[np.integer], i: int) -> int:  # pragma: no cover - compiled
+    """How many factors from the first on cell i has in common with the one before it, the last one not counted."""
+    first = 0
+    while i > 0 and first < places.shape[1] - 1 and places[i, first] == places[i - 1, first]:
+        first += 1
+    return first
 
 
 _FOLDED = 1 << 22
@@ -112,8 +116,8 @@ class Mixture:
     `total` is the number of records.
     """
 
-    weights: Array
-    shares: tuple[Array, ...]
+    weights: Floats
+    shares: tuple[Floats, ...]
     blocks: tuple[Block, ...]
     sizes: tuple[int, ...]
     total: float
@@ -123,7 +127,7 @@ class Mixture:
 
     @classmethod
     def of(
-        cls, weights: Array, shares: Sequence[Array], sizes: Sequence[int], total: float, masks: Sequence[Mask]
+        cls, weights: Floats, shares: Sequence[Floats], sizes: Sequence[int], total: float, masks: Sequence[Mask]
     ) -> Mixture:
         """The model of these shares, one array for each block of `join_attributes`, under all `masks` there are."""
         together = [mask for mask in masks if len(mask.attributes) > 1]
@@ -144,7 +148,7 @@ class Mixture:
         """How many products are mixed."""
         return len(self.weights)
 
-    def marginal(self, attributes: Sequence[int]) -> Array:
+    def marginal(self, attributes: Sequence[int]) -> Floats:
         """Expected counts over any distinct attributes, in their order: shape as `sizes` say, sum `total`.
 
         Cells that structural zeros of several attributes forbid are 0. DP: post-processing.
@@ -160,7 +164,7 @@ class Mixture:
         found = self._allowed(np.transpose(table, [order.index(a) for a in attributes]), attributes)
         return np.ascontiguousarray(found * (self.total / found.sum()))
 
-    def probabilities(self, attributes: Sequence[int], codes: Sequence[NDArray[np.int64]]) -> Array:
+    def probabilities(self, attributes: Sequence[int], codes: Sequence[Integers]) -> Floats:
         """Probability p of each of some combinations, shape (n,), without the table of all; fastest where they are in order.
 
         `codes` are those of each attribute, shape (n,). `masks` across blocks change nothing here: they are not in p. DP:
@@ -196,7 +200,7 @@ class Mixture:
             shares[b] = np.divide(kept, sums, out=kept.copy(), where=sums > 0)
         return replace(self, weights=weights / weights.sum(), shares=tuple(shares), codes=())
 
-    def _parts(self, attributes: Sequence[int]) -> list[tuple[list[int], Array]]:
+    def _parts(self, attributes: Sequence[int]) -> list[tuple[list[int], Floats]]:
         """The attributes of each block that are among these, and what it says of them, shape (components, cells)."""
         parts = []
         for block, shares in zip(self.blocks, self.shares, strict=True):
@@ -205,7 +209,7 @@ class Mixture:
                 parts.append((mine, project(shares, block.places(mine, self.sizes), width)))
         return parts
 
-    def _allowed(self, table: Array, attributes: Sequence[int]) -> Array:
+    def _allowed(self, table: Floats, attributes: Sequence[int]) -> Floats:
         kept = np.transpose(
             allowed_cells(tuple(sorted(attributes)), [self.sizes[a] for a in sorted(attributes)], self.masks),
             [sorted(attributes).index(a) for a in attributes],
@@ -213,16 +217,16 @@ class Mixture:
         return np.where(kept, table, 0.0)
 
 
-def project(shares: Array, places: NDArray[np.int64], width: int) -> Array:
+def project(shares: NDArray[AnyFloat], places: Integers, width: int) -> NDArray[AnyFloat]:
     """Sums of the shares that fall into the same place, shape (components, width)."""
     if len(places) == width and (places == np.arange(width)).all():
         return shares
-    summed: Array = np.zeros((width, len(shares)), shares.dtype)
+    summed: NDArray[AnyFloat] = np.zeros((width, len(shares)), shares.dtype)
     np.add.at(summed, places, shares.T)
     return np.ascontiguousarray(summed.T)
 
 
-def _mixed(weights: Array, factors: Sequence[Array]) -> Array:
+def _mixed(weights: Floats, factors: Sequence[Floats]) -> Floats:
     """sum_k w_k f_1[k] x f_2[k] x …, flat; in parts of the components, so that memory is bounded."""
     if not factors:
         return np.ones(1)
@@ -237,7 +241,7 @@ def _mixed(weights: Array, factors: Sequence[Array]) -> Array:
     return found.ravel()
 
 
-def fold(factors: Sequence[Array]) -> Array:
+def fold(factors: Sequence[Floats]) -> Floats:
     """Products of the columns of all factors, component by component: shape (components, product of the widths)."""
     folded = factors[0]
     for factor in factors[1:]:

@@ -6,22 +6,20 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.estimate.mixture.cells import TargetCells
-from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Floats, target_of
+from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Float32s, target_of
 
-Array = NDArray[np.float64]
-
+# Up to how many values of all attributes together pairs are looked at in one matrix of all with all: 256 MB each.
 _DENSE = 1 << 13
-"""Up to how many values of all attributes together pairs are looked at in one matrix of all with all: 256 MB each."""
+# Least share of the cells of such a matrix that are measured; where fewer are, each pair by itself is faster.
 _RARE = 0.2
-"""Least share of the cells of such a matrix that are measured; where fewer are, each pair by itself is faster."""
+# Up to how many products a step looks at all targets of several features; beyond, at parts of them in turn.
 _WORK = 3 * 10**7
-"""Up to how many products a step looks at all targets of several features; beyond, at parts of them in turn."""
+# A record in a cell of a mask across blocks counts like so many deviations of the least noisy count.
 _FORBIDDEN = 30.0
-"""A record in a cell of a mask across blocks counts like so many deviations of the least noisy count."""
 
 
 class Objective:
@@ -51,15 +49,15 @@ class Objective:
         plain = [t for t in targets if t.hidden is None]
         pairs = [t for t in plain if len(t.features) == 2]
         dense = layout.width <= _DENSE and sum(2 * t.counts.size for t in pairs) >= _RARE * layout.width**2
-        side = [t for t in plain if len(t.features) == 1 or (dense and len(t.features) == 2)]
-        self._one = _Single(layout, [t for t in side if len(t.features) == 1])
-        self._two = _Pairs(layout, pairs) if dense and pairs else None
-        parts = _in_parts([t for t in targets if not any(t is other for other in side)], components)
+        self._one = _Merged(layout, [t for t in plain if len(t.features) == 1], 1)
+        self._two = _Merged(layout, pairs, 2) if dense and pairs else None
+        side = {1, 2} if dense else {1}
+        parts = _in_parts([t for t in targets if t.hidden is not None or len(t.features) not in side], components)
         self._parts = [list(_cells(layout, part)) for part in parts]
         self._seen = np.tile(np.where(self.expected > 0, math.inf, 0.0), (len(self._parts), 1))  # not seen yet
         self._turn = 0
 
-    def gradient(self, columns: Floats, weights: Floats) -> tuple[Array, Floats, Floats]:
+    def gradient(self, columns: Float32s, weights: Float32s) -> tuple[Floats, Float32s, Float32s]:
         """chi^2 by the number of features of its targets, and the derivatives of L = chi^2 / 2 by shares and weights.
 
         A cell of features a, b, … is expected n p = n sum_k w_k f_ka f_kb …; let r = v (n p - y), v its weight. Then
@@ -72,7 +70,7 @@ class Objective:
         by_columns = np.repeat(slope[None, :], len(columns), axis=0)
         by_weights = columns @ slope
         if self._two is not None:
-            predicted: Floats = np.multiply((columns * weights[:, None]).T @ columns, n)
+            predicted: Float32s = np.multiply((columns * weights[:, None]).T @ columns, n)
             chi[2], residuals = self._two.residuals(predicted)
             back = columns @ residuals
             by_columns += back
@@ -83,7 +81,7 @@ class Objective:
         by_weights *= n
         return chi, by_columns, by_weights
 
-    def _more(self, columns: Floats, weights: Floats, by_columns: Floats, by_weights: Floats) -> Array:
+    def _more(self, columns: Float32s, weights: Float32s, by_columns: Float32s, by_weights: Float32s) -> Floats:
         """Add what the next part of the other targets says, for all of them; their chi^2 as it was last seen."""
         if not self._parts:
             return np.zeros_like(self.expected)
@@ -96,8 +94,7 @@ class Objective:
             found[cells.features] += cells.add(scale, self.total * weights, across, by_across, by_weights)
         by_columns += by_across.T
         self._seen[turn] = found
-        seen: Array = self._seen.sum(axis=0)
-        return seen
+        return np.asarray(self._seen.sum(axis=0))
 
 
 def _cells(layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> Iterator[TargetCells]:
@@ -114,45 +111,28 @@ def _in_parts(targets: Sequence[FeatureTarget], components: int) -> list[list[Fe
     return [largest_first[part::parts] for part in range(parts)]
 
 
-class _Single:
-    """All targets of one feature, side by side: several of one feature are merged by their weights."""
+class _Merged:
+    """All targets of one feature side by side, or of two in a symmetric matrix of all columns with all columns.
 
-    def __init__(self, layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> None:
-        self.weight, self.counts, self.rest = _merged((layout.width,), layout, targets)
+    Several that say something of a cell are merged by their weights; `_rest` is the chi^2 among them.
+    """
 
-    def residuals(self, predicted: Floats) -> tuple[float, Floats]:
-        """chi^2 and w (predicted - y)."""
-        residuals = predicted - self.counts
-        slope = residuals * self.weight
-        return float(residuals @ slope) + self.rest, slope
+    def __init__(self, layout: FeatureLayout, targets: Sequence[FeatureTarget], features: int) -> None:
+        shape = (layout.width,) * features
+        weight, counts, squares = np.zeros(shape), np.zeros(shape), 0.0
+        for target in targets:
+            place = tuple(layout.features[f].columns for f in target.features)
+            weight[place] += target.weight
+            counts[place] += target.weight * target.counts
+            squares += float((target.weight * target.counts.astype(np.float64) ** 2).sum())
+        mean = np.divide(counts, weight, out=np.zeros(shape), where=weight > 0)
+        self._rest = max(squares - float((weight * mean**2).sum()), 0.0)
+        self._weight, self._counts, self._times = weight.astype(F32), mean.astype(F32), 1.0
+        if features == 2:  # every pair stands in the matrix twice
+            self._weight, self._counts, self._times = self._weight + self._weight.T, self._counts + self._counts.T, 2.0
 
-
-class _Pairs:
-    """All targets of two features, in a symmetric matrix of all columns with all columns."""
-
-    def __init__(self, layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> None:
-        weight, counts, self.rest = _merged((layout.width, layout.width), layout, targets)
-        self.weight, self.counts = weight + weight.T, counts + counts.T
-
-    def residuals(self, predicted: Floats) -> tuple[float, Floats]:
+    def residuals(self, predicted: Float32s) -> tuple[float, Float32s]:
         """chi^2 and w (predicted - y), which takes the memory of `predicted`."""
-        predicted -= self.counts
-        slope = predicted * self.weight
-        chi = 0.5 * float(np.vdot(predicted, slope))
-        return chi + self.rest, np.asarray(slope, F32)
-
-
-def _merged(
-    shape: tuple[int, ...], layout: FeatureLayout, targets: Sequence[FeatureTarget]
-) -> tuple[Floats, Floats, float]:
-    """Weights and weighted means of what several targets say of a cell, and the chi^2 among them."""
-    weight, counts, squares = np.zeros(shape), np.zeros(shape), 0.0
-    for target in targets:
-        place = tuple(layout.features[f].columns for f in target.features)
-        weight[place] += target.weight
-        counts[place] += target.weight * target.counts
-        squares += float((target.weight * target.counts.astype(np.float64) ** 2).sum())
-    known = weight > 0
-    mean = np.divide(counts, weight, out=np.zeros(shape), where=known)
-    rest = squares - float((weight * mean**2).sum())
-    return weight.astype(F32), mean.astype(F32), max(rest, 0.0)
+        predicted -= self._counts
+        slope = np.asarray(predicted * self._weight, F32)
+        return float(np.vdot(predicted, slope)) / self._times + self._rest, slope

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Integers
+from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
 from marginweave.tasks.estimate.mixture.model import Block
 from marginweave.tasks.estimate.rounding import project_simplex
 
-Array = NDArray[np.float64]
 
-
-def spanning_tree(attributes: int, pairs: Mapping[Clique, Array]) -> tuple[Clique, ...]:
+def spanning_tree(attributes: int, pairs: Mapping[Clique, Floats]) -> tuple[Clique, ...]:
     """The maximum spanning forest of the pairs by mutual information (Chow and Liu 1968; Kruskal).
 
     A pair without any information stays out. DP: post-processing.
@@ -32,7 +29,7 @@ def spanning_tree(attributes: int, pairs: Mapping[Clique, Array]) -> tuple[Cliqu
     return tuple(tree)
 
 
-def mutual_information(counts: Array) -> float:
+def mutual_information(counts: Floats) -> float:
     """Mutual information in nats of a pair's counts, none below 0; 0 for an empty table. DP: post-processing."""
     total = float(counts.sum())
     if total <= 0:
@@ -43,8 +40,7 @@ def mutual_information(counts: Array) -> float:
     return float((joint[full] * np.log(joint[full] / apart[full])).sum())
 
 
-_NEVER = 0.5
-"""Records of a value that nothing was counted of, so that a fit can find some."""
+_NEVER = 0.5  # records of a value that nothing was counted of, so that a fit can find some
 
 
 class TreeStart:
@@ -58,43 +54,42 @@ class TreeStart:
         self, measurements: Sequence[Measurement], blocks: Sequence[Block], sizes: Sequence[int], total: float
     ) -> None:
         self._blocks = blocks
-        self._sources = _Sources(measurements, total)
-        one_way = [self._sources.table((a,)) + _NEVER for a in range(len(sizes))]
-        self.base = [_cells(block, one_way) for block in blocks]
-        pairs: dict[Clique, tuple[Clique, Array]] = {}
+        best = _best_sources(measurements)
+        one_way = [_table(best[a,], (a,), total) + _NEVER for a in range(len(sizes))]
+        self._base = [_cells(block, one_way) for block in blocks]
+        pairs: dict[Clique, tuple[Clique, Floats]] = {}
         for one, other in combinations(range(len(blocks)), 2):
-            tables = {pair: self._sources.table(pair) for pair in self._sources.pairs(blocks[one], blocks[other])}
+            across = product(blocks[one].attributes, blocks[other].attributes)
+            known = sorted(best.keys() & {(min(a, b), max(a, b)) for a, b in across})
+            tables = {pair: _table(best[pair], pair, total) for pair in known}
             for pair in spanning_tree(len(sizes), tables)[:1]:
                 pairs[one, other] = (pair, tables[pair])
         self._pairs = pairs
         self._tree = spanning_tree(len(blocks), {edge: table for edge, (_, table) in pairs.items()})
 
-    def shares(self, components: int, anchor_weight: float, generator: np.random.Generator) -> list[Array]:
-        """For each block, shape (components, cells): `anchor_weight` on the cell of a record, the rest as if independent."""
+    def shares(self, components: int, anchor_weight: float, generator: np.random.Generator) -> Floats:
+        """Shape (components, cells of all blocks): `anchor_weight` on the cell of a record, the rest as if independent."""
         records = self._records(components, generator)
-        shares = []
-        for base, cells in zip(self.base, records, strict=True):
-            mixed = np.tile((1 - anchor_weight) * base, (components, 1))
+        shares = [np.tile((1 - anchor_weight) * base, (components, 1)) for base in self._base]
+        for mixed, cells in zip(shares, records, strict=True):
             mixed[np.arange(components), cells] += anchor_weight
-            shares.append(mixed)
-        return shares
+        return np.concatenate(shares, axis=1)
 
     def _records(self, number: int, generator: np.random.Generator) -> list[Integers]:
         """The cell of each block in each record, from the root of every tree down."""
         found: dict[int, Integers] = {}
         for block, parent in _downwards(len(self._blocks), self._tree):
-            cells = np.zeros(number, np.int64)
             if parent is None:
-                cells = _draw(self.base[block], number, generator)
-            else:
-                values, rows = self._given(block, parent, found[parent])
-                for value in np.unique(values):
-                    here = np.flatnonzero(values == value)
-                    cells[here] = _draw(rows[value], len(here), generator)
-            found[block] = cells
+                found[block] = _draw(self._base[block], number, generator)
+                continue
+            values, rows = self._given(block, parent, found[parent])
+            found[block] = np.zeros(number, np.int64)
+            for value in np.unique(values):
+                here = np.flatnonzero(values == value)
+                found[block][here] = _draw(rows[value], len(here), generator)
         return [found[block] for block in range(len(self._blocks))]
 
-    def _given(self, block: int, parent: int, cells: Integers) -> tuple[Integers, Array]:
+    def _given(self, block: int, parent: int, cells: Integers) -> tuple[Integers, Floats]:
         """The value that decides in each parent's cell, and by it the shares of the cells of `block`."""
         pair, table = self._pairs[min(block, parent), max(block, parent)]
         mine = next(a for a in pair if a in self._blocks[block].attributes)
@@ -102,59 +97,48 @@ class TreeStart:
         values = self._blocks[parent].cells[cells, self._blocks[parent].attributes.index(other)]
         own = self._blocks[block].cells[:, self._blocks[block].attributes.index(mine)]
         rows = table if pair.index(other) == 0 else table.T
-        within = self.base[block] / np.bincount(own, weights=self.base[block])[own]
+        within = self._base[block] / np.bincount(own, weights=self._base[block])[own]
         given = rows[:, own] * within
-        shares: Array = np.where(given.any(axis=1, keepdims=True), given, self.base[block])
-        return values, shares
+        return values, np.where(given.any(axis=1, keepdims=True), given, self._base[block])
 
 
-class _Sources:
-    """Nonnegative tables of single attributes and pairs, each from the measurement that knows it best."""
-
-    def __init__(self, measurements: Sequence[Measurement], total: float) -> None:
-        self._total = total
-        self._best: dict[Clique, tuple[float, Measurement]] = {}
-        for m in measurements:
-            for size in (1, 2):
-                for part in combinations(m.attributes, size):
-                    kept = np.prod([m.counts.shape[m.attributes.index(a)] for a in part])
-                    variance = m.deviation**2 * m.counts.size / float(kept)
-                    if part not in self._best or variance < self._best[part][0]:
-                        self._best[part] = (variance, m)
-
-    def pairs(self, one: Block, other: Block) -> list[Clique]:
-        """The pairs of attributes of two blocks of which a table is known."""
-        both = [(min(a, b), max(a, b)) for a in one.attributes for b in other.attributes]
-        return sorted(pair for pair in both if pair in self._best)
-
-    def table(self, attributes: Clique) -> Array:
-        """The nearest counts that are not negative and add up to the total; what was not counted shares the rest."""
-        best = self._best[attributes][1]
-        counts = best.counts.astype(np.float64)
-        if isinstance(best, CensoredMeasurement) and not best.released.all():
-            counts = np.where(best.released, counts, 0.0)
-            counts[~best.released] = max(self._total - counts.sum(), 0.0) / np.count_nonzero(~best.released)
-        others = tuple(axis for axis, a in enumerate(best.attributes) if a not in attributes)
-        return project_simplex(counts.sum(axis=others), self._total)
+def _best_sources(measurements: Sequence[Measurement]) -> dict[Clique, Measurement]:
+    """Of every attribute and pair inside the measurements the one that knows it best."""
+    found: dict[Clique, tuple[float, Measurement]] = {}
+    for m in measurements:
+        for part in (*combinations(m.attributes, 1), *combinations(m.attributes, 2)):
+            kept = np.prod([m.counts.shape[m.attributes.index(a)] for a in part])
+            variance = m.deviation**2 * m.counts.size / float(kept)
+            if part not in found or variance < found[part][0]:
+                found[part] = (variance, m)
+    return {part: best for part, (_, best) in found.items()}
 
 
-def _cells(block: Block, one_way: Sequence[Array]) -> Array:
+def _table(best: Measurement, attributes: Clique, total: float) -> Floats:
+    """The nearest counts that are not negative and add up to the total; what was not counted shares the rest."""
+    counts = best.counts.astype(np.float64)
+    if isinstance(best, CensoredMeasurement) and not best.released.all():
+        counts = np.where(best.released, counts, 0.0)
+        counts[~best.released] = max(total - counts.sum(), 0.0) / np.count_nonzero(~best.released)
+    others = tuple(axis for axis, a in enumerate(best.attributes) if a not in attributes)
+    return project_simplex(counts.sum(axis=others), total)
+
+
+def _cells(block: Block, one_way: Sequence[Floats]) -> Floats:
     """Shares of the cells of a block if its attributes were independent but for the structural zeros."""
     shares = np.ones(len(block.cells))
     for place, attribute in enumerate(block.attributes):
         counts = one_way[attribute]
         shares *= (counts / counts.sum())[block.cells[:, place]]
-    normal: Array = shares / shares.sum()
-    return normal
+    return np.asarray(shares / shares.sum())
 
 
-def _draw(shares: Array, number: int, generator: np.random.Generator) -> Integers:
+def _draw(shares: Floats, number: int, generator: np.random.Generator) -> Integers:
     """Cells as often as their shares say, up to rounding, in random order: systematic sampling."""
     reached = np.cumsum(shares)
     points = (generator.permutation(number) + generator.random()) * (reached[-1] / number)
     last = int(np.flatnonzero(shares)[-1])
-    cells: Integers = np.minimum(np.searchsorted(reached, points, side="right"), last).astype(np.int64)
-    return cells
+    return np.asarray(np.minimum(np.searchsorted(reached, points, side="right"), last), np.int64)
 
 
 def _downwards(blocks: int, tree: Sequence[Clique]) -> Iterator[tuple[int, int | None]]:

@@ -11,24 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
+from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
 from marginweave.tasks.estimate.mixture.model import Block
 
-Array = NDArray[np.float64]
 
-
-def expected_below(mean: Array, deviation: Array | float, cut: Array | float) -> Array:
+def expected_below(mean: Floats, deviation: Floats | float, cut: Floats | float) -> Floats:
     """E[Y | Y < cut] for Y ~ N(mean, deviation^2): mean - deviation phi(t) / Phi(t), t = (cut - mean) / deviation.
 
     Below `cut`, however large `mean` is. Any shape, all the same or scalar. DP: arithmetic on released numbers.
     """
     t = (cut - mean) / deviation
     expected = mean - deviation * np.exp(_log_density(t) - log_ndtr(t))
-    capped: Array = np.minimum(expected, cut)
-    return capped
+    return np.asarray(np.minimum(expected, cut))
 
 
-def surprise(residuals: Array, means: Array, deviation: float, cut: float) -> float:
+def surprise(residuals: Floats, means: Floats, deviation: float, cut: float) -> float:
     """How far residuals are from what noise alone makes of `means`, in standard deviations; about N(0, 1) if nothing else.
 
     The sum of (r / deviation)^2, less its mean, over its deviation, for r = Y - m where Y ~ N(m, deviation^2) is at least
@@ -49,24 +47,25 @@ def surprise(residuals: Array, means: Array, deviation: float, cut: float) -> fl
     return distance / math.sqrt(spread) if spread > 0 else 0.0
 
 
-def _log_density(t: Array) -> Array:
-    density: Array = -0.5 * t**2 - 0.5 * math.log(2 * math.pi)
-    return density
+def _log_density(t: Floats) -> Floats:
+    return np.asarray(-0.5 * t**2 - 0.5 * math.log(2 * math.pi))
 
 
-Floats = NDArray[np.float32]
 F32 = np.float32
+Float32s = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Feature:
-    """Some attributes of one block: the table of them that each of its cells falls into is `places`, `width` cells wide."""
+    """Some attributes of one block: the table of them that each of its cells falls into is `places`, `width` cells wide.
+
+    Its columns begin at `start` among those of all features.
+    """
 
     block: int
-    places: NDArray[np.int64]
+    places: Integers
     width: int
     start: int
-    """Where its columns begin among those of all features."""
 
     @property
     def columns(self) -> slice:
@@ -78,7 +77,7 @@ class Feature:
 class Hidden:
     """Cells of which it is known that the count was below `cut`, of the shape of the counts."""
 
-    cells: NDArray[np.bool_]
+    cells: Flags
     cut: float
     deviation: float
 
@@ -97,8 +96,8 @@ class FeatureTarget:
     """
 
     features: tuple[int, ...]
-    counts: Floats
-    weight: Floats
+    counts: Float32s
+    weight: Float32s
     hidden: Hidden | None = None
 
     @property
@@ -107,48 +106,38 @@ class FeatureTarget:
         return np.count_nonzero(self.weight) + (0.0 if self.hidden is None else self.hidden.expected)
 
 
-@dataclass(kw_only=True, eq=False)
 class FeatureLayout:
     """The features that targets are made of, side by side."""
 
-    blocks: tuple[Block, ...]
-    sizes: tuple[int, ...]
-    features: list[Feature]
-    index: dict[Clique, int]
-
-    @classmethod
-    def of(cls, blocks: tuple[Block, ...], sizes: Sequence[int]) -> FeatureLayout:
-        """Without any feature."""
-        return cls(blocks=blocks, sizes=tuple(sizes), features=[], index={})
+    def __init__(self, blocks: tuple[Block, ...], sizes: Sequence[int]) -> None:
+        self.blocks, self._sizes = blocks, sizes
+        self.features: list[Feature] = []
+        self._index: dict[Clique, int] = {}
 
     @property
     def width(self) -> int:
         """Columns of all features."""
         return self.features[-1].columns.stop if self.features else 0
 
-    def place(self, attributes: Clique) -> tuple[tuple[int, ...], list[int]]:
+    def _place(self, attributes: Clique) -> tuple[tuple[int, ...], list[int]]:
         """The features that a table of these attributes is a product of, and its attributes in the order of these."""
         chosen: list[int] = []
         order: list[int] = []
         for number, block in enumerate(self.blocks):
             if mine := tuple(a for a in block.attributes if a in attributes):
-                if mine not in self.index:
-                    self._add(number, mine)
-                chosen.append(self.index[mine])
+                if mine not in self._index:
+                    places, width = block.places(mine, self._sizes), math.prod(self._sizes[a] for a in mine)
+                    self._index[mine] = len(self.features)
+                    self.features.append(Feature(block=number, places=places, width=width, start=self.width))
+                chosen.append(self._index[mine])
                 order.extend(mine)
         return tuple(chosen), order
-
-    def _add(self, number: int, attributes: Clique) -> None:
-        places = self.blocks[number].places(attributes, self.sizes)
-        width = math.prod(self.sizes[a] for a in attributes)
-        self.index[attributes] = len(self.features)
-        self.features.append(Feature(block=number, places=places, width=width, start=self.width))
 
     def target(
         self, attributes: Clique, counts: NDArray[np.generic], weight: NDArray[np.generic], hidden: Hidden | None = None
     ) -> FeatureTarget:
         """Counts and weights over increasing attributes as a target; cells that no block allows have no weight."""
-        features, order = self.place(attributes)
+        features, order = self._place(attributes)
         axes = [attributes.index(a) for a in order]
         shape = tuple(self.features[f].width for f in features)
 
