@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import DrawRecord
+from marginweave.schemas.ledger.records import DrawRecord, State
 from marginweave.tasks.checkpoint.draws import PreparedDraw, forgotten, run_draw, standing_draw
 from marginweave.tasks.references import RunReference, StageResult
 

@@ -16,7 +16,7 @@ from marginweave.flows.orchestration.environment import home_directory
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger import LedgerLocation
-    from marginweave.tasks.ledger.keyring import Keyring
+    from marginweave.tasks.ledger.keys import Keyring
 
 keys = typer.Typer(help="The key that seals the ledger.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -97,17 +97,16 @@ def export(
     """
     from marginweave.schemas.errors import InputError
     from marginweave.tasks.checkpoint.files import at_place, replace_file
-    from marginweave.tasks.ledger import opening_command
     from marginweave.tasks.ledger.accounts import account_in
     from marginweave.tasks.ledger.audit import audit_ledger
-    from marginweave.tasks.ledger.audit.export import comma_separated, json_lines, registry_record
+    from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
     from marginweave.tasks.program import program_identity
     from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 
     location = location_of(example, home)
     audited = audit_ledger(location, _keys(location)[0])
     if dataset is not None:
-        account_in(audited.accounts, dataset, opening_command(dataset))
+        account_in(audited.accounts, dataset)
     with at_place(to, "written"):
         if to.exists() and any(to.iterdir()):
             raise InputError(f"{to} is not empty; choose another folder")
@@ -170,21 +169,18 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
 def _keys(location: LedgerLocation) -> tuple[Keyring, str]:
     """The keys, or an empty ring and why there are none."""
     from marginweave.schemas.errors import BudgetError
-    from marginweave.tasks.ledger import opening_command
-    from marginweave.tasks.ledger.keyring import Keyring
-    from marginweave.tasks.ledger.keys import load_key
+    from marginweave.tasks.ledger.keys import Keyring, load_key
 
     try:
-        return load_key(location, os.environ, opening_command()), ""
+        return load_key(location, os.environ), ""
     except BudgetError as error:
         return Keyring(()), str(error)
 
 
 def _loaded(location: LedgerLocation) -> Keyring:
-    from marginweave.tasks.ledger import opening_command
     from marginweave.tasks.ledger.keys import load_key
 
-    return load_key(location, os.environ, opening_command())
+    return load_key(location, os.environ)
 
 
 def _content(place: Path) -> bytes:

@@ -81,7 +81,7 @@ def reconcile(
     """
     from marginweave.schemas.errors import InputError
     from marginweave.tasks.ledger import Ledger
-    from marginweave.tasks.ledger.other_homes import OtherHomes
+    from marginweave.tasks.ledger.reconciliation import OtherHomes
 
     homes = [home_of(each) for each in home] if home else [home_of(None)]
     for each in homes if home else ():

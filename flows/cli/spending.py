@@ -10,8 +10,7 @@ from rich.table import Table
 
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy
-from marginweave.schemas.ledger.events import CHARGED, State
-from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
+from marginweave.schemas.ledger.records import CHARGED, DrawRecord, ReleaseRecord, State
 
 _AMOUNTS = ("mu²", "rho", "delta", "plain")
 
@@ -56,7 +55,7 @@ def box(total: AccountTotal) -> str:
 def period(account: Account, policy: Policy, releases: Sequence[ReleaseRecord]) -> str:
     """One sentence on what was spent of the policy in this period, and what a policy is."""
     from marginweave.tasks.ledger.admission import rounded_up
-    from marginweave.tasks.ledger.forecast import period_epsilon, period_spent
+    from marginweave.tasks.ledger.rules import period_epsilon, period_spent
 
     moment = datetime.now(UTC)
     spent = period_epsilon(policy, period_spent(policy, account.dataset, releases, moment))

@@ -11,7 +11,7 @@ from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, Witness, opening_for
 from marginweave.tasks.ledger.admission import delta_refusal, unit_refusal
-from marginweave.tasks.ledger.forecast import largest_epsilon
+from marginweave.tasks.ledger.rules import largest_epsilon
 
 
 def ledger_forecast(request: Request) -> list[str]:

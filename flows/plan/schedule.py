@@ -20,7 +20,7 @@ from marginweave.schemas.ledger.accounts import Account, Policy, Spent
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, opening_for
 from marginweave.tasks.ledger.boxes import total_with
-from marginweave.tasks.ledger.forecast import period_epsilon, period_spent, runs_a_period
+from marginweave.tasks.ledger.rules import period_epsilon, period_spent, runs_a_period
 
 MOST_RUNS = 10_000
 _CHUNK = 1000  # as many as Prefect computes at a time

@@ -13,7 +13,7 @@ from marginweave.flows.run.continuity import sync_with_ledger
 from marginweave.flows.run.lookup import apply_decision, existing_run, in_progress, run_lock
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.files import at_place
 from marginweave.tasks.checkpoint.run_folder import RunFolder

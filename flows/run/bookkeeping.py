@@ -11,8 +11,7 @@ from marginweave.flows.run.continuity import sync_with_ledger
 from marginweave.flows.run.progress import reporter
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.accounts import Account, CapChange
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.program import Program
 from marginweave.schemas.released.account import (
     AccountStatement,
@@ -25,7 +24,7 @@ from marginweave.schemas.released.manifest import StageEntry
 from marginweave.schemas.released.statement import Programs, ReleaseFacts, ReleaseIdentity
 from marginweave.tasks.checkpoint.run_folder import RunFolder, holds, staged_release
 from marginweave.tasks.ledger.boxes import account_sums
-from marginweave.tasks.ledger.forecast import NO_GUARANTEE, period_epsilon, period_spent
+from marginweave.tasks.ledger.rules import NO_GUARANTEE, period_epsilon, period_spent
 from marginweave.tasks.references import RunReference, StageResult
 
 CAP_WAS_CHANGED = (

@@ -13,8 +13,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import EXAMPLE_PREFIX
 from marginweave.schemas.configuration.yaml_source import is_written, written_content
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.terms import with_terms

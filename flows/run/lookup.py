@@ -12,7 +12,7 @@ from pathlib import Path
 from marginweave.flows.run.continuity import check_continuity, check_outputs, sync_with_ledger
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError, OperatorError, StageError
-from marginweave.schemas.ledger.releases import Decision
+from marginweave.schemas.ledger.records import Decision
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder

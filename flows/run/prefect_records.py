@@ -19,7 +19,7 @@ from prefect.runtime import flow_run
 
 from marginweave.schemas.errors import BudgetError, MarginweaveError
 from marginweave.schemas.ledger.accounts import AccountTotal
-from marginweave.schemas.ledger.events import CHARGED
+from marginweave.schemas.ledger.records import CHARGED
 from marginweave.schemas.released.evaluation import Evaluation, MarginalDistance
 from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.ledger.boxes import is_closed

@@ -22,14 +22,14 @@ from marginweave.flows.run.continuity import (
 from marginweave.flows.run.request import Request, remember
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
 from marginweave.tasks.ledger import Ledger, ReleaseRequest, Witness, is_older, opening_for, upgrade
-from marginweave.tasks.ledger.forecast import largest_epsilon
-from marginweave.tasks.ledger.keyring import SourceDigest
+from marginweave.tasks.ledger.keys import SourceDigest
 from marginweave.tasks.ledger.releases import check_correction as check_correctable
+from marginweave.tasks.ledger.rules import largest_epsilon
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
 from marginweave.tasks.validate.source import TableSource, check_source

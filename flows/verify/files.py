@@ -12,15 +12,14 @@ from pathlib import Path
 from marginweave.flows.run.continuity import is_example, was_charged
 from marginweave.flows.verify.statement import StatementAudit
 from marginweave.schemas.errors import AuditError, BudgetError, StageError
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.draw_files import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.files import file_digest, read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder, published_place
 from marginweave.tasks.checkpoint.store import open_blocks, open_seal
 from marginweave.tasks.ledger.audit import AuditedLedger
-from marginweave.tasks.ledger.keyring import Keyring, subkey
+from marginweave.tasks.ledger.keys import Keyring, subkey
 from marginweave.tasks.ledger.witness import RECONCILE, SEEN, Sighting
 
 

@@ -19,16 +19,14 @@ from marginweave.flows.run.request import ledger_file_of, ledger_of
 from marginweave.flows.verify import bundle, bundle_accounting, bundle_noise, bundle_statement
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import AuditError, InputError, StageError
-from marginweave.schemas.ledger.events import EventKind
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import EventKind, ReleaseRecord
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.schemas.released.statement import RejectedStatement, Rejection
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import PUBLIC_MODE, read_file, staged_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger import opening_command
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.audit.export import json_lines
+from marginweave.tasks.ledger.export import json_lines
 from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.ledger.plans import reserved_plan
 from marginweave.tasks.ledger.records import release_of
@@ -59,7 +57,7 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     folder, manifest = decided_run(home, run)
     check_outputs(folder, manifest)
     location = ledger_of(folder, home)
-    audited = audit_ledger(location, load_key(location, os.environ, opening_command()))
+    audited = audit_ledger(location, load_key(location, os.environ))
     record = release_of([event for event in audited.events if event.release == manifest.release])  # its plan in it
     if record is None or dict(record.outputs) != manifest.outputs:
         raise AuditError(f"the ledger does not know the release of run {run} as it is")

@@ -12,13 +12,12 @@ from typing import Any
 from marginweave.flows.verify.bundle_noise import Fault
 from marginweave.flows.verify.bundle_statement import check_statement
 from marginweave.schemas.errors import AuditError
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.released.account import AccountStatement, AccountSums
 from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.ledger.audit import AuditedLedger
-from marginweave.tasks.ledger.audit.replay import Standing
 from marginweave.tasks.ledger.boxes import account_sums, account_total
+from marginweave.tasks.ledger.replay import Standing
 
 _ENDED = frozenset({"SUBMITTED", "PUBLISHED"})
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal, get_args
 
 from marginweave.schemas.budget import NOTHING, Cost, Neighbors, Plain
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord
 
 Period = Literal["day", "week", "month", "quarter", "year"]
 PERIODS: tuple[Period, ...] = get_args(Period)

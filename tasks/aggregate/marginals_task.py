@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from marginweave.schemas.draws import DrawKind, PlannedDraw
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of

@@ -14,7 +14,7 @@ import numpy as np
 from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.aggregates import Level, LevelNoise
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet

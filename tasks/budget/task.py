@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.checkpoint.draws import reconcile
 from marginweave.tasks.ledger import ReleaseRequest
-from marginweave.tasks.ledger.forecast import largest_epsilon
+from marginweave.tasks.ledger.rules import largest_epsilon
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
 from marginweave.tasks.stage import stage_task

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.names import check_name
 from marginweave.tasks.checkpoint.files import (
     PRIVATE_MODE,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
+from marginweave.schemas.ledger.records import DrawRecord, ReleaseRecord, State
 from marginweave.schemas.program import Program
 from marginweave.tasks.checkpoint.draw_files import BEGUN_STATES, DrawStore
 from marginweave.tasks.checkpoint.draw_secrets import DrawSecret, DrawSecrets

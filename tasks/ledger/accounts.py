@@ -13,13 +13,13 @@ from marginweave.schemas.budget import MOST_DELTA, Plain, stated
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, CapChange, Policy
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.schemas.names import check_name
 from marginweave.tasks.ledger.boxes import account_total, box_for, box_of_cap, total_with
-from marginweave.tasks.ledger.forecast import PeriodForecast, period_forecast, policy_fault
 from marginweave.tasks.ledger.location import opening_command, opening_for
 from marginweave.tasks.ledger.plans import check_cap
 from marginweave.tasks.ledger.records import account_body, box_body, cap_body, policy_body
+from marginweave.tasks.ledger.rules import PeriodForecast, period_forecast, policy_fault
 from marginweave.tasks.ledger.session import Session
 
 
@@ -68,15 +68,14 @@ class Accounts:
             BudgetError: no such account.
             InputError: epsilon, delta, policy or reason break a rule.
         """
-        check_cap(float(epsilon), float(delta))
+        cap = Plain.stated(epsilon, delta)
+        check_cap(cap)
         if not reason.strip():
             raise InputError("reason must say why the cap is changed")
-        cap = Plain.stated(epsilon, delta)
         with self.session.writing() as journal:
-            account = account_in(self.session.view(journal).accounts, dataset, opening_command(dataset))
-            _check_weak_delta(cap, weak_delta or account.weak_delta)
+            account = account_in(self.session.view(journal).accounts, dataset)
             chosen = account.policy if policy == "as it is" else policy and _as_stored(policy)
-            _check_policy(chosen, cap)
+            _check(cap, weak_delta or account.weak_delta, chosen)
             body: dict[str, Any] = {**cap_body(epsilon, delta), "reason": reason}
             if account.box is not None:
                 body["box"] = box_body(box_of_cap(account, cap))
@@ -101,8 +100,8 @@ class Accounts:
             raise InputError(f"other ({other}) must be another account than {dataset}")
         with self.session.writing() as journal:
             accounts = self.session.view(journal).accounts
-            account_in(accounts, other, opening_command(other))
-            if other not in account_in(accounts, dataset, opening_command(dataset)).aliases:
+            account_in(accounts, other)
+            if other not in account_in(accounts, dataset).aliases:
                 body = {"other": other, "reason": reason}
                 journal.append(Event(kind=EventKind.ALIASED, actor=actor, account=dataset, body=body))
 
@@ -118,7 +117,7 @@ class Accounts:
             BudgetError: no such account.
         """
         view = self.session.view()
-        return account_total(account_in(view.accounts, dataset, opening_command(dataset)), view.spent_of(dataset))
+        return account_total(account_in(view.accounts, dataset), view.spent_of(dataset))
 
     def check(self, dataset: str, command: str) -> None:
         """Refuse a dataset without an account, with the `command` that opens one.
@@ -163,17 +162,17 @@ class Accounts:
         return period_forecast(account, view.releases.values(), plan.cost, plan.statement, moment)
 
 
-def account_in(accounts: Mapping[str, Account], dataset: str, command: str) -> Account:
+def account_in(accounts: Mapping[str, Account], dataset: str, command: str | None = None) -> Account:
     """The account of `dataset`.
 
     Raises:
-        BudgetError: there is none; the message names the open account with nearly this name, and ends with `command`,
-            which opens it.
+        BudgetError: there is none; the message names the open account with nearly this name, and ends with the `command`
+            that opens it.
     """
     if dataset not in accounts:
         close = difflib.get_close_matches(dataset, accounts, n=1)
         meant = f"did you mean {close[0]}? If not, open it" if close else "open it"
-        raise BudgetError(f"the ledger has no account {dataset}; {meant}: {command}")
+        raise BudgetError(f"the ledger has no account {dataset}; {meant}: {command or opening_command(dataset)}")
     return accounts[dataset]
 
 
@@ -191,11 +190,8 @@ def _checked(account: Account) -> Account:
         if value and not stated(value):
             raise InputError(f"{name} ({value}) is too small: it would be stored as 0")
     cap, policy = Plain.stated(account.epsilon, account.delta), account.policy and _as_stored(account.policy)
-    check_cap(float(cap.epsilon), float(cap.delta))
-    _check_weak_delta(cap, account.weak_delta)
-    _check_policy(policy, cap)
-    box = box_for(cap, account.kind_of_plan)
-    return replace(account, epsilon=cap.epsilon, delta=cap.delta, policy=policy, box=box)
+    _check(cap, account.weak_delta, policy)
+    return replace(account, epsilon=cap.epsilon, delta=cap.delta, policy=policy, box=box_for(cap, account.kind_of_plan))
 
 
 def _as_stored(policy: Policy) -> Policy:
@@ -203,20 +199,17 @@ def _as_stored(policy: Policy) -> Policy:
     return replace(policy, epsilon=stated(policy.epsilon), delta=stated(policy.delta))
 
 
-def _check_policy(policy: Policy | None, cap: Plain) -> None:
-    """Refuse a policy for a period that is no part of the cap; no policy is always possible."""
-    fault = policy and policy_fault(policy, cap.epsilon, cap.delta)
-    if fault:
-        raise InputError(fault)
-
-
-def _check_weak_delta(cap: Plain, reason: str | None) -> None:
-    """Refuse a cap whose delta is above .001 without a reason."""
-    if cap.delta > MOST_DELTA and not (reason or "").strip():
+def _check(cap: Plain, weak_delta: str | None, policy: Policy | None) -> None:
+    """Refuse a cap that is none, one whose delta is above .001 without a reason, and a policy that is no part of it."""
+    check_cap(cap)
+    if cap.delta > MOST_DELTA and not (weak_delta or "").strip():
         raise InputError(
             f"delta ({float(cap.delta):g}) is above {MOST_DELTA}: with that probability all may be disclosed; choose one far "
             "below 1 / (number of people), or say why not with --weak-delta REASON"
         )
+    fault = policy_fault(policy, cap)
+    if fault is not None:
+        raise InputError(fault)
 
 
 def _facts(account: Account) -> str:

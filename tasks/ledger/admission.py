@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from marginweave.schemas.budget import MOST_DELTA, Cost, Plain, stated
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Spent
-from marginweave.schemas.ledger.events import Event, EventKind
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord
 from marginweave.schemas.program import Program
-from marginweave.tasks.ledger.boxes import admitted, box_of_cap, is_closed
-from marginweave.tasks.ledger.forecast import period_forecast
-from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.keyring import SourceDigest
+from marginweave.tasks.ledger.boxes import admitted, box_of_cap, coordinates, is_closed
+from marginweave.tasks.ledger.keys import SourceDigest
 from marginweave.tasks.ledger.location import raising_command
+from marginweave.tasks.ledger.records import ACCOUNT_ROWS, cap_body
+from marginweave.tasks.ledger.rules import period_forecast
+from marginweave.tasks.ledger.session import Journal, View
 
 Largest: TypeAlias = Callable[[Account, Spent], float]
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
 _FACTORS_OF_DELTA = (1, 2, 4, 8, 16, 32, 64)
 # What may make of a refusal an admission, or of its reason another one.
-_CHANGES = frozenset(
-    {
-        EventKind.OPENED,
-        EventKind.ACCOUNT_BOXED,
-        EventKind.CAP_CHANGED,
-        EventKind.ALIASED,
-        EventKind.RESERVED,
-        EventKind.RETURNED,
-    }
-)
+_CHANGES = (ACCOUNT_ROWS - {EventKind.RECONCILED}) | {EventKind.RESERVED, EventKind.RETURNED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +58,7 @@ class ReleaseRequest:
         return self.plan.cost
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why a release is not reserved: a word for the ledger and a sentence for the operator."""
 
     reason: str
@@ -90,29 +80,21 @@ def check_identity(request: ReleaseRequest, known: ReleaseRecord) -> None:
             raise InputError(f"release {known.release} was reserved with another {what}; a new {what} needs a new name")
 
 
-def refusal(
-    request: ReleaseRequest, account: Account, spent: Spent, releases: Collection[ReleaseRecord], moment: datetime
-) -> Refusal | None:
-    """Why `request` is refused at `moment`, or None where it may be reserved.
-
-    `spent` is the account's, `releases` are all of the ledger.
-    """
+def refusal(request: ReleaseRequest, account: Account, view: View, moment: datetime) -> Refusal | None:
+    """Why `request` is refused at `moment`, or None where it may be reserved in the ledger as `view` has it."""
+    releases = view.releases.values()
     if account.frozen:
-        return Refusal(reason="reconciled", message=frozen_words(account))
+        message = (
+            f"account {account.dataset} admits nothing: its ledger was restored, and what other homes drew under it is not "
+            'known; look at each (marginweave ledger reconcile --home HOME), and then say --no-other-home "reason", or '
+            "--unaccounted EPSILON,DELTA for those that are gone"
+        )
+        return Refusal("reconciled", message)
     return (
         unit_refusal(request.unit, request.plan.neighbors, account)
         or _source_refusal(request.source, account, releases)
-        or _cap_refusal(request, account, spent)
+        or _cap_refusal(request, account, view.spent_of(account.dataset))
         or _policy_refusal(request, account, releases, moment)
-    )
-
-
-def frozen_words(account: Account) -> str:
-    """Why an account admits nothing after a reconciliation, and what ends that."""
-    return (
-        f"account {account.dataset} admits nothing: its ledger was restored, and what other homes drew under it is not known; "
-        'look at each (marginweave ledger reconcile --home HOME), and then say --no-other-home "reason", or '
-        "--unaccounted EPSILON,DELTA for those that are gone"
     )
 
 
@@ -120,8 +102,7 @@ def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
     """Why a release of this unit and relation is refused, or None where they are those of the account."""
     for what, asked, present in (("unit", unit, account.unit), ("neighbors", neighbors, account.neighbors)):
         if asked != present:
-            message = f"{what} ({asked}) must be {present}, as account {account.dataset} was opened"
-            return Refusal(reason=what, message=message)
+            return Refusal(what, f"{what} ({asked}) must be {present}, as account {account.dataset} was opened")
     return None
 
 
@@ -129,18 +110,17 @@ def delta_refusal(cost: Cost, account: Account) -> Refusal | None:
     """Why an account without delta does not hold `cost` under any epsilon, or None where delta is not the reason."""
     if account.delta or not (cost.mu2 or cost.delta or cost.plain.delta):
         return None
-    message = (
+    return Refusal(
+        "cap",
         f"account {account.dataset} was opened with delta 0, and admits only releases with privacy: {{delta: 0}} and "
-        "aggregate: {method: marginals, noise: laplace}"
+        "aggregate: {method: marginals, noise: laplace}",
     )
-    return Refusal(reason="cap", message=message)
 
 
 def record_refusal(journal: Journal, request: ReleaseRequest, refused: Refusal, moment: datetime) -> None:
     """Append the REFUSED row of a release, unless the same was refused before and nothing has changed since."""
     body = {
-        "epsilon": str(request.plan.statement.epsilon),
-        "delta": str(request.plan.statement.delta),
+        **cap_body(request.plan.epsilon, request.plan.delta),
         "run": request.run,
         "plan_digest": request.plan_digest,
         "unit": request.unit,
@@ -175,12 +155,12 @@ def _source_refusal(source: SourceDigest | None, account: Account, releases: Ite
     allowed = {account.dataset, *account.aliases}
     for other in releases:
         if other.dataset not in allowed and source.matches(other.release, other.source_digest):
-            message = (
+            return Refusal(
+                "source",
                 f"this source was released under account {other.dataset}, byte for byte; releases about the same people share "
                 "one account, also where their sources differ in order, format or a few rows, which nothing here can see; to "
-                f'decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"'
+                f'decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"',
             )
-            return Refusal(reason="source", message=message)
     return None
 
 
@@ -198,9 +178,8 @@ def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Ref
         )
     raised = _raised_cap(request, account, spent)
     if raised is not None:
-        command = raising_command(account.dataset, f"{raised.epsilon:f}", repr(float(raised.delta)))
-        message += f". To raise the cap instead: {command}"
-    return Refusal(reason="cap", message=message)
+        message += f". To raise the cap instead: {raising_command(account.dataset, raised)}"
+    return Refusal("cap", message)
 
 
 def _why(asked: Cost, account: Account, spent: Spent) -> str:
@@ -208,27 +187,19 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
     box, name = account.box, f"account {account.dataset}"
     if box is None:
         return f"{name} was opened by 0.1.0 and admits nothing before `marginweave ledger upgrade`"
+    cap = f"epsilon {account.epsilon:f} at delta {float(account.delta)!r}"
     if is_closed(account, spent):
-        why = (
-            "its first release was admitted by its own statement"
-            if spent.alone
-            else "0.1.0 spent more than its box holds"
-        )
-        return f"{name} admits nothing under its cap of epsilon {account.epsilon:f} at delta {float(account.delta)!r}: {why}"
+        own, old = "its first release was admitted by its own statement", "0.1.0 spent more than its box holds"
+        return f"{name} admits nothing under its cap of {cap}: {own if spent.alone else old}"
     names = ("mu^2", "delta for thresholds", "plain epsilon", "plain delta")
-    amounts = zip(names, box.amounts, *map(_boxed, (spent.cost, asked, spent.cost + asked)), strict=True)
+    amounts = zip(names, box.amounts, *map(coordinates, (spent.cost, asked, spent.cost + asked)), strict=True)
     over = "; ".join(
         f"{what} {_short(max(Decimal(0), limit - used), _DOWN)} of {_short(limit, _DOWN)} left, and {_short(more, _UP)} is "
         "asked for"
         for what, limit, used, more, total in amounts
         if total > limit
     )
-    return f"{name} (epsilon {account.epsilon:f} at delta {float(account.delta)!r}) does not hold this release: {over}"
-
-
-def _boxed(cost: Cost) -> tuple[Decimal, ...]:
-    """What of a cost each coordinate of a box bounds."""
-    return cost.mu2, cost.delta, cost.plain.epsilon, cost.plain.delta
+    return f"{name} ({cap}) does not hold this release: {over}"
 
 
 def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> Plain | None:
@@ -268,7 +239,7 @@ def _least_epsilon(account: Account, delta: Decimal, needed: Iterable[Cost]) -> 
 
 
 def _policy_refusal(
-    request: ReleaseRequest, account: Account, releases: Collection[ReleaseRecord], moment: datetime
+    request: ReleaseRequest, account: Account, releases: Iterable[ReleaseRecord], moment: datetime
 ) -> Refusal | None:
     statement = request.plan.statement
     asked = period_forecast(account, releases, request.cost, statement, moment)
@@ -280,15 +251,11 @@ def _policy_refusal(
         f"{asked.start} (UTC); this release asks for epsilon {statement.epsilon:f} at delta {float(statement.delta)!r}"
     )
     if asked.fits_from is not None:
-        return Refusal(reason="policy", message=f"{message}; it fits from {asked.fits_from} (UTC) on")
+        return Refusal("policy", f"{message}; it fits from {asked.fits_from} (UTC) on")
     epsilon = max(_UP.create_decimal(statement.epsilon), policy.epsilon)
     delta = max(_UP.create_decimal(statement.delta), policy.delta)
-    command = raising_command(account.dataset, f"{account.epsilon:f}", repr(float(account.delta)))
-    message += (
-        f", more than it allows in any {policy.per}; to change the policy: {command} "
-        f"--per {policy.per}={epsilon:f},{float(delta)!r}"
-    )
-    return Refusal(reason="policy", message=message)
+    change = f"{raising_command(account.dataset, account.cap)} --per {policy.per}={epsilon:f},{float(delta)!r}"
+    return Refusal("policy", f"{message}, more than it allows in any {policy.per}; to change the policy: {change}")
 
 
 def _short(value: Decimal, context: Context) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.events import LEDGER_ACTOR, Event, EventKind
-from marginweave.schemas.ledger.releases import Decision, ReleaseRecord
+from marginweave.schemas.ledger.records import LEDGER_ACTOR, Decision, Event, EventKind, ReleaseRecord
 from marginweave.tasks.ledger.draws import check_lease
 from marginweave.tasks.ledger.records import decision_of
 from marginweave.tasks.ledger.releases import check_draws_ended, publication

@@ -6,7 +6,7 @@ import math
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Literal
 
-from marginweave.schemas.budget import NOTHING, Cost, Plain
+from marginweave.schemas.budget import NOTHING, Cost, Plain, amount, stated
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
 from marginweave.schemas.released.account import AccountBox, AccountSums, Amounts, ReconciledStatement
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
@@ -42,9 +42,8 @@ def box_for(cap: Plain, kind_of_plan: Cost | None = None) -> Box:
     fits, over = 0, _MOST
     while over - fits > 1:
         middle = (fits + over) // 2
-        fits, over = (middle, over) if _fits(cap, kind_of_plan, middle) else (fits, middle)
-    most = _multiple(kind_of_plan, fits)
-    return Box(mu2=most.mu2, delta_add=most.delta, allowance=most.plain)
+        fits, over = (middle, over) if _fits(_parts(kind_of_plan, middle), cap, slack=False) else (fits, middle)
+    return _parts(kind_of_plan, fits)
 
 
 def box_of_cap(account: Account, cap: Plain) -> Box:
@@ -79,10 +78,7 @@ def box_fault(box: Box, cap: Plain) -> str | None:
     """Why a box promises more than its cap, or None."""
     if not all(amount.is_finite() and amount >= 0 for amount in box.amounts):
         return "the box has an amount that is none"
-    beside = box.allowance + Plain(delta=box.delta_add)
-    if not beside.within(cap) or (box.mu2 and box.mu2 > _largest(cap, box.delta_add, box.allowance) * _SLACK):
-        return "the box promises more than the cap"
-    return None
+    return None if _fits(box, cap, slack=True) else "the box promises more than the cap"
 
 
 def admitted(account: Account, spent: Spent, cost: Cost, statement: Plain) -> Admitted | None:
@@ -158,6 +154,23 @@ def account_sums(total: AccountTotal) -> AccountSums:
     )
 
 
+def unaccounted_cost(statement: Plain) -> Cost:
+    """What releases of this program that state (epsilon, delta) together may have cost.
+
+    Their mu^2 is at most that of the Gaussian with this (epsilon, delta), and their deltas of thresholds at most delta; pure
+    ones are compared with the Gaussian that dominates them, mu = -2 Phi^-1(1 / (1 + e^epsilon)) (Liu et al. 2022), and rho is
+    epsilon^2 / 2 (Bun and Steinke 2016, proposition 1.4).
+    """
+    from scipy.special import ndtri
+
+    epsilon, delta = float(statement.epsilon), float(statement.delta)
+    if delta:
+        mu2 = gdp_mu(epsilon, delta) ** 2
+        return Cost(mu2=amount(mu2), rho=amount(mu2 / 2), delta=stated(delta))
+    mu2 = (2 * float(ndtri(1 / (1 + math.exp(-epsilon))))) ** 2
+    return Cost(mu2=amount(mu2), rho=amount(epsilon**2 / 2))
+
+
 def _filled(cap: Plain, delta_add: Decimal, allowance: Plain) -> Box:
     return Box(mu2=_largest(cap, delta_add, allowance), delta_add=delta_add, allowance=allowance)
 
@@ -172,19 +185,21 @@ def _largest(cap: Plain, delta_add: Decimal, allowance: Plain) -> Decimal:
     return _FLOOR.multiply(mu, mu)
 
 
-def _fits(cap: Plain, cost: Cost, steps: int) -> bool:
-    """Whether so many parts of a plan leave enough of the cap for their mu^2."""
-    parts = _multiple(cost, steps)
-    beside = (parts.plain + Plain(delta=parts.delta)).within(cap)
-    return beside and parts.mu2 <= _largest(cap, parts.delta, parts.plain)
+def _fits(box: Box, cap: Plain, *, slack: bool) -> bool:
+    """Whether a box leaves enough of the cap for its mu^2; with `slack`, whether it may on another machine."""
+    if not (box.allowance + Plain(delta=box.delta_add)).within(cap):
+        return False
+    most = _largest(cap, box.delta_add, box.allowance)
+    return box.mu2 <= (most * _SLACK if slack else most)
 
 
-def _multiple(cost: Cost, steps: int) -> Cost:
+def coordinates(cost: Cost) -> tuple[Decimal, ...]:
+    """What of a cost each coordinate of a box bounds, in the order of `Box.amounts`."""
+    return cost.mu2, cost.delta, cost.plain.epsilon, cost.plain.delta
+
+
+def _parts(cost: Cost, steps: int) -> Box:
+    """The box of so many parts of a plan."""
     number = Decimal(steps) / 2**_STEPS
-    return Cost(
-        mu2=_EXACT.multiply(cost.mu2, number),
-        delta=_EXACT.multiply(cost.delta, number),
-        plain=Plain(
-            epsilon=_EXACT.multiply(cost.plain.epsilon, number), delta=_EXACT.multiply(cost.plain.delta, number)
-        ),
-    )
+    mu2, delta_add, epsilon, delta = (_EXACT.multiply(each, number) for each in coordinates(cost))
+    return Box(mu2=mu2, delta_add=delta_add, allowance=Plain(epsilon=epsilon, delta=delta))

@@ -136,19 +136,12 @@ def _begun(
             break
     try:
         return _begin(engine, location, writing=writing)
-    except FullDisk as full:
-        return _begin_on_a_full_disk(engine, location, full, writing=writing)
-
-
-def _begin_on_a_full_disk(
-    engine: Engine, location: LedgerLocation, full: FullDisk, *, writing: bool
-) -> tuple[Connection, RootTransaction]:
-    """Read without the two files that there is no room for; or write, or read behind a log, with what was set aside."""
-    if isinstance(location, Path) and not writing and not access_to(location).log_bytes:
-        return _begin(sqlite_engine(location, still=True), location, writing=False)
-    reserve = reserve_beside(location)
-    if reserve is None or not reserve.give_up():
-        raise full
+    except FullDisk:  # read without the two files that there is no room for; else there may be what was set aside
+        if isinstance(location, Path) and not writing and not access_to(location).log_bytes:
+            return _begin(sqlite_engine(location, still=True), location, writing=False)
+        reserve = reserve_beside(location)
+        if reserve is None or not reserve.give_up():
+            raise
     return _begin(engine, location, writing=writing)
 
 
@@ -167,11 +160,14 @@ def _translated(engine: Engine, location: LedgerLocation) -> Iterator[None]:
     """What the database says, as errors of the ledger."""
     try:
         yield
-    except UnicodeDecodeError:  # of a message of SQLite's that quotes the damaged bytes
-        raise DamagedLedger(_damage(location)) from None
-    except DBAPIError as error:
-        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
-            raise DamagedLedger(_damage(location)) from None
+    except (
+        UnicodeDecodeError,
+        DBAPIError,
+    ) as error:  # the former of a message of SQLite's that quotes the damaged bytes
+        if isinstance(error, UnicodeDecodeError) or getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+            raise DamagedLedger(
+                f"the ledger {location} is damaged: its bytes are not those that were written; restore it from its backup"
+            ) from None
         if _is_full(error, location):
             raise FullDisk(
                 f"the disk of the ledger {location} is full: nothing can be booked until there is room again"
@@ -182,9 +178,9 @@ def _translated(engine: Engine, location: LedgerLocation) -> Iterator[None]:
 
 def _is_full(error: DBAPIError, location: LedgerLocation) -> bool:
     code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL or not isinstance(location, Path):
-        return bool(code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == "53100")
-    if code not in _MAYBE_FULL:
+    if code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == "53100":
+        return True
+    if code not in _MAYBE_FULL or not isinstance(location, Path):
         return False
     try:
         room = os.statvfs(location.parent)
@@ -203,10 +199,6 @@ def _is_lost(error: DBAPIError, engine: Engine) -> bool:
 
 def _is_writing(connection: Connection) -> bool:
     return bool(connection.get_execution_options().get("writing", False))
-
-
-def _damage(location: LedgerLocation) -> str:
-    return f"the ledger {location} is damaged: its bytes are not those that were written; restore it from its backup"
 
 
 def _words(error: DBAPIError, url: URL) -> str:

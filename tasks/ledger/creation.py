@@ -1,23 +1,171 @@
-"""Making a ledger: database and key together, complete or not at all, and never in the place of a lost one."""
+"""The tables of a ledger and its key: made together, checked when it is opened, raised to this version by `ledger upgrade`.
+
+A ledger is made complete or not at all, and never in the place of a lost one.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from sqlalchemy import Connection, column, inspect, select
+from sqlalchemy import table as sql_table
+
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.events import Event
-from marginweave.tasks.ledger.connection import connected, postgres_engine, sqlite_engine
-from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.keyring import Keyring
-from marginweave.tasks.ledger.keys import environment_key, key_file, load_key, make_key_file
-from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, check_local, opening_command
-from marginweave.tasks.ledger.schema import check_schema, migrate, schema_version, upgrade
+from marginweave.schemas.ledger.records import Event, EventKind, State
+from marginweave.tasks.checkpoint.files import sync_folder
+from marginweave.tasks.ledger.boxes import box_of_history, is_closed
+from marginweave.tasks.ledger.connection import connected, engine_for, postgres_engine, sqlite_engine
+from marginweave.tasks.ledger.keys import Keyring, environment_key, key_file, load_key, make_key_file
+from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, check_local, opening_command, owner_url
+from marginweave.tasks.ledger.records import box_body
+from marginweave.tasks.ledger.session import Journal, View
+from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, SCHEMA_VERSION
+
+UPGRADE_COMMAND = "marginweave ledger upgrade"
+_VERSION_TABLE = "alembic_version"
+_FIRST = "0001"
+_BOXES = "0004"
+_UNVERSIONED = "0000"  # made before there were migrations, with the tables of the first
+# Alembic keeps the connection of the command that runs in globals of its modules: two threads would swap theirs.
+_MIGRATING = threading.Lock()
+
+
+def schema_version(connection: Connection) -> str | None:
+    """Version of the tables that are there, or None where there are none."""
+    inspector = inspect(connection)
+    if inspector.has_table(_VERSION_TABLE):
+        found = connection.execute(select(sql_table(_VERSION_TABLE, column("version_num")))).scalar()
+        return None if found is None else str(found)
+    return _UNVERSIONED if inspector.has_table(EVENTS.name) else None
+
+
+def check_schema(connection: Connection, location: LedgerLocation, command: str = opening_command()) -> None:
+    """Refuse tables that this version of the program does not know.
+
+    Raises:
+        BudgetError: no tables (ends with `command`, which opens a ledger), older ones (ends with the command that upgrades
+            them) or newer ones.
+    """
+    found = schema_version(connection)
+    if found is None:
+        raise BudgetError(f"there is no ledger at {location}; open an account: {command}")
+    if found != SCHEMA_VERSION:
+        way_out = (
+            f"needs {SCHEMA_VERSION}; after a backup: {UPGRADE_COMMAND}"
+            if found < SCHEMA_VERSION
+            else f"knows {SCHEMA_VERSION}; use the version of marginweave that upgraded them"
+        )
+        raise BudgetError(f"the tables of the ledger {location} have version {found}, this program {way_out}")
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the tables to the version of this program, inside the transaction of `connection`."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    with _MIGRATING:
+        if schema_version(connection) == _UNVERSIONED:
+            command.stamp(config, _FIRST)
+        command.upgrade(config, "head")
+
+
+def is_older(location: Path) -> bool:
+    """Whether there is a ledger at `location` with tables of an older version.
+
+    Raises:
+        BudgetError: the file cannot be read.
+    """
+    if not location.is_file():
+        return False
+    with connected(engine_for(location), location, writing=False) as connection:
+        found = schema_version(connection)
+    return found is not None and found < SCHEMA_VERSION
+
+
+def upgrade(
+    location: LedgerLocation,
+    environment: Mapping[str, str],
+    *,
+    writer: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Bring the tables at `location` to this version as their owner, and let the role `writer` append to them; the version.
+
+    The tables of PostgreSQL are made where they are missing. No row is changed; accounts of 0.1.0 get a row each, of which
+    `tell` is given a line, and which needs the ledger's key.
+
+    Raises:
+        BudgetError: no file, no right to do so, no key where one is needed, or a role that does not exist.
+        InputError: MARGINWEAVE_LEDGER_OWNER or MARGINWEAVE_LEDGER_KEY is malformed.
+    """
+    if isinstance(location, PostgresLocation):
+        engine = postgres_engine(owner_url(location, environment))
+    else:
+        check_local(location)
+        engine = engine_for(location)
+    with connected(engine, location, writing=True) as connection:
+        before = schema_version(connection)
+        migrate(connection)
+        if before is not None and before < _BOXES:
+            box_accounts(connection, location, environment, tell)
+        if writer is not None:
+            _let_append(connection, writer)
+    return SCHEMA_VERSION
+
+
+def _let_append(connection: Connection, role: str) -> None:
+    """INSERT and SELECT on both tables and SELECT on the version, and nothing else, for a role of PostgreSQL."""
+    if connection.dialect.name == "sqlite":
+        raise BudgetError("a ledger in a file has no roles: whoever may write the file writes the ledger")
+    name = connection.dialect.identifier_preparer.quote_identifier(role)
+    tables = f"{ACCOUNTS.name}, {EVENTS.name}"
+    connection.exec_driver_sql(f"REVOKE ALL ON {tables}, {_VERSION_TABLE} FROM {name}")
+    connection.exec_driver_sql(f"GRANT SELECT, INSERT ON {tables} TO {name}")
+    connection.exec_driver_sql(f"GRANT SELECT ON {_VERSION_TABLE} TO {name}")
+
+
+def box_accounts(
+    connection: Connection, location: LedgerLocation, environment: Mapping[str, str], tell: Callable[[str], None]
+) -> None:
+    """Append a row for each account of 0.1.0, after `tell` was given a line on each, and on each run stopped in a draw.
+
+    Raises:
+        BudgetError: a row was changed, or the key is missing or wrong.
+    """
+    if connection.execute(select(ACCOUNTS.c.dataset)).first() is None:
+        return
+    journal = Journal(connection=connection, key=load_key(location, environment))
+    view = View().of(journal)
+    rows = []
+    for account in view.accounts.values():
+        if account.box is not None:
+            continue
+        spent = view.spent_of(account.dataset)
+        box, words = box_of_history(account, spent), "fits its cap under the new sum"
+        if is_closed(replace(account, box=box, history=spent.cost), spent):
+            words = "is more than its cap holds under the new sum: it admits nothing until `marginweave ledger cap`"
+        body = {"box": box_body(box), "releases": spent.ever, "spent": spent.cost.texts}  # after which releases
+        tell(f"Account {account.dataset}, {spent.ever} release(s): what it has spent {words}")
+        rows.append(Event(kind=EventKind.ACCOUNT_BOXED, account=account.dataset, body=body))
+    for record in view.releases.values():
+        begun = [draw.name for draw in record.draws if draw.state == State.DRAWN]
+        if begun:
+            tell(
+                f"Run {record.run} of account {record.dataset}: 0.1.0 was stopped inside draw {', '.join(begun)}, and if its "
+                "file is not whole only 0.1.0 can finish the run, with a spare draw. For that, restore the backup of the "
+                "ledger from before this upgrade now, before anything else is booked"
+            )
+    journal.append(*rows)
 
 
 def create_ledger(location: LedgerLocation, environment: Mapping[str, str], first: Event) -> None:
@@ -31,13 +179,12 @@ def create_ledger(location: LedgerLocation, environment: Mapping[str, str], firs
     """
     try:
         if isinstance(location, PostgresLocation):
-            _prepare_database(location, environment)
             _fill(location, environment, first)
-        else:
-            check_local(location)
-            with _locked_folder(location.parent):
-                if not location.exists():
-                    _build(location, environment, first)
+            return
+        check_local(location)
+        with _locked_folder(location.parent):
+            if not location.exists():
+                _build(location, environment, first)
     except OSError as error:
         raise BudgetError(f"the ledger {location} cannot be created: {error.strerror}") from None
 
@@ -45,45 +192,38 @@ def create_ledger(location: LedgerLocation, environment: Mapping[str, str], firs
 def _build(location: Path, environment: Mapping[str, str], first: Event) -> None:
     """The database (0600), built under another name and renamed last."""
     staged = location.with_name(f"{location.name}.new")
-    if environment_key(environment) is None:
-        present = key_file(location).exists()
-        if present and not staged.exists():
-            raise _lost(location)
-        _empty(staged)
-        if not present:
-            make_key_file(key_file(location))
-    else:
-        _empty(staged)
-    key = load_key(location, environment, opening_command())
+    needs_file, present = environment_key(environment) is None, key_file(location).exists()
+    if needs_file and present and not staged.exists():
+        raise _lost(location)
+    _empty(staged)
+    if needs_file and not present:
+        make_key_file(key_file(location))
+    key = load_key(location, environment)
     with connected(sqlite_engine(staged), staged, writing=True) as connection:
         migrate(connection)
         Journal(connection=connection, key=key).append(first)
     staged.rename(location)
-    _sync(location.parent)
+    sync_folder(location.parent)
 
 
-def _prepare_database(location: PostgresLocation, environment: Mapping[str, str]) -> None:
-    """Tables, made by their owner where there are none."""
+def _fill(location: PostgresLocation, environment: Mapping[str, str], first: Event) -> None:
+    """Tables, made by their owner where there are none, and the first row, sealed with the environment's key or a fresh one."""
     engine = postgres_engine(location.url)
     with connected(engine, location, writing=False) as connection:
         missing = schema_version(connection) is None
     if missing:
         upgrade(location, environment)
     with connected(engine, location, writing=False) as connection:
-        check_schema(connection, location, opening_command())
-
-
-def _fill(location: PostgresLocation, environment: Mapping[str, str], first: Event) -> None:
-    """The first row of tables that are empty, sealed with the key of the environment, or a fresh one."""
+        check_schema(connection, location)
     key = environment_key(environment)
-    if key is not None:
-        with connected(postgres_engine(location.url), location, writing=True) as connection:
-            journal = Journal(connection=connection, key=key)
-            if journal.is_empty():
-                journal.append(first)
+    if key is None:
+        with _locked_folder(location.key_file.parent):
+            _fill_with_key_file(location, first)
         return
-    with _locked_folder(location.key_file.parent):
-        _fill_with_key_file(location, first)
+    with connected(engine, location, writing=True) as connection:
+        journal = Journal(connection=connection, key=key)
+        if journal.is_empty():
+            journal.append(first)
 
 
 def _fill_with_key_file(location: PostgresLocation, first: Event) -> None:
@@ -103,22 +243,23 @@ def _fill_with_key_file(location: PostgresLocation, first: Event) -> None:
         if empty:
             staged.unlink(missing_ok=True)
             make_key_file(staged)
-            _sync(place.parent)
-        key = load_key(replace(location, key_file=staged), {}, opening_command())
-        journal = Journal(connection=connection, key=key)
+            sync_folder(place.parent)
+        journal = Journal(connection=connection, key=load_key(replace(location, key_file=staged), {}))
         if empty:
             journal.append(first)
         else:
-            journal.check_newest()  # a key of another creation is not adopted
+            journal.newest_row()  # a key of another creation is not adopted
     staged.rename(place)
-    _sync(place.parent)
+    sync_folder(place.parent)
 
 
 def _lost(location: LedgerLocation) -> BudgetError:
-    what = location.name if isinstance(location, Path) else str(location)
+    what, other = (
+        (location.name, "an empty folder") if isinstance(location, Path) else (str(location), "another key file")
+    )
     return BudgetError(
-        f"the key {key_file(location)} has no ledger beside it: restore {what} from its backup, or choose "
-        f"{'an empty folder' if isinstance(location, Path) else 'another key file'} for a new ledger"
+        f"the key {key_file(location)} has no ledger beside it: restore {what} from its backup, or choose {other} for a new "
+        "ledger"
     )
 
 
@@ -137,13 +278,5 @@ def _locked_folder(folder: Path) -> Iterator[None]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import MappingProxyType
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.events import TRANSITIONS, Event, EventKind, State, now
-from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.session import Session
+from marginweave.schemas.ledger.records import TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
+from marginweave.tasks.ledger.session import Journal, Session
 
 NO_FACTS: Mapping[str, str] = MappingProxyType({})
 
@@ -100,7 +98,8 @@ class Draws:
             BudgetError: one of them is in another state.
         """
         with self.session.writing() as journal:
-            _return(journal, release_id, names)
+            for name in names:
+                _move(journal, release_id, name, State.RETURNED)
 
     def expire(self, older_than: timedelta, release: str | None = None) -> Expired:
         """Return what is RESERVED in releases of which nothing was written for so long.
@@ -116,8 +115,10 @@ class Draws:
         """
         if older_than < timedelta(0):
             raise InputError("older-than must not be negative")
+        home = self.session.witness
         with self.session.writing() as journal:
-            view, newest = self.session.view(journal), _newest_rows(journal.all_events())
+            view = self.session.view(journal)
+            newest = {event.release: event.created for event in journal.all_events()}  # when each was last written of
             chosen = view.releases.values() if release is None else [journal.release(release)]
             due = [record for record in chosen if newest[record.release] < now() - older_than]
             returned, elsewhere = [], []
@@ -126,15 +127,13 @@ class Draws:
                 begun = any(draw.state not in {State.RESERVED, State.RETURNED} for draw in record.draws)
                 if not reserved or (begun and release is None):
                     continue
-                if release is None and not self._is_here(record.run):
+                if release is None and home is not None and not home.has(record.run):
                     elsewhere.append(record.release)
                     continue
-                _return(journal, record.release, reserved)
+                for name in reserved:
+                    _move(journal, record.release, name, State.RETURNED)
                 returned.append(record.release)
         return Expired(returned=tuple(returned), elsewhere=tuple(elsewhere))
-
-    def _is_here(self, run: str) -> bool:
-        return self.session.witness is None or self.session.witness.has(run)
 
 
 def check_lease(record: ReleaseRecord, lease: str | None) -> None:
@@ -190,13 +189,3 @@ def _move(
     if (draw.state, target) not in TRANSITIONS:
         raise BudgetError(f"draw {name} of release {release_id} is {draw.state}; it cannot become {target}")
     journal.append(entry)
-
-
-def _return(journal: Journal, release_id: str, names: Sequence[str]) -> None:
-    for name in names:
-        _move(journal, release_id, name, State.RETURNED)
-
-
-def _newest_rows(events: Sequence[Event]) -> dict[str, datetime]:
-    """When the newest row of each release was written."""
-    return {event.release: event.created for event in events if event.release is not None}

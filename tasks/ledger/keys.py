@@ -1,62 +1,117 @@
-"""The keys of a ledger: from the environment, or from a file that only `create` makes; never in the database."""
+"""The keys that seal a ledger: from the environment, or from a file that only `create` makes; never in the database."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
+from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
-from marginweave.tasks.ledger.keyring import Keyring, SourceDigest, key_id, subkey
-from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation
-from marginweave.tasks.ledger.session import Session
+from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, opening_command
 
 KEY_VARIABLE = "MARGINWEAVE_LEDGER_KEY"
 KEY_BYTES = 32
-_TWICE = "holds the same key twice: a key that was replaced is not used again; keep the first of the two"
+_ID_DIGITS = 16
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){32,}")
 
 
-@dataclass(frozen=True)
-class Keys:
-    """What a ledger derives from its root key, and the rotation of the key that seals its rows."""
+def subkey(key: bytes, purpose: str) -> bytes:
+    """A key for one purpose: HMAC-SHA256(key, "marginweave:" + purpose); 32 bytes."""
+    return hmac.digest(key, f"marginweave:{purpose}".encode(), hashlib.sha256)
 
-    session: Session
+
+def key_id(key: bytes) -> str:
+    """The public name of a key: the first 16 hex digits of a digest from which the key cannot be found."""
+    return subkey(key, "id").hex()[:_ID_DIGITS]
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """The keys of a ledger, oldest first.
+
+    The first is the root: checkpoints and digests of sources hang on it for good, so that the same source bytes keep their
+    digest when the sealing key changes. An empty ring verifies no seal and makes none.
+    """
+
+    keys: tuple[bytes, ...] = field(repr=False)
 
     @property
-    def checkpoint_key(self) -> bytes:
-        """The key for checkpoints and draws of runs under this ledger; 32 bytes derived from the root key."""
-        return subkey(self.session.key.root, "checkpoint")
-
-    def source_digest(self, chunks: Iterable[bytes]) -> SourceDigest:
-        """The digest of the concatenated chunks, keyed with the root: never stored, only its mark for a release is."""
-        return SourceDigest.of(self.session.key.root, chunks)
-
-    def rotate(self, reason: str, *, actor: str, environment: Mapping[str, str] = os.environ) -> str:
-        """Seal all rows from the next one on with a new key, and return the id of that key.
-
-        The new key is durable before the row that names it is committed, and the row decides: whichever step is the last,
-        the ledger and the keys on disk fit together. Old keys stay in the ring, where they verify old rows; the first stays
-        the root of the digests of sources and checkpoints.
+    def root(self) -> bytes:
+        """The first key.
 
         Raises:
-            InputError: no reason, or MARGINWEAVE_LEDGER_KEY without an unused key at its end.
-            StageError: the key file cannot be written; the old key stays in use.
+            BudgetError: the ring is empty.
         """
-        if not reason.strip():
-            raise InputError("reason must say why the key is rotated")
-        with self.session.writing() as journal:
-            keys = _with_unused_key(self.session.key, journal.all_events(), self.session.location, environment)
-            old, new = journal.sealing_key(), key_id(keys.keys[-1])
-            entry = Event(kind=EventKind.KEY_ROTATED, actor=actor, body={"old": old, "new": new, "reason": reason})
-            replace(journal, key=keys).append(entry, sealed_by=new)
-        self.session.key = keys
-        return new
+        if not self.keys:
+            raise BudgetError("the ledger's key is missing; restore it")
+        return self.keys[0]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Where in the ring the key of an id is."""
+        return {key_id(key): place for place, key in enumerate(self.keys)}
+
+    def may_follow(self, name: str, before: str) -> bool:
+        """Whether a rotation may lead from key `before` to key `name`: never back to an older one, as far as both are here."""
+        return self._places.get(name, len(self.keys)) > self._places.get(before, -1)
+
+    def mac(self, name: str, hash_hex: str) -> str | None:
+        """The seal `<key id>:<HMAC-SHA256(key, hash), hex>` under the key of this id, or None where it is not here.
+
+        Rows from before there was a ring bear no id (the empty name): they are sealed with the root.
+        """
+        place = self._places.get(name) if name or not self.keys else 0
+        if place is None:
+            return None
+        seal = hmac.digest(self.keys[place], hash_hex.encode(), hashlib.sha256).hex()
+        return f"{name}:{seal}" if name else seal
+
+    def seals(self, mac: str, hash_hex: str) -> bool | None:
+        """Whether `mac` is the seal of `hash_hex`; None where the key that it names is not here."""
+        expected = self.mac(sealing_key(mac), hash_hex)
+        return None if expected is None else hmac.compare_digest(expected.encode(), mac.encode())
+
+
+def sealing_key(mac: str) -> str:
+    """The id of the key that a seal names; empty where it names none."""
+    name, separator, _ = mac.partition(":")
+    return name if separator else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceDigest:
+    """HMAC-SHA256 of the bytes of a source under a key of the ledger: in memory alone, as it is equal for equal bytes.
+
+    What is stored of it is `mark`, another one for each release, so that what is stored of two releases does not tell whether
+    they have the same source. "The same" means byte for byte: one more newline makes another source.
+    """
+
+    base: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, root: bytes, chunks: Iterable[bytes]) -> SourceDigest:
+        """The digest of the concatenated chunks, keyed with what hangs on the root key of a ledger."""
+        digest = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)
+        for chunk in chunks:
+            digest.update(chunk)
+        return cls(base=digest.digest(), key=subkey(root, "source of a release"))
+
+    def mark(self, release_id: str) -> str:
+        """What manifest and ledger keep: HMAC-SHA256(key, release id || digest), hex."""
+        return hmac.digest(self.key, release_id.encode() + self.base, hashlib.sha256).hex()
+
+    def matches(self, release_id: str, stored: str) -> bool:
+        """Whether `stored` is the mark of these bytes for the release, or the digest itself, which 0.1.0 has stored."""
+        return any(hmac.compare_digest(mine, stored) for mine in (self.mark(release_id), self.base.hex()))
 
 
 def key_file(location: LedgerLocation) -> Path:
@@ -71,19 +126,11 @@ def environment_key(environment: Mapping[str, str]) -> Keyring | None:
         InputError: one is not hexadecimal, shorter than 32 bytes, or there twice.
     """
     text = environment.get(KEY_VARIABLE, "")
-    if not text:
-        return None
-    ring = _ring(text.split(","))
-    if ring is None:
-        raise InputError(
-            f"{KEY_VARIABLE} must be at least {2 * KEY_BYTES} hexadecimal digits, two a byte, for each key"
-        )
-    if ring.repeats:
-        raise InputError(f"{KEY_VARIABLE} {_TWICE}")
-    return ring
+    malformed = f"must be at least {2 * KEY_BYTES} hexadecimal digits, two a byte, for each key"
+    return _ring(text.split(","), KEY_VARIABLE, malformed, InputError) if text else None
 
 
-def load_key(location: LedgerLocation, environment: Mapping[str, str], command: str) -> Keyring:
+def load_key(location: LedgerLocation, environment: Mapping[str, str], command: str = opening_command()) -> Keyring:
     """The keys of the ledger at `location`; nothing is created.
 
     Raises:
@@ -106,12 +153,7 @@ def load_key(location: LedgerLocation, environment: Mapping[str, str], command: 
         raise BudgetError(f"the ledger's key at {place} cannot be read") from None
     if os.name == "posix" and mode & 0o077:
         raise BudgetError(f"the ledger's key at {place} must be readable by its owner alone; chmod 600 {place}")
-    ring = _ring(keys)
-    if ring is None:
-        raise BudgetError(f"the file {place} holds no ledger key")
-    if ring.repeats:
-        raise BudgetError(f"the file {place} {_TWICE}")
-    return ring
+    return _ring(keys, f"the file {place}", "holds no ledger key", BudgetError)
 
 
 def make_key_file(place: Path) -> None:
@@ -123,13 +165,20 @@ def make_key_file(place: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def _ring(texts: Sequence[str]) -> Keyring | None:
-    """The keys that hexadecimal `texts` say, or None where there is none or one is malformed."""
-    return Keyring(tuple(map(bytes.fromhex, texts))) if texts and all(map(_HEX.fullmatch, texts)) else None
+def _ring(texts: Sequence[str], where: str, malformed: str, error: type[MarginweaveError]) -> Keyring:
+    """The keys that hexadecimal `texts` say; refused where there is none, one is malformed, or one is there twice."""
+    if not texts or not all(map(_HEX.fullmatch, texts)):
+        raise error(f"{where} {malformed}")
+    keys = tuple(map(bytes.fromhex, texts))
+    if len(set(keys)) < len(keys):  # its place among the others says nothing
+        raise error(
+            f"{where} holds the same key twice: a key that was replaced is not used again; keep the first of the two"
+        )
+    return Keyring(keys)
 
 
-def _with_unused_key(
-    present: Keyring, events: Sequence[Event], location: LedgerLocation, environment: Mapping[str, str]
+def with_unused_key(
+    present: Keyring, events: Iterable[Event], location: LedgerLocation, environment: Mapping[str, str]
 ) -> Keyring:
     """The ring with a key at its end that has sealed nothing yet: the environment's, an interrupted rotation's, or new."""
     used = {key_id(present.root), *(event.body["new"] for event in events if event.kind == EventKind.KEY_ROTATED)}

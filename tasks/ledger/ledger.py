@@ -3,27 +3,62 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.events import Event, EventKind
+from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.tasks.ledger.accounts import Accounts
 from marginweave.tasks.ledger.approvals import Approvals, Evaluations
 from marginweave.tasks.ledger.connection import connected, engine_for
-from marginweave.tasks.ledger.creation import create_ledger
+from marginweave.tasks.ledger.creation import check_schema, create_ledger
 from marginweave.tasks.ledger.draws import Draws
-from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.keys import Keys, load_key
+from marginweave.tasks.ledger.keys import SourceDigest, key_id, load_key, subkey, with_unused_key
 from marginweave.tasks.ledger.location import LedgerLocation, check_local, opening_command
-from marginweave.tasks.ledger.other_homes import OtherHomes
-from marginweave.tasks.ledger.reconciliation import Outcome, reconcile
+from marginweave.tasks.ledger.reconciliation import OtherHomes, Outcome, reconcile
 from marginweave.tasks.ledger.releases import Releases
-from marginweave.tasks.ledger.schema import check_schema
-from marginweave.tasks.ledger.session import Session
+from marginweave.tasks.ledger.session import Journal, Session
 from marginweave.tasks.ledger.witness import Witness
 
 _FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What a ledger derives from its root key, and the rotation of the key that seals its rows."""
+
+    session: Session
+
+    @property
+    def checkpoint_key(self) -> bytes:
+        """The key for checkpoints and draws of runs under this ledger; 32 bytes derived from the root key."""
+        return subkey(self.session.key.root, "checkpoint")
+
+    def source_digest(self, chunks: Iterable[bytes]) -> SourceDigest:
+        """The digest of the concatenated chunks, keyed with the root: never stored, only its mark for a release is."""
+        return SourceDigest.of(self.session.key.root, chunks)
+
+    def rotate(self, reason: str, *, actor: str, environment: Mapping[str, str] = os.environ) -> str:
+        """Seal all rows from the next one on with a new key, and return the id of that key.
+
+        The new key is durable before the row that names it is committed, and the row decides: whichever step is the last,
+        the ledger and the keys on disk fit together. Old keys stay in the ring, where they verify old rows; the first stays
+        the root of the digests of sources and checkpoints.
+
+        Raises:
+            InputError: no reason, or MARGINWEAVE_LEDGER_KEY without an unused key at its end.
+            StageError: the key file cannot be written; the old key stays in use.
+        """
+        if not reason.strip():
+            raise InputError("reason must say why the key is rotated")
+        with self.session.writing() as journal:
+            keys = with_unused_key(self.session.key, journal.all_events(), self.session.location, environment)
+            old, new = journal.sealing_key(journal.newest_row()), key_id(keys.keys[-1])
+            entry = Event(kind=EventKind.KEY_ROTATED, actor=actor, body={"old": old, "new": new, "reason": reason})
+            replace(journal, key=keys).append(entry, sealed_by=new)
+        self.session.key = keys
+        return new
 
 
 class Ledger:
@@ -45,7 +80,7 @@ class Ledger:
         location: LedgerLocation,
         *,
         environment: Mapping[str, str] = os.environ,
-        command: str | None = None,
+        command: str = opening_command(),
         witness: Witness | None = None,
     ) -> Ledger:
         """The ledger that exists at `location`; nothing is created.
@@ -61,7 +96,6 @@ class Ledger:
                 on a network file system, or a ledger that lacks what the home has seen of it.
             InputError: MARGINWEAVE_LEDGER_KEY is malformed.
         """
-        command = command or opening_command()
         if isinstance(location, Path):
             _check_file(location, command)
         engine = engine_for(location)
@@ -69,7 +103,7 @@ class Ledger:
             check_schema(connection, location, command)
             key = load_key(location, environment, command)
             journal = Journal(connection=connection, key=key)
-            journal.check_newest()
+            journal.newest_row()
             if witness is not None:
                 witness.open(journal, f"the ledger {location}")
         return cls(Session(location=location, engine=engine, key=key, witness=witness))

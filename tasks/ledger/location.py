@@ -13,6 +13,7 @@ import platformdirs
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from marginweave.schemas.budget import Plain
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 
@@ -51,7 +52,10 @@ def ledger_location(environment: Mapping[str, str]) -> LedgerLocation:
     if not declared:
         return _user_folder() / FILE_NAME
     if "://" in declared:
-        return PostgresLocation(url=_database_url(LEDGER_VARIABLE, declared), key_file=_declared_key_file(environment))
+        url, key_file = _database_url(LEDGER_VARIABLE, declared), environment.get(KEY_FILE_VARIABLE, "")
+        if key_file and not Path(key_file).is_absolute():
+            raise InputError(f"{KEY_FILE_VARIABLE} ({key_file}) must be an absolute path")
+        return PostgresLocation(url=url, key_file=Path(key_file or _user_folder() / "postgresql-ledger.key"))
     if not Path(declared).is_absolute():
         raise InputError(f"{LEDGER_VARIABLE} ({declared}) must be an absolute path or postgresql://…")
     return Path(declared)
@@ -94,9 +98,10 @@ def opening_for(dataset: str, plan: BudgetPlan, configuration: Path | None = Non
     return opening_command(dataset, plan.epsilon, plan.delta, unit=plan.unit, neighbors=plan.neighbors)
 
 
-def raising_command(dataset: str, epsilon: str, delta: str) -> str:
+def raising_command(dataset: str, cap: Plain) -> str:
     """The command that raises the cap of an account, for the end of a refusal."""
-    return f'marginweave ledger cap {shlex.quote(dataset)} --epsilon {epsilon} --delta {delta} --reason "…"'
+    numbers = f"--epsilon {cap.epsilon:f} --delta {float(cap.delta)!r}"
+    return f'marginweave ledger cap {shlex.quote(dataset)} {numbers} --reason "…"'
 
 
 def _database_url(variable: str, text: str) -> URL:
@@ -112,39 +117,16 @@ def _database_url(variable: str, text: str) -> URL:
     return url.set(drivername=f"{_SCHEME}+psycopg")
 
 
-def _declared_key_file(environment: Mapping[str, str]) -> Path:
-    declared = environment.get(KEY_FILE_VARIABLE, "")
-    if declared and not Path(declared).is_absolute():
-        raise InputError(f"{KEY_FILE_VARIABLE} ({declared}) must be an absolute path")
-    return Path(declared) if declared else _user_folder() / "postgresql-ledger.key"
-
-
 def _user_folder() -> Path:
     return platformdirs.user_data_path("marginweave", appauthor=False)
 
 
 MOUNTS = Path("/proc/self/mounts")
-_NETWORK = frozenset(
-    {
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "davfs",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-    }
-    | {"ocfs2", "orangefs", "prl_fs", "smb3", "smbfs", "vboxsf"}
+# What "fuse." names a program serves, most often over a network; the two that are excepted are local disks.
+_NETWORK = re.compile(
+    r"9p|afs|beegfs|ceph|cifs|coda|davfs|gfs2|glusterfs|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs|prl_fs|smb3|smbfs|vboxsf"
+    r"|fuse\.(?!fuse-overlayfs$|ntfs).*"
 )
-# A program serves these, most often over a network; the two are local disks.
-_FUSE = re.compile(r"fuse\.(?!fuse-overlayfs$|ntfs)")
 
 
 def check_local(file: Path) -> None:
@@ -158,7 +140,7 @@ def check_local(file: Path) -> None:
     except OSError:
         return
     kind = file_system(file.parent.resolve(), mounts)
-    if kind in _NETWORK or _FUSE.match(kind):
+    if _NETWORK.fullmatch(kind):
         raise BudgetError(
             f"the ledger {file} would lie on a network file system ({kind}), where SQLite's locks and write-ahead log do not "
             "hold; choose a local disk, or PostgreSQL: MARGINWEAVE_LEDGER=postgresql://…"

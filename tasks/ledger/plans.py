@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 
 from marginweave.schemas.budget import Cost, Neighbors, Plain
 from marginweave.schemas.draws import BudgetPlan, Discovery, PlannedDraw
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger.events import SPARE_PREFIX
-from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
+from marginweave.schemas.ledger.records import SPARE_PREFIX, DrawRecord, ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.accounting.composition import PricedDraw, composed_epsilon
 from marginweave.tasks.accounting.selection_composition import release_delta
@@ -26,12 +25,13 @@ _LARGEST_AMOUNT = Decimal(10) ** 12
 _LAST_DIGITS = 1e-9
 
 
-def check_cap(epsilon: float, delta: float) -> None:
+def check_cap(cap: Plain) -> None:
     """Refuse a cap that is no (epsilon, delta).
 
     Raises:
         InputError: epsilon is not positive and finite, or delta not inside [0, 1).
     """
+    epsilon, delta = float(cap.epsilon), float(cap.delta)
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise InputError(f"epsilon ({epsilon}) must be positive and finite")
     if not 0 <= delta < 1:
@@ -44,7 +44,7 @@ def check_plan(plan: BudgetPlan) -> None:
     Raises:
         InputError: what is wrong, by the rules that an auditor applies to the rows.
     """
-    check_cap(plan.epsilon, plan.delta)
+    check_cap(plan.statement)
     fault = stated_fault(plan.statement, [draw.name for draw in plan.draws])
     fault = fault or draws_fault(plan.statement, plan.draws, plan.neighbors, plan.discovery)
     if fault is not None:
@@ -98,14 +98,6 @@ def draws_fault(
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanComparison:
-    """What a plan has otherwise than the rows: in words `differences`, and `last_digits` of which floats alone differ."""
-
-    differences: tuple[str, ...]
-    last_digits: tuple[str, ...]
-
-
 def reserved_plan(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
     """The plan as it was reserved, which is what is drawn: all numbers are the rows'; `plan` says what each draw is for.
 
@@ -139,29 +131,6 @@ def reserved_plan(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
     )
 
 
-def compare_plan(record: ReleaseRecord, plan: BudgetPlan) -> PlanComparison:
-    """The plan of an attempt against the rows of its release, in every field that the rows hold. DP: public numbers."""
-    rows = [draw.name for draw in record.draws if not draw.is_spare]
-    pairs: list[tuple[str, object, object]] = [
-        ("epsilon", record.epsilon, Decimal(repr(plan.epsilon))),
-        ("delta", record.delta, Decimal(repr(plan.delta))),
-        ("neighbors", record.neighbors, plan.neighbors),
-        ("unit", record.unit, plan.unit),
-        ("accountant", record.accountant, plan.accountant),
-        ("discovery", record.discovery and asdict(record.discovery), plan.discovery and asdict(plan.discovery)),
-        ("the draws in their order", rows, [draw.name for draw in plan.draws]),
-    ]
-    if record.delta_threshold is not None:
-        pairs.append(("the delta of thresholds", record.delta_threshold, plan.delta_threshold))
-    for draw in plan.draws:
-        row = record.draw(draw.name)
-        pairs += [] if row is None else _draw_pairs(row, draw)
-    other = [(name, was, now) for pair in pairs for name, was, now in _flat(*pair) if was != now]
-    close = {name for name, was, now in other if _close(was, now)}
-    differences = (f"{name} ({now}) was reserved as {was}" for name, was, now in other if name not in close)
-    return PlanComparison(differences=tuple(differences), last_digits=tuple(sorted(close)))
-
-
 def check_same_plan(record: ReleaseRecord, plan: BudgetPlan, program: Program | None) -> tuple[str, ...]:
     """The names of floats that differ from the reserved plan in their last digits; any other difference is refused.
 
@@ -170,16 +139,36 @@ def check_same_plan(record: ReleaseRecord, plan: BudgetPlan, program: Program | 
     Raises:
         InputError: what differs, and what to do.
     """
-    compared = compare_plan(record, plan)
-    if compared.differences:
+    compared = [each for pair in _pairs(record, plan) for each in _flat(*pair)]
+    other = [(name, was, now) for name, was, now in compared if was != now]
+    close = {name for name, was, now in other if _close(was, now)}
+    differences = [f"{name} ({now}) was reserved as {was}" for name, was, now in other if name not in close]
+    if differences:
         began = f"marginweave {record.program}" if record.program is not None else "marginweave 0.1.0"
-        more = len(compared.differences) - 3
-        first = "; ".join(compared.differences[:3]) + (f"; and {more} more" if more > 0 else "")
+        more = len(differences) - 3
+        first = "; ".join(differences[:3]) + (f"; and {more} more" if more > 0 else "")
         raise InputError(
             f"run {record.run} was reserved by {began} with another plan than {program} would draw: {first}. This attempt drew "
             "nothing: finish the run with the program that began it, or give a new release a name of its own with --run"
         )
-    return compared.last_digits
+    return tuple(sorted(close))
+
+
+def _pairs(record: ReleaseRecord, plan: BudgetPlan) -> Iterator[tuple[str, object, object]]:
+    """What the rows of a release have and what `plan` has, by name, in every field that the rows hold. DP: public numbers."""
+    yield "epsilon", record.epsilon, Decimal(repr(plan.epsilon))
+    yield "delta", record.delta, Decimal(repr(plan.delta))
+    for name in ("neighbors", "unit", "accountant"):
+        yield name, getattr(record, name), getattr(plan, name)
+    yield "discovery", record.discovery and asdict(record.discovery), plan.discovery and asdict(plan.discovery)
+    rows = [draw.name for draw in record.draws if not draw.is_spare]
+    yield "the draws in their order", rows, [draw.name for draw in plan.draws]
+    if record.delta_threshold is not None:
+        yield "the delta of thresholds", record.delta_threshold, plan.delta_threshold
+    for draw in plan.draws:
+        row = record.draw(draw.name)
+        if row is not None:
+            yield from _draw_pairs(row, draw)
 
 
 def _joint_fault(
@@ -202,7 +191,8 @@ def _joint_fault(
 
 def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
     cost, parameter = draw.cost, draw.parameter
-    if not all(map(_is_amount, _amounts(cost))):
+    amounts = (cost.mu2, cost.rho, cost.delta, cost.plain.epsilon, cost.plain.delta)
+    if not all(amount.is_finite() and 0 <= amount <= _LARGEST_AMOUNT for amount in amounts):
         return "has no cost: every amount must be finite and not negative"
     if isinstance(parameter, bool) or not isinstance(parameter, int | float) or not 0 < parameter < math.inf:
         return "has no parameter: it must be positive and finite"
@@ -222,18 +212,9 @@ def _covers(charged: Decimal, price: Decimal) -> bool:
     return float(charged) >= float(price) * (1 - _SLACK)
 
 
-def _amounts(cost: Cost) -> tuple[Decimal, ...]:
-    return cost.mu2, cost.rho, cost.delta, cost.plain.epsilon, cost.plain.delta
-
-
-def _is_amount(value: Decimal) -> bool:
-    return value.is_finite() and 0 <= value <= _LARGEST_AMOUNT
-
-
 def _draw_pairs(row: DrawRecord, draw: PlannedDraw) -> Iterator[tuple[str, object, object]]:
-    yield f"mechanism of {row.name}", row.mechanism, draw.mechanism
-    yield f"length of {row.name}", row.length, draw.length
-    yield f"parameter of {row.name}", row.parameter, draw.parameter
+    for name in ("mechanism", "length", "parameter"):
+        yield f"{name} of {row.name}", getattr(row, name), getattr(draw, name)
     for name, text in draw.cost.texts.items():
         yield f"{name} of {row.name}", Decimal(row.cost.texts[name]), Decimal(text)
     for name in sorted({*row.terms, *draw.terms}) if row.terms else ():

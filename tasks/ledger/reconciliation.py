@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from marginweave.schemas.budget import Plain
-from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import RECONCILING, TRANSITIONS, Event, EventKind, State, now
-from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.keyring import Keyring
-from marginweave.tasks.ledger.other_homes import OtherHomes, unaccounted_cost
+from marginweave.schemas.ledger.records import RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
+from marginweave.tasks.ledger.boxes import unaccounted_cost
+from marginweave.tasks.ledger.keys import Keyring
+from marginweave.tasks.ledger.plans import check_cap
 from marginweave.tasks.ledger.records import cap_body, release_with
-from marginweave.tasks.ledger.session import Session
+from marginweave.tasks.ledger.session import Journal, Session
 from marginweave.tasks.ledger.tables import check_row, event_of
 from marginweave.tasks.ledger.witness import BlindRun, Row, Sighting, blind_runs, sightings
 
@@ -25,6 +25,29 @@ _DRAWING = frozenset({EventKind.DRAWN, EventKind.COMMITTED, EventKind.CHARGED_LO
 _AFTER_THE_DRAWS = frozenset(
     {EventKind.SUBMITTED, EventKind.APPROVED, EventKind.REJECTED, EventKind.PUBLISHED, EventKind.SUPERSEDED}
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherHomes:
+    """What a steward states about homes that were not looked at: that there are none, and why, or what they may have drawn."""
+
+    reason: str | None = None
+    unaccounted: Plain | None = None
+
+    def __post_init__(self) -> None:
+        if (self.reason is None) == (self.unaccounted is None):
+            raise InputError("either --no-other-home or --unaccounted says what of other homes, and not both")
+        if self.reason is not None and not self.reason.strip():
+            raise InputError("--no-other-home must say why there is none: it stays in the ledger")
+        if self.unaccounted is not None:
+            check_cap(self.unaccounted)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As (part of) the body of a RECONCILED row."""
+        if self.unaccounted is None:
+            return {"no_other_home": self.reason}
+        return {"unaccounted": cap_body(self.unaccounted.epsilon, self.unaccounted.delta)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,31 +62,6 @@ class Outcome:
     runs: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Evidence:
-    """What homes have of a ledger: the files of their runs, the runs without a usable file, and the rows that it lacks."""
-
-    ledger: str
-    seen: tuple[Sighting, ...]
-    blind: tuple[BlindRun, ...]
-    missing: tuple[Row, ...]
-
-    @property
-    def runs(self) -> int:
-        """How many runs were looked at."""
-        return len({sighting.path for sighting in self.seen} | {run.sighting.path for run in self.blind})
-
-    def settle(self, newest: Row, present: Mapping[int, str]) -> None:
-        """Let the files go on from the `newest` row, once the rows that were added are durable."""
-        for run in self.blind:  # its rows are adopted, or charged as lost
-            if run.release is None or run.release.program is not None:
-                run.sighting.begin_again(self.ledger, newest)
-        for sighting in self.seen:
-            head = sighting.head()
-            if head is not None and present.get(head["seq"]) != head["row_hash"]:
-                sighting.append(self.ledger, [newest])
-
-
 def reconcile(session: Session, homes: Sequence[Path], others: OtherHomes | None = None, *, actor: str) -> Outcome:
     """Adopt what the runs below `homes` have seen and the ledger lacks; a second time does nothing.
 
@@ -76,23 +74,25 @@ def reconcile(session: Session, homes: Sequence[Path], others: OtherHomes | None
     """
     charging = others is not None and others.unaccounted is not None
     with session.writing() as journal:
-        evidence = _evidence(journal, homes, session.key)
+        ledger = journal.identity()
+        blind = [run for home in homes for run in blind_runs(journal, home)]  # without a usable file
+        seen = [sighting for home in homes for sighting in sightings(home, ledger)]
+        missing = _missing(journal, [*seen, *(run.sighting for run in blind if run.sighting.path.is_file())])
         view = session.view(journal)
-        _check_accounts(evidence.missing, view.accounts)
+        _check_accounts(missing, view.accounts)
         additions = _Additions(moment=now(), releases=dict(view.releases))
-        if evidence.missing or evidence.blind:
-            additions.adopt(evidence.missing)
-            additions.lose_reserved()
-            additions.lose_forgotten(evidence.blind)
-            additions.adopt_ends(evidence.missing)
-        everyone = bool(evidence.missing or evidence.blind or charging)
+        if missing or blind:
+            additions.adopt(missing)
+            additions.lose(blind)
+            additions.adopt_ends(missing)
+        everyone = bool(missing or blind or charging)
         concerned = [account for account in view.accounts.values() if everyone or account.frozen]
         for account in concerned if everyone or others is not None else ():
-            additions.close(account, others, evidence.missing, len(homes), actor)
+            additions.close(account, others, missing, len(homes), actor)
         journal.append(*additions.rows)
         newest = journal.newest_row()
-        present = journal.hashes([head["seq"] for each in evidence.seen if (head := each.head())])
-    evidence.settle(newest, present)
+        present = journal.hashes([head["seq"] for each in seen if (head := each.head())])
+    _settle(ledger, seen, blind, newest, present)
     datasets = tuple(account.dataset for account in concerned)
     return Outcome(
         adopted=additions.adopted.total(),
@@ -100,7 +100,7 @@ def reconcile(session: Session, homes: Sequence[Path], others: OtherHomes | None
         frozen=datasets if others is None else (),
         opened=() if others is None else datasets,
         charged=datasets if charging else (),
-        runs=evidence.runs,
+        runs=len({each.path for each in [*seen, *(run.sighting for run in blind)]}),
     )
 
 
@@ -140,18 +140,18 @@ class _Additions:
             if event.kind in _AFTER_THE_DRAWS and record is not None and _may_end(record, event):
                 self._adopt(row, event)
 
-    def lose_reserved(self) -> None:
-        """Everything that is still RESERVED becomes CHARGED_LOST: nobody knows whether it was drawn."""
+    def lose(self, runs: Iterable[BlindRun]) -> None:
+        """Everything that is still RESERVED becomes CHARGED_LOST: nobody knows whether it was drawn.
+
+        So does what one of `runs` has drawn, and an old copy of the ledger has given back.
+        """
         for record in list(self.releases.values()):
             self._lose(record, [draw.name for draw in record.draws if draw.state == State.RESERVED])
-
-    def lose_forgotten(self, runs: Iterable[BlindRun]) -> None:
-        """What a run has drawn, and an old copy of the ledger has given back, becomes CHARGED_LOST."""
         for run in runs:
-            record = self.releases.get(run.manifest.release)
-            if record is not None:
-                returned = [draw.name for draw in record.draws if draw.state == State.RETURNED]
-                self._lose(record, [name for name in returned if name in run.forgotten])
+            drawn = self.releases.get(run.manifest.release)
+            if drawn is not None:
+                returned = [draw.name for draw in drawn.draws if draw.state == State.RETURNED]
+                self._lose(drawn, [name for name in returned if name in run.forgotten])
 
     def close(
         self, account: Account, others: OtherHomes | None, missing: Iterable[Row], homes: int, actor: str
@@ -210,15 +210,7 @@ class _Additions:
         return Event(kind=kind, created=self.moment, account=account, release=release, body={"reconciled": True})
 
 
-def _evidence(journal: Journal, homes: Sequence[Path], key: Keyring) -> _Evidence:
-    ledger = journal.identity()
-    blind = tuple(run for home in homes for run in blind_runs(journal, home))
-    seen = tuple(sighting for home in homes for sighting in sightings(home, ledger))
-    blinded = [run.sighting for run in blind if run.sighting.path.is_file()]
-    return _Evidence(ledger=ledger, seen=seen, blind=blind, missing=_missing(journal, [*seen, *blinded], key))
-
-
-def _missing(journal: Journal, seen: Iterable[Sighting], key: Keyring) -> tuple[Row, ...]:
+def _missing(journal: Journal, seen: Iterable[Sighting]) -> tuple[Row, ...]:
     """The rows that were seen, and are neither in the ledger nor accounted for in it; each once, oldest first."""
     known: set[str] = set()
     for present in journal.all_rows():
@@ -227,10 +219,23 @@ def _missing(journal: Journal, seen: Iterable[Sighting], key: Keyring) -> tuple[
     found: dict[str, Row] = {}
     for sighting in seen:
         for row in sighting.rows():
-            _check_signed(row, key, sighting)
+            _check_signed(row, journal.key, sighting)
             if row["row_hash"] not in known:
                 found[row["row_hash"]] = row
     return tuple(sorted(found.values(), key=lambda row: (row["seq"], row["row_hash"])))
+
+
+def _settle(
+    ledger: str, seen: Iterable[Sighting], blind: Iterable[BlindRun], newest: Row, present: Mapping[int, str]
+) -> None:
+    """Let the files of runs go on from the `newest` row, once the rows that were added are durable."""
+    for run in blind:  # its rows are adopted, or charged as lost
+        if run.release is None or run.release.program is not None:
+            run.sighting.begin_again(ledger, newest)
+    for sighting in seen:
+        head = sighting.head()
+        if head is not None and present.get(head["seq"]) != head["row_hash"]:
+            sighting.append(ledger, [newest])
 
 
 def _check_signed(row: Row, key: Keyring, sighting: Sighting) -> None:
@@ -260,9 +265,8 @@ def _continues(record: ReleaseRecord, event: Event) -> bool:
     if event.kind == EventKind.LEASED:
         return record.lease != event.lease and not (record.outputs or record.proposed)
     draw = record.draw(event.draw or "")
-    if event.kind not in _DRAWING or draw is None:
-        return False
-    return (draw.state, State(event.kind.value)) in (TRANSITIONS | RECONCILING)
+    possible = TRANSITIONS | RECONCILING
+    return event.kind in _DRAWING and draw is not None and (draw.state, State(event.kind.value)) in possible
 
 
 def _may_end(record: ReleaseRecord, event: Event) -> bool:

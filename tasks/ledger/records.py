@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from typing import Any
 
 from marginweave.schemas.budget import NOTHING, Cost, Plain, stated
-from marginweave.schemas.draws import BudgetPlan, Discovery
-from marginweave.schemas.ledger.accounts import PERIODS, Account, Box, Policy, Reconciled, Spent
-from marginweave.schemas.ledger.events import SPARE_PREFIX, Event, EventKind, State
-from marginweave.schemas.ledger.releases import Decision, DrawRecord, ReleaseRecord
+from marginweave.schemas.draws import Discovery
+from marginweave.schemas.ledger.accounts import PERIODS, Account, Box, Policy, Reconciled
+from marginweave.schemas.ledger.records import (
+    SPARE_PREFIX,
+    Decision,
+    DrawRecord,
+    Event,
+    EventKind,
+    ReleaseRecord,
+    State,
+)
 from marginweave.schemas.program import Program
 from marginweave.tasks.ledger.tables import cost_of
 
 _DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
+ACCOUNT_ROWS = frozenset(
+    {EventKind.OPENED, EventKind.ACCOUNT_BOXED, EventKind.CAP_CHANGED, EventKind.ALIASED, EventKind.RECONCILED}
+)
 
 
 def account_body(account: Account) -> dict[str, Any]:
@@ -33,11 +43,6 @@ def account_body(account: Account) -> dict[str, Any]:
         "neighbors": account.neighbors,
         **{name: value for name, value in optional.items() if value},
     }
-
-
-def boxed_body(box: Box, spent: Spent) -> dict[str, Any]:
-    """The body of the row that gives an account of 0.1.0 its box: after which releases, and what they had spent."""
-    return {"box": box_body(box), "releases": spent.ever, "spent": spent.cost.texts}
 
 
 def box_body(box: Box) -> dict[str, str]:
@@ -61,109 +66,63 @@ def policy_body(policy: Policy | None) -> dict[str, str] | None:
     return None if policy is None else {"per": policy.per, "epsilon": str(policy.epsilon), "delta": str(policy.delta)}
 
 
-def release_body(
-    plan: BudgetPlan,
-    *,
-    run: str,
-    plan_digest: str,
-    source_mark: str,
-    unit: str,
-    program: Program | None = None,
-    needs_approval: bool = False,
-    supersedes: str | None = None,
-) -> dict[str, Any]:
-    """The public facts of a release, its whole plan included, as the body of its first event."""
-    optional = {
-        "approval": "required" if needs_approval else None,
-        "supersedes": supersedes,
-        "discovery": plan.discovery and asdict(plan.discovery),
-        "program": program and program.model_dump(),
-    }
-    return {
-        **{name: value for name, value in optional.items() if value is not None},
-        **cap_body(plan.epsilon, plan.delta),
-        "run": run,
-        "plan_digest": plan_digest,
-        "source": source_mark,
-        "unit": unit,
-        "neighbors": plan.neighbors,
-        "accountant": plan.accountant,
-        "delta_threshold": plan.delta_threshold,
-        "spent_epsilon": plan.spent_epsilon,
-        "draws": [draw.facts for draw in plan.draws],
-    }
-
-
 def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = None) -> dict[str, Account]:
     """All accounts by dataset, in order of opening, with their present caps: those `known` before, and of `events`."""
     accounts = dict(known or {})
     for event in events:
-        if event.account is not None and event.kind == EventKind.OPENED:
-            accounts[event.account] = _opened(event.account, event.body)
-        elif event.account is not None and event.kind in _CHANGES:
-            accounts[event.account] = _CHANGES[event.kind](accounts[event.account], event)
+        if event.account is not None and event.kind in ACCOUNT_ROWS:
+            before = None if event.kind == EventKind.OPENED else accounts[event.account]
+            accounts[event.account] = account_with(before, event)
     return accounts
 
 
-def _opened(dataset: str, body: Mapping[str, Any]) -> Account:
+def account_with(account: Account | None, event: Event) -> Account:
+    """An account as `event`, which is about it, leaves it; None before it is opened."""
+    body = event.body
+    if account is not None:
+        return replace(account, **_changed(account, event))
     return Account(
-        dataset=dataset,
-        epsilon=Decimal(body["epsilon"]),
-        delta=Decimal(body["delta"]),
+        dataset=event.account or "",
+        **_pair(body),
         unit=body["unit"],
         neighbors=body["neighbors"],
         box=_box(body),
         kind_of_plan=cost_of(body["for"]) if "for" in body else None,
-        old_allowance=_plain(body["purse"]) if body.get("purse") else NOTHING,  # what 0.1.0 set aside
+        old_allowance=Plain(**_pair(body["purse"])) if body.get("purse") else NOTHING,  # what 0.1.0 set aside
         weak_delta=body.get("weak_delta"),
         policy=_policy(body),
     )
 
 
-def _capped(account: Account, event: Event) -> Account:
+def _changed(account: Account, event: Event) -> dict[str, Any]:
+    """The fields of an account that is open that a row about it sets."""
     body = event.body
-    return replace(
-        account,
-        epsilon=Decimal(body["epsilon"]),
-        delta=Decimal(body["delta"]),
-        box=_box(body),
-        weak_delta=body.get("weak_delta", account.weak_delta),
-        policy=_policy(body) if "policy" in body else account.policy,
-    )
-
-
-def _boxed(account: Account, event: Event) -> Account:
-    spent, releases = cost_of(event.body["spent"]), int(event.body["releases"])
-    return replace(account, box=_box(event.body), history=spent, releases_before=releases)
-
-
-def _reconciled(account: Account, event: Event) -> Account:
-    body = event.body
+    match event.kind:
+        case EventKind.CAP_CHANGED:
+            policy = _policy(body) if "policy" in body else account.policy
+            return {
+                **_pair(body),
+                "box": _box(body),
+                "weak_delta": body.get("weak_delta", account.weak_delta),
+                "policy": policy,
+            }
+        case EventKind.ACCOUNT_BOXED:
+            return {"box": _box(body), "history": cost_of(body["spent"]), "releases_before": int(body["releases"])}
+        case EventKind.ALIASED:
+            return {"aliases": account.aliases | {body["other"]}}
     added = Reconciled(
         created=event.created,
         adopted=int(body["adopted"]),
         lost=int(body["lost"]),
         homes=int(body["homes"]),
         no_other_home=body.get("no_other_home"),
-        unaccounted=_plain(body["unaccounted"]) if body.get("unaccounted") else None,
+        unaccounted=Plain(**_pair(body["unaccounted"])) if body.get("unaccounted") else None,
     )
-    return replace(account, reconciled=(*account.reconciled, added))
+    return {"reconciled": (*account.reconciled, added)}
 
 
-def _aliased(account: Account, event: Event) -> Account:
-    return replace(account, aliases=account.aliases | {event.body["other"]})
-
-
-_CHANGES = {
-    EventKind.CAP_CHANGED: _capped,
-    EventKind.ACCOUNT_BOXED: _boxed,
-    EventKind.RECONCILED: _reconciled,
-    EventKind.ALIASED: _aliased,
-}
-
-
-def _plain(texts: Mapping[str, Any]) -> Plain:
-    return Plain(epsilon=Decimal(texts["epsilon"]), delta=Decimal(texts["delta"]))
+def _pair(texts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: Decimal(texts[name]) for name in ("epsilon", "delta")}
 
 
 def _box(body: Mapping[str, Any]) -> Box | None:
@@ -180,7 +139,7 @@ def _policy(body: Mapping[str, Any]) -> Policy | None:
         return None
     if found["per"] not in PERIODS:
         raise ValueError(f"per ({found['per']}) must be one of {', '.join(PERIODS)}")
-    return Policy(per=found["per"], epsilon=Decimal(found["epsilon"]), delta=Decimal(found["delta"]))
+    return Policy(per=found["per"], **_pair(found))
 
 
 def releases_of(events: Iterable[Event], known: Mapping[str, ReleaseRecord] | None = None) -> dict[str, ReleaseRecord]:
@@ -235,22 +194,18 @@ def _reserved(event: Event) -> ReleaseRecord | None:
     return ReleaseRecord(
         release=event.release,
         dataset=event.account,
-        run=body["run"],
-        plan_digest=body["plan_digest"],
+        **_pair(body),
+        **{name: body[name] for name in ("run", "plan_digest", "unit", "neighbors")},
+        supersedes=body.get("supersedes"),
+        delta_threshold=body.get("delta_threshold"),
+        spent_epsilon=body.get("spent_epsilon"),
         source_digest=body.get("source") or body["source_digest"],  # the latter of 0.1.0
-        epsilon=Decimal(body["epsilon"]),
-        delta=Decimal(body["delta"]),
         draws=(),
         actor=event.actor,
         created=event.created,
-        unit=body["unit"],
-        neighbors=body["neighbors"],
         needs_approval=body.get("approval") == "required",
-        supersedes=body.get("supersedes"),
         discovery=Discovery(**body["discovery"]) if body.get("discovery") is not None else None,
         accountant=body.get("accountant", "gdp"),
-        delta_threshold=body.get("delta_threshold"),
-        spent_epsilon=body.get("spent_epsilon"),
         program=Program.model_validate(body["program"]) if "program" in body else None,
         by_statement=body.get("admitted") == "statement",
         planned={draw["name"]: draw for draw in body["draws"]} | {name: {} for name in spares},
@@ -266,10 +221,7 @@ def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
             name=event.draw or "",
             state=State.RESERVED,
             cost=event.cost or Cost(),
-            mechanism=plan.get("mechanism", ""),
-            length=plan.get("length", 0),
-            parameter=plan.get("parameter"),
-            terms=plan.get("terms", {}),
+            **{name: plan[name] for name in ("mechanism", "length", "parameter", "terms") if name in plan},
         )
         return replace(record, draws=(*record.draws, draw))
     known = record.draw(event.draw or "")
@@ -281,7 +233,7 @@ def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
         lease=event.lease,
         digest=event.digest,
         replaces=known.replaces or event.body.get("replaces"),
-        facts=beginning_facts(event) if event.kind == EventKind.DRAWN else known.facts,
+        facts=_beginning(event.body) if event.kind == EventKind.DRAWN else known.facts,
     )
     return replace(record, draws=tuple(moved if draw is known else draw for draw in record.draws))
 
@@ -292,6 +244,6 @@ def decision_of(event: Event) -> Decision:
     return Decision(approved=approved, by=event.actor, reason=reason, created=event.created)
 
 
-def beginning_facts(event: Event) -> dict[str, str]:
+def _beginning(body: Mapping[str, Any]) -> dict[str, str]:
     """What a DRAWN row says of its draw: the bound inputs, and the program."""
-    return {name: str(event.body[name]) for name in ("inputs", "program", "version") if name in event.body}
+    return {name: str(body[name]) for name in ("inputs", "program", "version") if name in body}

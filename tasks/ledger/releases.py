@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.events import LEDGER_ACTOR, Event, EventKind, now
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import LEDGER_ACTOR, Event, EventKind, ReleaseRecord, now
 from marginweave.tasks.ledger.accounts import account_in
 from marginweave.tasks.ledger.admission import ReleaseRequest, check_identity, record_refusal, refusal
 from marginweave.tasks.ledger.boxes import Admitted, admitted
 from marginweave.tasks.ledger.draws import check_lease
-from marginweave.tasks.ledger.location import opening_command, opening_for
+from marginweave.tasks.ledger.location import opening_for
 from marginweave.tasks.ledger.plans import check_plan, check_same_plan
-from marginweave.tasks.ledger.records import release_body
+from marginweave.tasks.ledger.records import cap_body
 from marginweave.tasks.ledger.session import Session
 
 
@@ -32,7 +31,7 @@ class Releases:
             BudgetError: no such account.
         """
         view = self.session.view()
-        account_in(view.accounts, dataset, opening_command(dataset))
+        account_in(view.accounts, dataset)
         return tuple(record for record in view.releases.values() if record.dataset == dataset)
 
     def find(self, release_id: str) -> ReleaseRecord | None:
@@ -52,23 +51,20 @@ class Releases:
                 own statement; a release to correct that is not published in this account, or is corrected already.
         """
         check_plan(request.plan)
-        dataset, release = request.dataset, request.release
+        dataset = request.dataset
         with self.session.writing(charging=True) as journal:
             view, moment = self.session.view(journal), now()
-            account, spent = (
-                account_in(view.accounts, dataset, opening_for(dataset, request.plan)),
-                view.spent_of(dataset),
-            )
-            if (known := view.releases.get(release)) is not None:
+            account = account_in(view.accounts, dataset, opening_for(dataset, request.plan))
+            if (known := view.releases.get(request.release)) is not None:
                 check_identity(request, known)
                 check_same_plan(known, request.plan, request.program)
                 return known
             check_correction(dataset, request.supersedes, view.releases)
-            refused = refusal(request, account, spent, view.releases.values(), moment)
+            refused = refusal(request, account, view, moment)
             if refused is None:
-                how = admitted(account, spent, request.cost, request.plan.statement)
-                journal.append(*_reservation(request, how, moment))
-                return journal.release(release)
+                how = admitted(account, view.spent_of(dataset), request.cost, request.plan.statement)
+                journal.append(*reservation(request, how, moment))
+                return journal.release(request.release)
             record_refusal(journal, request, refused, moment)
         raise BudgetError(refused.message)  # outside the transaction, which keeps the refusal
 
@@ -79,11 +75,10 @@ class Releases:
             BudgetError, InputError: as `reserve`.
         """
         check_plan(request.plan)
-        dataset = request.dataset
         with self.session.writing() as journal:
             view, moment = self.session.view(journal), now()
-            account = account_in(view.accounts, dataset, opening_for(dataset, request.plan))
-            refused = refusal(request, account, view.spent_of(dataset), view.releases.values(), moment)
+            account = account_in(view.accounts, request.dataset, opening_for(request.dataset, request.plan))
+            refused = refusal(request, account, view, moment)
             if refused is None:
                 return
             record_refusal(journal, request, refused, moment)
@@ -151,40 +146,39 @@ def publication(
     Raises:
         InputError: another correction was published before.
     """
-    row = Event(
-        kind=EventKind.PUBLISHED,
-        actor=actor,
-        created=moment,
-        account=record.dataset,
-        release=record.release,
-        body={"outputs": dict(outputs)},
-    )
+    about = Event(kind=EventKind.PUBLISHED, actor=actor, created=moment, account=record.dataset, release=record.release)
+    row = replace(about, body={"outputs": dict(outputs)})
     if record.outputs or record.supersedes is None:
         return [row]
     check_correction(record.dataset, record.supersedes, releases)
-    by = {"by": record.release}
-    return [row, replace(row, kind=EventKind.SUPERSEDED, release=record.supersedes, body=by)]
+    return [row, replace(row, kind=EventKind.SUPERSEDED, release=record.supersedes, body={"by": record.release})]
 
 
-def _reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime) -> list[Event]:
-    """The RESERVED rows of a release: its own, and one for each draw."""
+def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime) -> list[Event]:
+    """The RESERVED rows of a release: its own, with its public facts and its whole plan, and one for each draw."""
     assert request.source is not None
-    body = release_body(
-        request.plan,
-        run=request.run,
-        plan_digest=request.plan_digest,
-        source_mark=request.source.mark(request.release),
-        unit=request.unit,
-        program=request.program,
-        needs_approval=request.needs_approval,
-        supersedes=request.supersedes,
+    plan = request.plan
+    optional = {
+        "approval": "required" if request.needs_approval else None,
+        "supersedes": request.supersedes,
+        "discovery": plan.discovery and asdict(plan.discovery),
+        "program": request.program and request.program.model_dump(),
+        "admitted": how if how == "statement" else None,
+    }
+    body = {
+        **{name: value for name, value in optional.items() if value is not None},
+        **cap_body(plan.epsilon, plan.delta),
+        "run": request.run,
+        "plan_digest": request.plan_digest,
+        "source": request.source.mark(request.release),
+        "unit": request.unit,
+        "neighbors": plan.neighbors,
+        "accountant": plan.accountant,
+        "delta_threshold": plan.delta_threshold,
+        "spent_epsilon": plan.spent_epsilon,
+        "draws": [draw.facts for draw in plan.draws],
+    }
+    about = Event(
+        kind=EventKind.RESERVED, actor=request.actor, created=moment, account=request.dataset, release=request.release
     )
-    first = Event(
-        kind=EventKind.RESERVED,
-        actor=request.actor,
-        created=moment,
-        account=request.dataset,
-        release=request.release,
-        body=body | ({"admitted": how} if how == "statement" else {}),
-    )
-    return [first, *(replace(first, draw=draw.name, cost=draw.cost, body={}) for draw in request.plan.draws)]
+    return [replace(about, body=body), *(replace(about, draw=draw.name, cost=draw.cost) for draw in plan.draws)]

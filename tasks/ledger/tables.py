@@ -1,4 +1,4 @@
-"""The two tables of the ledger, and the chain of their rows: each has the hash of the one before it, and a keyed seal."""
+"""The two tables of the ledger, their append-only triggers, and the chain of rows: each with the hash of the one before."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, Table, Text
+from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, Table, Text
 
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.events import Event, EventKind
-from marginweave.tasks.ledger.keyring import Keyring, key_id, sealing_key
+from marginweave.schemas.ledger.records import Event, EventKind
+from marginweave.tasks.ledger.keys import Keyring, key_id, sealing_key
 
 SCHEMA_VERSION = "0004"  # the newest migration
 METADATA = MetaData()
 GENESIS = "0" * 64
 _AMOUNTS = tuple(Cost().texts)
+# Fields of an event that a row has as they are.
+_TEXTS = ("actor", "account", "release", "draw", "lease", "digest")
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
 # Columns that later migrations added: empty where a row charges nothing in plain, and hashed where they are filled, so that
 # older rows keep their hashes.
@@ -69,15 +71,10 @@ class Position(NamedTuple):
 def columns_of(entry: Event) -> dict[str, str | None]:
     """The text columns of an event; the body is canonical JSON, amounts are plain decimals."""
     return {
-        "account": entry.account,
-        "release": entry.release,
-        "draw": entry.draw,
-        "kind": entry.kind.value,
+        **{name: getattr(entry, name) for name in _TEXTS},
         **_amounts(entry.cost),
-        "lease": entry.lease,
-        "digest": entry.digest,
+        "kind": entry.kind.value,
         "body": _canonical(entry.body),
-        "actor": entry.actor,
         "created": entry.created.isoformat(timespec="microseconds"),
     }
 
@@ -85,15 +82,10 @@ def columns_of(entry: Event) -> dict[str, str | None]:
 def event_of(row: Mapping[str, Any]) -> Event:
     """The event that `columns_of` wrote into an authentic row."""
     return Event(
+        **{name: row[name] for name in _TEXTS},
         kind=EventKind(row["kind"]),
-        actor=row["actor"],
         created=datetime.fromisoformat(row["created"]),
-        account=row["account"],
-        release=row["release"],
-        draw=row["draw"],
         cost=None if row["mu2"] is None else cost_of(row),
-        lease=row["lease"],
-        digest=row["digest"],
         body=json.loads(row["body"]),
     )
 
@@ -112,15 +104,13 @@ def row_hash(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{row['prev_hash']}{_canonical(content)}".encode()).hexdigest()
 
 
-def seal(
-    columns: Mapping[str, str | None], *, seq: int, prev_hash: str, keys: Keyring, sealed_by: str
-) -> dict[str, Any]:
-    """A complete row: `columns` with its number, its hashes and its seal under the key of id `sealed_by`.
+def seal(entry: Event, *, seq: int, prev_hash: str, keys: Keyring, sealed_by: str) -> dict[str, Any]:
+    """A complete row: the columns of `entry` with its number, its hashes and its seal under the key of id `sealed_by`.
 
     Raises:
         BudgetError: that key is not in the ring.
     """
-    row: dict[str, Any] = {**columns, "seq": seq, "prev_hash": prev_hash}
+    row: dict[str, Any] = {**columns_of(entry), "seq": seq, "prev_hash": prev_hash}
     row["row_hash"] = row_hash(row)
     row["mac"] = keys.mac(sealed_by, row["row_hash"])
     if row["mac"] is None:
@@ -182,3 +172,71 @@ def _amounts(cost: Cost | None) -> dict[str, str | None]:
 
 def _canonical(content: Mapping[str, Any]) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+_TABLES = ("accounts", "events")
+# The insert triggers stop INSERT OR REPLACE, which deletes without firing a delete trigger.
+_TAKEN = {
+    "accounts": "EXISTS (SELECT 1 FROM accounts WHERE dataset = NEW.dataset)",
+    "events": "NEW.seq <> (SELECT coalesce(max(seq), 0) + 1 FROM events)",
+}
+_FUNCTION = "ledger_is_append_only"
+_SOURCE = " BEGIN RAISE EXCEPTION 'the ledger is append-only'; END "
+# Bits of pg_trigger.tgtype: BEFORE, DELETE, UPDATE and TRUNCATE, and not ROW.
+_BEFORE_STATEMENT = 2 | 8 | 16 | 32
+_ALWAYS = "A"
+
+_IN_SQLITE = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
+# Triggers that keep foreign keys are internal. A column list (tgattr) or a condition (tgqual) would leave changes out.
+_IN_POSTGRESQL = """
+SELECT t.tgname, c.relname, t.tgtype, t.tgenabled, t.tgqual IS NULL AND cardinality(t.tgattr::int2[]) = 0,
+       p.proname, l.lanname, p.prosrc
+FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+     JOIN pg_language l ON l.oid = p.prolang
+WHERE NOT t.tgisinternal AND t.tgrelid IN (to_regclass('accounts'), to_regclass('events'))
+"""
+
+
+def statements(dialect: str) -> tuple[str, ...]:
+    """What makes the guards in a database of this dialect (`sqlite` or `postgresql`), in order."""
+    if dialect == "sqlite":
+        return tuple(sql for _, sql in _sqlite_triggers().values())
+    made = [f"CREATE FUNCTION {_FUNCTION}() RETURNS trigger LANGUAGE plpgsql AS $${_SOURCE}$$"]
+    for table in _TABLES:
+        made.append(
+            f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+            f"FOR EACH STATEMENT EXECUTE FUNCTION {_FUNCTION}()"
+        )
+        # A session that replays replication skips the triggers that are not ALWAYS.
+        made.append(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {table}_append_only")
+    return tuple(made)
+
+
+def guards_fault(connection: Connection) -> str | None:
+    """What is wrong with the guards by what they do, not by their names alone; None for nothing."""
+    expected: dict[str, tuple[object, ...]] = {}
+    if connection.dialect.name == "sqlite":
+        query = _IN_SQLITE
+        expected.update(_sqlite_triggers())
+    else:
+        query, function = _IN_POSTGRESQL, (_FUNCTION, "plpgsql", _SOURCE)
+        expected.update({f"{t}_append_only": (t, _BEFORE_STATEMENT, _ALWAYS, True, *function) for t in _TABLES})
+    found = {str(row[0]): tuple(row[1:]) for row in connection.exec_driver_sql(query)}
+    lost = sorted(name for name, guard in expected.items() if found.get(name) != guard)
+    if lost:
+        return f"the ledger is not append-only any more: {', '.join(lost)} was taken away or changed"
+    if len(found) > len(expected):
+        return "the ledger's tables have a trigger that no version of the program writes"
+    return None
+
+
+def _sqlite_triggers() -> dict[str, tuple[str, str]]:
+    """Table and text of every trigger, as sqlite_master has them."""
+    triggers = {}
+    for table in _TABLES:
+        for name, clause in (("update", "UPDATE"), ("delete", "DELETE"), ("replace", "INSERT")):
+            when = f"WHEN {_TAKEN[table]} " if clause == "INSERT" else ""
+            made = f"CREATE TRIGGER {table}_no_{name} BEFORE {clause} ON {table} {when}"
+            made += "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+            triggers[f"{table}_no_{name}"] = table, made
+    return triggers

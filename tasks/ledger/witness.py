@@ -14,16 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marginweave.schemas.errors import BudgetError, MachineError, StageError
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.errors import BudgetError, StageError
+from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, Reserve, at_place, remove_file, sync_folder
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger.records import release_of
 
 if TYPE_CHECKING:
-    from marginweave.tasks.ledger.journal import Journal
+    from marginweave.tasks.ledger.session import Journal
 
 SEEN = "ledger.jsonl"
 RECONCILE = "marginweave ledger reconcile"
@@ -37,11 +36,6 @@ class Sighting:
     """The file of one run; its first line names the ledger by the hash of its first row, each other one is a row."""
 
     path: Path
-
-    @property
-    def run(self) -> str:
-        """The run whose rows these are."""
-        return self.path.parent.name
 
     @property
     def ledger(self) -> str:
@@ -95,13 +89,12 @@ class Sighting:
         Raises:
             MachineError: the disk refuses.
         """
-        reserve = self.reserve
-        try:
-            self._append(ledger, rows)
-        except OSError as error:
-            if error.errno not in {errno.ENOSPC, errno.EDQUOT} or not reserve.give_up():
-                raise MachineError(f"{self.path} cannot be written: {error.strerror}") from error
-            with at_place(self.path, "written"):
+        with at_place(self.path, "written"):
+            try:
+                self._append(ledger, rows)
+            except OSError as error:
+                if error.errno not in {errno.ENOSPC, errno.EDQUOT} or not self.reserve.give_up():
+                    raise
                 self._append(ledger, rows)
 
     def _append(self, ledger: str, rows: Iterable[Row]) -> None:
@@ -140,7 +133,7 @@ class Witness:
     home: Path
     run: Path | None = None
     release: str | None = None
-    _heads: dict[int, Row] = field(default_factory=dict, repr=False)
+    _newest: Row | None = field(default=None, repr=False)
     _ledger: str = ""
 
     def open(self, journal: Journal, where: str) -> None:
@@ -150,7 +143,8 @@ class Witness:
             BudgetError: the ledger lacks what was seen or drawn, or a file is missing, damaged or not this ledger's.
         """
         self._ledger = journal.identity()
-        check_seen(journal, sightings(self.home, self._ledger), where)
+        seen = {f"run {sighting.path.parent.name}": sighting.head() for sighting in sightings(self.home, self._ledger)}
+        _compare(journal, seen, where)
         for blind in blind_runs(journal, self.home):
             raise BudgetError(blind.refusal(where))
         own = self._own
@@ -159,7 +153,7 @@ class Witness:
         head = own.head() if own.path.exists() else None
         rows = [row for row in journal.release_rows(self.release) if head is None or row["seq"] > head["seq"]]
         if rows and self.run is not None and self.run.is_dir():
-            self._keep(own, rows)
+            own.append(self._ledger, rows)
 
     def check(self, journal: Journal, where: str) -> None:
         """Compare what this process has written last with the ledger, which may have been replaced meanwhile.
@@ -167,7 +161,7 @@ class Witness:
         Raises:
             BudgetError: the ledger lacks it.
         """
-        _compare(journal, [(row, "this command") for row in self._heads.values()], where)
+        _compare(journal, {"this command": self._newest}, where)
 
     def keep(self, rows: Sequence[Row]) -> None:
         """Note the rows of a transaction, before anything follows from them: noise is made after its DRAWN row is here.
@@ -175,14 +169,10 @@ class Witness:
         Raises:
             MachineError: the disk refuses.
         """
-        if not rows:
-            return
-        self._heads = {rows[-1]["seq"]: rows[-1]}
-        if self._own is not None:
-            self._keep(self._own, rows)
-
-    def _keep(self, own: Sighting, rows: Sequence[Row]) -> None:
-        own.append(self._ledger, rows)
+        if rows:
+            self._newest = rows[-1]
+        if rows and self._own is not None:
+            self._own.append(self._ledger, rows)
 
     def has(self, run: str) -> bool:
         """Whether a run of this name is below the home."""
@@ -198,12 +188,9 @@ class Witness:
         return None if self.run is None else Sighting(self.run / SEEN)
 
 
-def sightings(home: Path, ledger: str | None = None) -> Iterator[Sighting]:
-    """What the runs below `home` have seen, of this ledger or of any."""
-    for path in sorted((home / "runs").glob(f"*/{SEEN}")):
-        seen = Sighting(path)
-        if ledger is None or seen.ledger == ledger:
-            yield seen
+def sightings(home: Path, ledger: str) -> Iterator[Sighting]:
+    """What the runs below `home` have seen of this ledger."""
+    return (seen for seen in map(Sighting, sorted((home / "runs").glob(f"*/{SEEN}"))) if seen.ledger == ledger)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,25 +248,17 @@ def _manifest(run: Path) -> Manifest | None:
         return None
 
 
-def check_seen(journal: Journal, seen: Iterable[Sighting], where: str) -> None:
-    """Refuse a ledger that lacks the newest row of one of `seen`; one look-up by number for each.
+def _compare(journal: Journal, seen: Mapping[str, Row | None], where: str) -> None:
+    """Refuse a ledger that lacks the newest row that somebody has seen; one look-up by number for each.
 
     Raises:
         BudgetError: an older copy of itself, or a row that this ledger's key did not seal.
     """
-    heads = []
-    for sighting in seen:
-        head = sighting.head()
-        if head is not None:
-            heads.append((head, f"run {sighting.run}"))
-    _compare(journal, heads, where)
-
-
-def _compare(journal: Journal, heads: Sequence[tuple[Row, str]], where: str) -> None:
-    present = journal.hashes([row["seq"] for row, _ in heads])
-    for row, who in heads:
-        if present.get(row["seq"]) != row["row_hash"]:
-            raise BudgetError(_older_copy(where, f"row {row['seq']}", f"{who} has seen"))
+    heads = {who: head for who, head in seen.items() if head is not None}
+    present = journal.hashes([head["seq"] for head in heads.values()])
+    for who, head in heads.items():
+        if present.get(head["seq"]) != head["row_hash"]:
+            raise BudgetError(_older_copy(where, f"row {head['seq']}", f"{who} has seen"))
 
 
 def _older_copy(where: str, what: str, who: str) -> str:

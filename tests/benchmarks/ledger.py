@@ -18,9 +18,9 @@ from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from marginweave.schemas.ledger.events import Event, EventKind, now
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.records import release_body
+from marginweave.schemas.ledger.records import EventKind, now
+from marginweave.tasks.ledger import Ledger, ReleaseRequest
+from marginweave.tasks.ledger.releases import reservation
 from tests.support.releases import ACCOUNT, gaussian, reserve_release, small_plan
 
 REPEATS = 30
@@ -38,20 +38,14 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def fill(ledger: Ledger, releases: int) -> None:
     """Finished releases, written in one transaction: the rows are those that `reserve`, the draws and `finish` write."""
-    body = release_body(PLAN, run="r", plan_digest="p", source_mark="s", unit="row")
+    source = ledger.keys.source_digest([b"s"])
+    request = ReleaseRequest(
+        dataset=ACCOUNT.dataset, run="r", plan=PLAN, plan_digest="p", unit="row", actor="a", source=source
+    )
     with ledger.session.writing() as journal:
         for number in range(releases):
-            first = Event(
-                kind=EventKind.RESERVED,
-                actor="a",
-                created=now(),
-                account=ACCOUNT.dataset,
-                release=f"old-{number}",
-                body=body,
-            )
-            journal.append(first)
-            for name in NAMES:
-                journal.append(replace(first, draw=name, cost=COST, body={}))
+            first, *draws = reservation(replace(request, release=f"old-{number}"), None, now())
+            journal.append(first, *draws)
             journal.append(replace(first, kind=EventKind.LEASED, lease="l", body={}))
             for name in NAMES:
                 for kind in (EventKind.DRAWN, EventKind.COMMITTED):

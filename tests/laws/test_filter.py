@@ -27,8 +27,8 @@ from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account, Box, Spent
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
 from marginweave.tasks.ledger import Ledger, ReleaseRequest
-from marginweave.tasks.ledger.audit.replay import Replay, within_old_cap
 from marginweave.tasks.ledger.boxes import admitted, box_fault, box_for, box_of_cap
+from marginweave.tasks.ledger.replay import Replay, within_old_cap
 from tests.support.releases import PROGRAM, gaussian
 
 EPSILON, DELTA = 1.0, 1e-6

@@ -17,8 +17,7 @@ from typing import Any
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import Event, EventKind, State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord, State
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.run_folder import RunFolder

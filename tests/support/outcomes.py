@@ -16,14 +16,14 @@ from typing import Any
 
 from marginweave.flows import release
 from marginweave.flows.run import bookkeeping, continuity, preparation
-from marginweave.schemas.ledger import events
+from marginweave.schemas.ledger import records
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger.draws import Draws
-from marginweave.tasks.ledger.keys import Keys
+from marginweave.tasks.ledger.ledger import Keys
 from marginweave.tasks.ledger.releases import Releases
 
 FLOW = sys.modules[release.fn.__module__]
@@ -193,7 +193,7 @@ def _set_back(by: timedelta) -> None:
         def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) - by
 
-    true_now = events.now
+    true_now = records.now
     for module in [module for name, module in sys.modules.items() if name.startswith("marginweave.")]:
         if getattr(module, "now", None) is true_now:
             module.now = lambda: datetime.now(UTC) - by  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from typing import Any, cast
 from marginweave.schemas.budget import Cost, amount
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger, ReleaseRequest

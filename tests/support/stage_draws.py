@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import PlannedDraw
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate import marginal_rows, marginals_task, rounds_task, task
 from marginweave.tasks.checkpoint.draws import PreparedDraw

@@ -17,7 +17,7 @@ import pytest
 
 from marginweave.flows.postprocess.retention import purge_older
 from marginweave.flows.verify.files import audit_files
-from marginweave.schemas.ledger.events import EventKind, State
+from marginweave.schemas.ledger.records import EventKind, State
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.keys import load_key

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.ledger import Ledger
 from tests.support.command_line import CommandLine, settle
 from tests.support.kills import ForkServer, Victim

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.ledger.events import EventKind, State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import EventKind, ReleaseRecord, State
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from tests.support.command_line import CommandLine

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from tests.support.command_line import CommandLine
 from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer, Victim

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from marginweave.schemas.budget import Cost
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.publish.reader import PublishedRelease

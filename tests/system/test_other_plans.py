@@ -19,7 +19,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError, MarginweaveError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.schemas.program import Program
 from marginweave.tasks import references
 from marginweave.tasks.accounting.plan import k_tuples as split

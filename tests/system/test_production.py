@@ -17,8 +17,7 @@ import pytest
 import yaml
 
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.tasks.ledger import Ledger, ledger_location
 from tests.support.people_table import people
 from tests.support.places import REPOSITORY

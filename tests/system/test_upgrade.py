@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.ledger import Ledger
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people

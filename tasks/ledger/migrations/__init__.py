@@ -1,1 +1,1 @@
-"""Migrations of the ledger's tables, run by `schema.migrate` through Alembic."""
+"""Migrations of the ledger's tables, run by `creation.migrate` through Alembic."""

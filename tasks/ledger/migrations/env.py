@@ -1,4 +1,4 @@
-"""What Alembic runs for every command: migrations inside the transaction that `schema.migrate` is in."""
+"""What Alembic runs for every command: migrations inside the transaction that `creation.migrate` is in."""
 
 from __future__ import annotations
 

@@ -104,21 +104,21 @@ FAULTS = (
     ),
     Fault(
         name="the ledger lets a draw that was begun be begun again",
-        file="schemas/ledger/events.py",
+        file="schemas/ledger/records.py",
         text="        (State.RESERVED, State.DRAWN),\n",
         instead="        (State.RESERVED, State.DRAWN),\n        (State.DRAWN, State.DRAWN),\n",
         killed_by=("tests/unit/ledger/test_draw_states.py::test_one_of_many_begins_a_draw",),
     ),
     Fault(
         name="what was drawn is given back to the account",
-        file="schemas/ledger/events.py",
+        file="schemas/ledger/records.py",
         text="        (State.RESERVED, State.RETURNED),\n",
         instead="        (State.RESERVED, State.RETURNED),\n        (State.DRAWN, State.RETURNED),\n",
         killed_by=("tests/unit/ledger/test_draw_states.py::test_every_move_from_every_state",),
     ),
     Fault(
         name="a draw that was lost in a crash costs nothing",
-        file="schemas/ledger/releases.py",
+        file="schemas/ledger/records.py",
         text="return sum((draw.cost for draw in self.draws if draw.state in CHARGED), Cost())",
         instead=(
             "return sum((d.cost for d in self.draws if d.state in CHARGED and d.state != State.CHARGED_LOST), Cost())"

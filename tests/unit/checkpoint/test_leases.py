@@ -7,7 +7,7 @@ import os
 import pytest
 
 from marginweave.schemas.errors import BudgetError, MachineError
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, run_draw
 from marginweave.tasks.checkpoint.files import StagedFile

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger.events import Event, EventKind, State
+from marginweave.schemas.ledger.records import Event, EventKind, State
 from marginweave.tasks.checkpoint.draw_files import DrawStore
 from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
 from marginweave.tasks.checkpoint.files import StagedFile

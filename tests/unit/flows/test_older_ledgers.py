@@ -18,11 +18,11 @@ from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import CHARGED
+from marginweave.schemas.ledger.records import CHARGED
 from marginweave.tasks.ledger import Ledger, Witness, upgrade
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.keys import load_key
-from marginweave.tasks.ledger.other_homes import OtherHomes
+from marginweave.tasks.ledger.reconciliation import OtherHomes
 from marginweave.tasks.ledger.witness import SEEN
 from tests.support.homes import unpack_home
 from tests.support.people_table import people

@@ -18,7 +18,7 @@ from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Box, Policy, Spent
 from marginweave.tasks.ledger.boxes import box_for, total_with
-from marginweave.tasks.ledger.forecast import period_epsilon
+from marginweave.tasks.ledger.rules import period_epsilon
 from tests.support.releases import gaussian, small_plan
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

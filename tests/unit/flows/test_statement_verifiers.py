@@ -25,11 +25,10 @@ from marginweave.flows.verify.handover import hand_over, verifier
 from marginweave.flows.verify.statement import StatementAudit
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord
 from marginweave.tasks.ledger import Ledger, ledger_location, upgrade
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.keyring import Keyring
-from marginweave.tasks.ledger.keys import load_key
+from marginweave.tasks.ledger.keys import Keyring, load_key
 from tests.support.homes import HOMES, unpack_home
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly

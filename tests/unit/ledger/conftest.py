@@ -13,7 +13,7 @@ from sqlalchemy import URL, make_url
 from marginweave.schemas.budget import Neighbors
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord
 from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location, upgrade
 from tests.support.postgres import Server, postgres_server
 from tests.support.releases import ACCOUNT, DRAWS, gaussian, reserve_release, small_plan

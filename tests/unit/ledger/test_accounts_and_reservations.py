@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
 from marginweave.tasks.ledger import Ledger, ReleaseRequest
 from marginweave.tasks.ledger.boxes import box_for

@@ -16,8 +16,7 @@ from marginweave.schemas.budget import Cost, Plain, amount
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Box
-from marginweave.schemas.ledger.events import Event, EventKind, now
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord, now
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger, accounts
 from marginweave.tasks.ledger.audit import audit_ledger

@@ -10,8 +10,7 @@ import pytest
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import Event, EventKind, now
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord, now
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.keys import load_key

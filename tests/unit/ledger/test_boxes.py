@@ -14,14 +14,14 @@ from marginweave.flows.run.request import read_request
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Box
-from marginweave.schemas.ledger.events import Event, EventKind, now
+from marginweave.schemas.ledger.records import Event, EventKind, now
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, ReleaseRequest, is_older, releases, upgrade
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.audit.replay import Replay
 from marginweave.tasks.ledger.boxes import admitted
-from marginweave.tasks.ledger.forecast import largest_epsilon
 from marginweave.tasks.ledger.keys import load_key
+from marginweave.tasks.ledger.replay import Replay
+from marginweave.tasks.ledger.rules import largest_epsilon
 from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 from tests.support.budget_plans import configuration
 from tests.support.places import REPOSITORY

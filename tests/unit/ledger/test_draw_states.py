@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.ledger import Ledger
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from tests.support.databases import on_both
 from tests.support.releases import gaussian, small_plan
 

@@ -26,8 +26,8 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger, LedgerLocation, opening_for, releases
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.boxes import admitted
-from marginweave.tasks.ledger.forecast import largest_epsilon
 from marginweave.tasks.ledger.keys import load_key
+from marginweave.tasks.ledger.rules import largest_epsilon
 from tests.support.configurations import configuration, raw
 from tests.support.databases import on_both
 

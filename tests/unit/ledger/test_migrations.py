@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location, schema, upgrade
+from marginweave.tasks.ledger import Ledger, LedgerLocation, creation, ledger_location, upgrade
 from marginweave.tasks.ledger.audit import Anchor, audit_ledger
 from marginweave.tasks.ledger.connection import connected, engine_for
 from marginweave.tasks.ledger.keys import load_key
@@ -48,7 +48,7 @@ def _set_version(place: LedgerLocation, version: str) -> None:
 def test_the_newest_migration_is_the_version_of_the_program() -> None:
     """There is one history, and its end is what `open` asks for."""
     config = Config()
-    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(Path(creation.__file__).parent / "migrations"))
     script = ScriptDirectory.from_config(config)
     assert script.get_heads() == [SCHEMA_VERSION]
     assert [revision.revision for revision in script.walk_revisions()][-1] == "0001"
@@ -139,7 +139,7 @@ def test_a_failed_migration_leaves_the_tables_as_they_were(location, account, mo
         connection.exec_driver_sql("DROP TABLE events")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(schema, "migrate", half)
+    monkeypatch.setattr(creation, "migrate", half)
     with pytest.raises(KeyboardInterrupt):
         upgrade(location, {})
     assert Ledger.open(location).verify() == 2

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger import Ledger
 from tests.support.configurations import configuration

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord
 from marginweave.tasks.ledger import Ledger, creation, example_ledger_location, ledger_location, opening_command
 
 OPENING = "marginweave ledger open affairs --epsilon 1.0 --delta 1e-06"
@@ -117,7 +117,7 @@ def test_lost_database_is_not_replaced(ledger: Ledger, location: Path) -> None:
     assert not location.exists()
 
 
-@pytest.mark.parametrize("stop", ["make_key_file", "sqlite_engine", "_sync"])
+@pytest.mark.parametrize("stop", ["make_key_file", "sqlite_engine", "sync_folder"])
 def test_interrupted_creation_is_done_again(location: Path, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
     """Whatever step of the creation is the last, the next `create` ends with a sound ledger."""
 

@@ -19,10 +19,10 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.sparse_histogram import joint_loss, threshold_delta
 from marginweave.tasks.ledger import releases
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.audit.replay import Replay
 from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.ledger.plans import check_plan
 from marginweave.tasks.ledger.records import stated
+from marginweave.tasks.ledger.replay import Replay
 from marginweave.tasks.mechanisms.exponential import selection_mu
 from tests.support.budget_plans import configuration
 from tests.support.releases import FULL, WrittenDraw, gaussian, small_plan

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from marginweave.flows.cli.app import app
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Policy
-from marginweave.schemas.ledger.events import EventKind
+from marginweave.schemas.ledger.records import EventKind
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.keys import load_key

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import State
+from marginweave.schemas.ledger.records import State
 from marginweave.tasks.ledger import Ledger, connection, creation, ledger_location, opening_command, upgrade
 from tests.support.releases import reserve_release
 
@@ -189,7 +189,7 @@ def test_lost_key_and_lost_database_close_the_ledger(server, database, account, 
     assert not key.exists()
 
 
-@pytest.mark.parametrize("stop", ["make_key_file", "load_key", "_sync", "Journal.append", "Path.rename"])
+@pytest.mark.parametrize("stop", ["make_key_file", "load_key", "sync_folder", "Journal.append", "Path.rename"])
 def test_interrupted_creation_is_done_again(database, account, monkeypatch, stop) -> None:
     """Whatever step of the creation is the last, the next one ends with a sound ledger and one key."""
 

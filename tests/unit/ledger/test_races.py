@@ -12,7 +12,7 @@ from multiprocessing.synchronize import Barrier
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.events import EventKind, State
+from marginweave.schemas.ledger.records import EventKind, State
 from marginweave.tasks.accounting.accountants import gdp_epsilon
 from marginweave.tasks.ledger import Ledger, LedgerLocation
 from tests.support.databases import on_both

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Cost, Plain
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.events import CHARGED, EventKind, State
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import CHARGED, EventKind, ReleaseRecord, State
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.tasks.ledger.boxes import unaccounted_cost
 from marginweave.tasks.ledger.keys import load_key
-from marginweave.tasks.ledger.other_homes import OtherHomes, unaccounted_cost
+from marginweave.tasks.ledger.reconciliation import OtherHomes
 from marginweave.tasks.ledger.witness import SEEN, Sighting
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 

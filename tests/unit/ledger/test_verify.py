@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.events import Event, EventKind, now
+from marginweave.schemas.ledger.records import Event, EventKind, now
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import Anchor, AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.keyring import Keyring
-from marginweave.tasks.ledger.keys import key_file, load_key
+from marginweave.tasks.ledger.keys import Keyring, key_file, load_key
 from tests.support.databases import change, on_both, run
 from tests.support.releases import gaussian, small_plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from marginweave.tasks.ledger.schema import statements
+from marginweave.tasks.ledger.tables import statements
 
 revision = "0001"
 down_revision = None

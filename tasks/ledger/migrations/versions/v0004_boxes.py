@@ -1,4 +1,4 @@
-"""Caps that are filters: rows of a new kind, which `schema.upgrade` appends, as they are sealed with the ledger's key."""
+"""Caps that are filters: rows of a new kind, which `creation.upgrade` appends, as they are sealed with the ledger's key."""
 
 from __future__ import annotations
 

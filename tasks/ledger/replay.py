@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from marginweave.schemas.budget import Plain
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.accounts import Account, Spent
-from marginweave.schemas.ledger.events import CHARGED, RECONCILING, TRANSITIONS, Event, EventKind, State
-from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.tasks.ledger.audit.rules import account_fault, expect, expect_none, policy_overrun, within_old_cap
+from marginweave.schemas.ledger.records import CHARGED, RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State
 from marginweave.tasks.ledger.boxes import admitted
 from marginweave.tasks.ledger.plans import draws_fault, stated_fault
-from marginweave.tasks.ledger.records import accounts_of, decision_of, release_of, release_with
+from marginweave.tasks.ledger.records import account_with, decision_of, release_of, release_with
+from marginweave.tasks.ledger.rules import account_fault, policy_overrun, within_old_cap
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOVES = (EventKind.DRAWN, EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST)
@@ -42,7 +41,7 @@ class Replay:
     releases: dict[str, ReleaseRecord] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=dict)
     course: dict[str, list[Standing]] = field(default_factory=dict)
-    _spent: dict[str, Spent] = field(default_factory=dict)
+    _spent: defaultdict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
     _leases: set[tuple[str, str]] = field(default_factory=set)
     # The release whose reservation has rows to come, and the names of its draws that they reserve.
     _reserving: str | None = None
@@ -76,27 +75,27 @@ class Replay:
                 raise AuditError(f"release {record.release} corrects {old.release}, and no row says so of that one")
 
     def _take(self, seq: int, event: Event) -> None:
-        expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
+        _expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
         reserving = event.kind == EventKind.RESERVED and event.draw is not None and event.release == self._reserving
-        expect(reserving or not self._expected, "it stands in the middle of a reservation")
+        _expect(reserving or not self._expected, "it stands in the middle of a reservation")
         name = event.account or ""
-        if event.kind in self._account_checks:
+        if event.kind in self._ACCOUNT_CHECKS:
             opening = event.kind == EventKind.OPENED
-            expect(not opening or name not in self.accounts, f"account {name} is open already")
-            after = accounts_of([event], {} if opening else {name: self._account(event)})[name]
-            self._account_checks[event.kind](after, event)
+            _expect(not opening or name not in self.accounts, f"account {name} is open already")
+            after = account_with(None if opening else self._account(event), event)
+            self._ACCOUNT_CHECKS[event.kind](self, after, event)
             self.accounts[name] = after
             self.opened.setdefault(name, seq)  # the first row of an account opens it
         elif event.kind == EventKind.REFUSED:
             self._account(event)
         elif event.kind == EventKind.RESERVED:
             self._reserve(event)
-        elif event.kind in self._release_checks:
+        elif event.kind in self._RELEASE_CHECKS:
             record = self._release(event)
-            self._release_checks[event.kind](record, event)
+            self._RELEASE_CHECKS[event.kind](self, record, event)
             self._change(record, event)
         if name in self.accounts:
-            now = Standing(seq, self.accounts[name], self._spent.get(name, Spent()))
+            now = Standing(seq, self.accounts[name], self._spent[name])
             before = self.course.setdefault(name, [])
             if not before or before[-1].account is not now.account or before[-1].spent is not now.spent:
                 before.append(now)
@@ -109,22 +108,19 @@ class Replay:
         if draw is not None and moved is not None and (draw.state in CHARGED) != (moved.state in CHARGED):
             self._spent[record.dataset] = self._spent[record.dataset].with_release(after, record)
 
-    def _check_opened(self, after: Account, _event: Event) -> None:
-        expect_none(account_fault(after))
+    def _check_cap(self, after: Account, _event: Event) -> None:
+        _expect_none(account_fault(after, self.accounts.get(after.dataset)))
 
     def _check_boxed(self, after: Account, event: Event) -> None:
-        before, spent = self._account(event), self._spent.get(after.dataset, Spent())
-        expect(before.box is None, f"account {before.dataset} has a box already")
+        spent = self._spent[after.dataset]
+        _expect(self._account(event).box is None, f"account {after.dataset} has a box already")
         follows = (after.history, after.releases_before) == (spent.cost, spent.ever)
-        expect(after.box is not None and follows, "its box does not follow from what was spent")
-        expect_none(account_fault(after))
-
-    def _check_capped(self, after: Account, event: Event) -> None:
-        expect_none(account_fault(after, self._account(event)))
+        _expect(after.box is not None and follows, "its box does not follow from what was spent")
+        _expect_none(account_fault(after))
 
     def _check_aliased(self, after: Account, event: Event) -> None:
         other = event.body["other"]
-        expect(other in self.accounts and other != after.dataset, f"account {other} is not open")
+        _expect(other in self.accounts and other != after.dataset, f"account {other} is not open")
 
     def _check_nothing(self, _after: Account | ReleaseRecord, _event: Event) -> None:
         """Nothing to check but that its account or release is there."""
@@ -134,19 +130,19 @@ class Replay:
             self._reserve_draw(event, event.draw)
             return
         spares = event.body.get("spares", 0)
-        expect(type(spares) is int and 0 <= spares <= _MOST_SPARES, "spares are no number that a ledger writes")
+        _expect(type(spares) is int and 0 <= spares <= _MOST_SPARES, "spares are no number that a ledger writes")
         account, record = self._account(event), release_of([event])
         if record is None:
             raise AuditError("it reserves nothing")
-        expect(record.release not in self.releases, f"release {record.release} was reserved before")
+        _expect(record.release not in self.releases, f"release {record.release} was reserved before")
         same = (record.unit, record.neighbors) == (account.unit, account.neighbors)
-        expect(same, "unit or neighbors differ from the account's")
+        _expect(same, "unit or neighbors differ from the account's")
         if not _is_late(event):
-            expect(not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
+            _expect(not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
             self._check_source(record, account)
         self._check_correction(record)
         names = [draw["name"] for draw in event.body["draws"]]
-        expect_none(stated_fault(Plain(epsilon=record.epsilon, delta=record.delta), names))
+        _expect_none(stated_fault(Plain(epsilon=record.epsilon, delta=record.delta), names))
         self._reserving, self._expected = record.release, set(record.planned)
         self.releases[record.release] = record
 
@@ -155,20 +151,19 @@ class Replay:
         allowed = {account.dataset, *account.aliases}
         for other in self.releases.values():
             elsewhere = other.source_digest == record.source_digest and other.dataset not in allowed
-            expect(not elsewhere, f"its source was released under account {other.dataset}")
+            _expect(not elsewhere, f"its source was released under account {other.dataset}")
 
     def _check_correction(self, record: ReleaseRecord) -> None:
-        if record.supersedes is None:
-            return
-        old = self.releases.get(record.supersedes)
+        name = record.supersedes
+        old = self.releases.get(name or "")
         fits = old is not None and old.dataset == record.dataset and bool(old.outputs) and old.superseded_by is None
-        fault = f"it supersedes {record.supersedes}, which is no published release of its account, or is superseded"
-        expect(fits, fault)
+        fault = f"it supersedes {name}, which is no published release of its account, or is superseded"
+        _expect(fits or name is None, fault)
 
     def _reserve_draw(self, event: Event, name: str) -> None:
         record = self._release(event)
-        expect(name in self._expected, f"draw {name} is not in the plan, or was reserved before")
-        expect(event.cost is not None, f"draw {name} has no cost")
+        _expect(name in self._expected, f"draw {name} is not in the plan, or was reserved before")
+        _expect(event.cost is not None, f"draw {name} has no cost")
         self._expected.remove(name)
         record = self.releases[record.release] = release_with(record, event) or record
         if self._expected:
@@ -176,122 +171,125 @@ class Replay:
         self._reserving = None
         if not _is_late(event):  # else it was drawn already, or may have been: a charge that nobody is asked about
             self._check_charge(record)
-        self._spent[record.dataset] = self._spent.get(record.dataset, Spent()).with_release(record)
+        self._spent[record.dataset] = self._spent[record.dataset].with_release(record)
 
     def _check_charge(self, record: ReleaseRecord) -> None:
         """The account's total with a new release in it, against its cap at this point in time."""
         statement = Plain(epsilon=record.epsilon, delta=record.delta)
         reserved = {draw.name: draw for draw in record.draws if not draw.is_spare}
         planned = [reserved[name] for name in record.planned if name in reserved]
-        expect_none(draws_fault(statement, planned, record.neighbors, record.discovery))
+        _expect_none(draws_fault(statement, planned, record.neighbors, record.discovery))
         account = self.accounts[record.dataset]
-        expect_none(policy_overrun(account, record, self.releases.values()))
-        spent = self._spent.get(account.dataset, Spent())
+        _expect_none(policy_overrun(account, record, self.releases.values()))
+        spent = self._spent[account.dataset]
         over = f"with release {record.release}, account {account.dataset} is over its cap"
         if account.box is None:
             boxed = any(other.box is not None for other in self.accounts.values())
-            expect(not boxed, f"account {account.dataset} has no box, and others have")
-            expect(within_old_cap(account, spent.with_release(record)), over)
+            _expect(not boxed, f"account {account.dataset} has no box, and others have")
+            _expect(within_old_cap(account, spent.with_release(record)), over)
         else:
             how = "statement" if record.by_statement else "sums"
-            expect(admitted(account, spent, record.reserved, statement) == how, over)
+            _expect(admitted(account, spent, record.reserved, statement) == how, over)
 
     def _check_move(self, record: ReleaseRecord, event: Event) -> None:
         target, draw, late = State(event.kind.value), record.draw(event.draw or ""), _is_late(event)
         if draw is None:
             raise AuditError(f"draw {event.draw} was never reserved")
-        expect(event.cost is None, f"draw {draw.name} is charged twice")
+        _expect(event.cost is None, f"draw {draw.name} is charged twice")
         possible = TRANSITIONS | RECONCILING if late else TRANSITIONS
-        expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
+        _expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
         if target == State.DRAWN:
-            expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
+            _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
             by, what = event.lease, "begun"
-            expect(not draw.is_spare or _replaces_lost(record, event), f"{draw.name} replaces no lost draw")
+            lost = record.standing(event.body["replaces"]) if draw.is_spare else None
+            replaces = lost is not None and lost.state == State.CHARGED_LOST
+            _expect(replaces or not draw.is_spare, f"{draw.name} replaces no lost draw")
         else:
             by, what = event.body.get("by", event.lease), "ended"
-            expect(
-                target == State.RETURNED or event.lease == draw.lease, f"draw {draw.name} was begun under another lease"
-            )
+            own = target == State.RETURNED or event.lease == draw.lease
+            _expect(own, f"draw {draw.name} was begun under another lease")
         current = late or target == State.RETURNED or record.lease in {None, by}
-        expect(current, f"draw {draw.name} is {what} by an attempt that was taken over")
+        _expect(current, f"draw {draw.name} is {what} by an attempt that was taken over")
         digested = target != State.COMMITTED or _DIGEST.fullmatch(event.digest or "") is not None
-        expect(digested, f"draw {draw.name} is committed without a digest")
+        _expect(digested, f"draw {draw.name} is committed without a digest")
 
     def _check_lease(self, record: ReleaseRecord, event: Event) -> None:
         lease = event.lease or ""
-        expect(not record.outputs, f"release {record.release} is published; it takes no lease")
-        expect(not record.proposed, f"release {record.release} was submitted for approval; it takes no lease")
-        expect(lease != "" and (record.release, lease) not in self._leases, "a lease is taken twice")
+        _expect(not record.outputs, f"release {record.release} is published; it takes no lease")
+        _expect(not record.proposed, f"release {record.release} was submitted for approval; it takes no lease")
+        _expect(lease != "" and (record.release, lease) not in self._leases, "a lease is taken twice")
         self._leases.add((record.release, lease))
 
     def _check_published(self, record: ReleaseRecord, event: Event) -> None:
         outputs = _outputs(record, event)
         approved = record.decision is not None and record.decision.approved and outputs == record.proposed
-        expect(approved or not record.needs_approval, f"release {record.release} is published without an approval")
+        _expect(approved or not record.needs_approval, f"release {record.release} is published without an approval")
 
     def _check_submitted(self, record: ReleaseRecord, event: Event) -> None:
         outputs = _outputs(record, event)
-        expect(record.needs_approval, f"release {record.release} is submitted, and needs no approval")
-        expect(bool(outputs) and not record.proposed, f"release {record.release} is submitted twice, or with no files")
+        _expect(record.needs_approval, f"release {record.release} is submitted, and needs no approval")
+        _expect(bool(outputs) and not record.proposed, f"release {record.release} is submitted twice, or with no files")
 
     def _check_decided(self, record: ReleaseRecord, event: Event) -> None:
         decision = decision_of(event)
-        expect(bool(record.proposed), f"release {record.release} was never submitted for approval")
-        expect(record.decision is None, f"release {record.release} is decided on twice")
-        expect(bool(decision.by.strip() and decision.reason.strip()), "a decision has no name or no reason")
+        _expect(bool(record.proposed), f"release {record.release} was never submitted for approval")
+        _expect(record.decision is None, f"release {record.release} is decided on twice")
+        _expect(bool(decision.by.strip() and decision.reason.strip()), "a decision has no name or no reason")
 
     def _check_superseded(self, record: ReleaseRecord, event: Event) -> None:
         by = self.releases.get(event.body["by"])
         fits = by is not None and bool(by.outputs) and by.supersedes == record.release
-        expect(fits, f"release {record.release} is superseded by what is not its published correction")
-        expect(record.superseded_by is None, f"release {record.release} is superseded twice")
+        _expect(fits, f"release {record.release} is superseded by what is not its published correction")
+        _expect(record.superseded_by is None, f"release {record.release} is superseded twice")
 
     def _account(self, event: Event) -> Account:
-        expect(event.account in self.accounts, f"account {event.account} is not open")
+        _expect(event.account in self.accounts, f"account {event.account} is not open")
         return self.accounts[event.account or ""]
 
     def _release(self, event: Event) -> ReleaseRecord:
-        expect(event.release in self.releases, f"release {event.release} was never reserved")
+        _expect(event.release in self.releases, f"release {event.release} was never reserved")
         record = self.releases[event.release or ""]
-        expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
+        _expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
         return record
 
-    @cached_property
-    def _account_checks(self) -> Mapping[EventKind, Callable[[Account, Event], None]]:
-        return {
-            EventKind.OPENED: self._check_opened,
-            EventKind.ACCOUNT_BOXED: self._check_boxed,
-            EventKind.CAP_CHANGED: self._check_capped,
-            EventKind.ALIASED: self._check_aliased,
-            EventKind.RECONCILED: self._check_nothing,
-        }
+    # What is checked of the account, or the release, that a row is about; a reservation has rules of its own.
+    _ACCOUNT_CHECKS: ClassVar[Mapping[EventKind, Callable[[Replay, Account, Event], None]]] = {
+        EventKind.OPENED: _check_cap,
+        EventKind.ACCOUNT_BOXED: _check_boxed,
+        EventKind.CAP_CHANGED: _check_cap,
+        EventKind.ALIASED: _check_aliased,
+        EventKind.RECONCILED: _check_nothing,
+    }
+    _RELEASE_CHECKS: ClassVar[Mapping[EventKind, Callable[[Replay, ReleaseRecord, Event], None]]] = {
+        **dict.fromkeys(_MOVES, _check_move),
+        EventKind.LEASED: _check_lease,
+        EventKind.PUBLISHED: _check_published,
+        EventKind.SUBMITTED: _check_submitted,
+        EventKind.APPROVED: _check_decided,
+        EventKind.REJECTED: _check_decided,
+        EventKind.SUPERSEDED: _check_superseded,
+        EventKind.EVALUATED_INTERNALLY: _check_nothing,
+    }
 
-    @cached_property
-    def _release_checks(self) -> Mapping[EventKind, Callable[[ReleaseRecord, Event], None]]:
-        return {
-            **dict.fromkeys(_MOVES, self._check_move),
-            EventKind.LEASED: self._check_lease,
-            EventKind.PUBLISHED: self._check_published,
-            EventKind.SUBMITTED: self._check_submitted,
-            **dict.fromkeys((EventKind.APPROVED, EventKind.REJECTED), self._check_decided),
-            EventKind.SUPERSEDED: self._check_superseded,
-            EventKind.EVALUATED_INTERNALLY: self._check_nothing,
-        }
+
+def _expect(holds: bool, fault: str) -> None:
+    """Refuse a row with the words of `fault` where something does not hold."""
+    if not holds:
+        raise AuditError(fault)
+
+
+def _expect_none(fault: str | None) -> None:
+    if fault is not None:
+        raise AuditError(fault)
 
 
 def _outputs(record: ReleaseRecord, event: Event) -> Mapping[str, str]:
     """The files that a row says a release consists of, all draws of which have ended."""
     outputs = event.body["outputs"]
-    expect(
-        not record.pending, f"release {record.release} is published with draws unsettled: {', '.join(record.pending)}"
-    )
-    expect(all(_DIGEST.fullmatch(digest) for digest in outputs.values()), "a released file has no digest")
+    pending = ", ".join(record.pending)
+    _expect(not pending, f"release {record.release} is published with draws unsettled: {pending}")
+    _expect(all(_DIGEST.fullmatch(digest) for digest in outputs.values()), "a released file has no digest")
     return dict(outputs)
-
-
-def _replaces_lost(record: ReleaseRecord, event: Event) -> bool:
-    lost = record.standing(event.body["replaces"])
-    return lost is not None and lost.state == State.CHARGED_LOST
 
 
 def _is_late(event: Event) -> bool:

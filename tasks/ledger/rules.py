@@ -1,9 +1,12 @@
-"""What an account's policy and box say of releases to come; pure functions of the ledger's rows and a point in time."""
+"""What an account and its policy must be, and what they say of releases: when one is reserved, forecast, or audited.
+
+Pure functions of the ledger's rows and a point in time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 
@@ -12,14 +15,15 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Policy, Spent
-from marginweave.schemas.ledger.releases import ReleaseRecord
+from marginweave.schemas.ledger.records import ReleaseRecord
 from marginweave.tasks.accounting.composition import account_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger.boxes import admitted
+from marginweave.tasks.ledger.boxes import admitted, box_fault
 
 _DOWN = Context(prec=3, rounding=ROUND_FLOOR)
 _PLANS = 14  # that are tried; one of many marginals takes a tenth of a second
 _LEAST = 1e-3
+_LAST_DIGITS = Decimal("1e-9")
 NO_GUARANTEE = (
     "A policy of those who keep the account, not a guarantee: what somebody learns about these people does not begin anew with "
     "a period. The account's total to date, of all periods, is what counts."
@@ -41,15 +45,52 @@ class PeriodForecast:
     fits_from: date | None
 
 
-def policy_fault(policy: Policy, epsilon: Decimal, delta: Decimal) -> str | None:
-    """Why a policy cannot stand beside a cap of (epsilon, delta), or None: it is a part of it."""
+def policy_fault(policy: Policy | None, cap: Plain) -> str | None:
+    """Why a policy cannot stand beside a cap, or None: it is a part of it, or there is none."""
+    if policy is None:
+        return None
     finite = policy.epsilon.is_finite() and policy.delta.is_finite()
-    if finite and 0 < policy.epsilon <= epsilon and 0 <= policy.delta <= delta and bool(policy.delta) == bool(delta):
+    part = (
+        finite
+        and policy.epsilon > 0
+        and policy.delta >= 0
+        and Plain(epsilon=policy.epsilon, delta=policy.delta).within(cap)
+    )
+    if part and bool(policy.delta) == bool(cap.delta):
         return None
     return (
         f"per {policy.per} (epsilon {float(policy.epsilon):g}, delta {float(policy.delta):g}) must have a positive epsilon of "
-        f"at most {float(epsilon):g} and a positive delta of at most {float(delta):g}: the cap over all releases"
+        f"at most {float(cap.epsilon):g} and a positive delta of at most {float(cap.delta):g}: the cap over all releases"
     )
+
+
+def account_fault(account: Account, before: Account | None = None) -> str | None:
+    """Why an account, as a row leaves it that it had `before`, is none that a ledger writes; None for nothing."""
+    cap, box = account.cap, account.box
+    if not (cap.epsilon.is_finite() and cap.epsilon > 0 and 0 <= cap.delta < 1):
+        return "the cap is no (epsilon, delta)"
+    fault = policy_fault(account.policy, cap) or (box_fault(box, cap) if box is not None else None)
+    if fault is not None:
+        return fault
+    if before is None:
+        return None if account.old_allowance.within(cap) else "what is set aside is no part of the cap"
+    if (box is None) != (before.box is None):
+        return "a cap is changed without its box"
+    if box is None or before.box is None or not before.delta or not before.cap.within(cap):
+        return None
+    pairs = zip(before.box.amounts, box.amounts, strict=True)  # a last digit may differ, on another machine
+    grows = all(less <= more * (1 + _LAST_DIGITS) for less, more in pairs)
+    return None if grows else "a cap is raised and its box becomes smaller"
+
+
+def within_old_cap(account: Account, spent: Spent) -> bool:
+    """The rule of 0.1.0, which was no filter, for rows from before an account had a box.
+
+    The smallest of several sums; what was set aside for plain charges counts whole in those that convert.
+    """
+    cost = replace(spent.cost, plain=account.old_allowance)
+    total, _ = account_epsilon(cost, spent.statement, account.delta)
+    return spent.cost.plain.within(account.old_allowance) and total <= float(account.epsilon)
 
 
 def period_spent(policy: Policy, dataset: str, releases: Iterable[ReleaseRecord], moment: datetime) -> Spent:
@@ -82,8 +123,8 @@ def period_forecast(
         return None
     spent = period_spent(policy, account.dataset, releases, moment)
     after = period_epsilon(policy, spent.with_charge(cost, statement))
-    fits, bound = after <= float(policy.epsilon), float(policy.epsilon)
-    alone = period_epsilon(policy, Spent().with_charge(cost, statement)) <= bound
+    bound = float(policy.epsilon)
+    fits, alone = after <= bound, period_epsilon(policy, Spent().with_charge(cost, statement)) <= bound
     return PeriodForecast(
         policy=policy,
         start=policy.start(moment),
@@ -92,6 +133,16 @@ def period_forecast(
         fits=fits,
         fits_from=policy.start(moment) if fits else policy.following(moment) if alone else None,
     )
+
+
+def policy_overrun(account: Account, record: ReleaseRecord, releases: Iterable[ReleaseRecord]) -> str | None:
+    """What the account's releases of one period cost together, the new one among them, against its policy then."""
+    policy = account.policy
+    if policy is None:
+        return None
+    spent = period_spent(policy, account.dataset, releases, record.created)
+    fits = period_epsilon(policy, spent) <= float(policy.epsilon)
+    return None if fits else f"with release {record.release}, account {account.dataset} is over its policy of {policy}"
 
 
 def runs_a_period(policy: Policy, spent: Spent, plan: BudgetPlan, most: int) -> int:
@@ -123,12 +174,8 @@ def largest_epsilon(configuration: Configuration, account: Account, spent: Spent
 
     low, high = 0.0, configuration.privacy.epsilon
     for _ in range(_PLANS):
-        middle = _three_digits((low + high) / 2)
+        middle = float(_DOWN.create_decimal(repr((low + high) / 2)))
         if middle <= max(low, _LEAST):
             break
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _three_digits(epsilon: float) -> float:
-    return float(_DOWN.create_decimal(Decimal(repr(epsilon))))

@@ -14,14 +14,13 @@ from sqlalchemy import Connection, select
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.events import Event
-from marginweave.schemas.ledger.releases import ReleaseRecord
-from marginweave.tasks.ledger.audit.replay import Replay, Standing
+from marginweave.schemas.ledger.records import Event, ReleaseRecord
 from marginweave.tasks.ledger.connection import DamagedLedger, connected, engine_for
-from marginweave.tasks.ledger.keyring import Keyring
+from marginweave.tasks.ledger.creation import check_schema
+from marginweave.tasks.ledger.keys import Keyring
 from marginweave.tasks.ledger.location import LedgerLocation, opening_command
-from marginweave.tasks.ledger.schema import check_schema, guards_fault
-from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, GENESIS, check_key, event_of, row_hash
+from marginweave.tasks.ledger.replay import Replay, Standing
+from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, GENESIS, check_key, event_of, guards_fault, row_hash
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -108,20 +107,19 @@ def audit_ledger(location: LedgerLocation, keys: Keyring, anchor: Anchor | None 
 def _read(location: LedgerLocation) -> tuple[dict[str, int], list[dict[str, Any]]]:
     if isinstance(location, Path) and not location.is_file():
         raise BudgetError(f"there is no ledger at {location}; open an account: {opening_command()}")
-    engine = engine_for(location)
+    known = False
     try:
-        with connected(engine, location, writing=False) as connection:
-            check_schema(connection, location, opening_command())
-    except DamagedLedger as error:
-        raise AuditError(str(error)) from None
-    try:
-        with connected(engine, location, writing=False) as connection:
+        with connected(engine_for(location), location, writing=False) as connection:
+            check_schema(connection, location)
+            known = True
             _check_database(connection)
             accounts = {str(row.dataset): row.opened for row in connection.execute(select(ACCOUNTS))}
             rows = connection.execute(select(EVENTS).order_by(EVENTS.c.seq)).mappings()
             return accounts, [dict(row) for row in rows]
     except BudgetError as error:
-        raise AuditError(str(error)) from None
+        if known or isinstance(error, DamagedLedger):
+            raise AuditError(str(error)) from None
+        raise
 
 
 def _check_database(connection: Connection) -> None:

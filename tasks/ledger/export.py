@@ -13,8 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from marginweave.schemas.ledger.events import State
-from marginweave.schemas.ledger.releases import DrawRecord, ReleaseRecord
+from marginweave.schemas.ledger.records import DrawRecord, ReleaseRecord, State
 from marginweave.tasks.ledger.tables import EVENTS
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 
@@ -47,9 +46,10 @@ def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, fieldnames=_COLUMNS, lineterminator="\r\n")
     writer.writeheader()
-    writer.writerows(
-        {**_plain(row), "body": _text(_told(row)) if _has_old_digest(row) else row["body"]} for row in rows
-    )
+    for row in rows:
+        body = _told(row)
+        text = json.dumps(body, sort_keys=True, separators=(",", ":")) if "redacted" in body else row["body"]
+        writer.writerow({**_plain(row), "body": text})
     return buffer.getvalue().encode()
 
 
@@ -97,30 +97,24 @@ def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: 
 
 
 def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
-    lost = [draw for draw in record.draws if draw.state == State.CHARGED_LOST]
-    public_size = (
-        "" if record.neighbors == "add-remove" else "Under replace-one the number of records is not protected."
-    )
+    lost = sum(draw.state == State.CHARGED_LOST for draw in record.draws)
+    details = f"epsilon {record.epsilon:f} at delta {float(record.delta)!r} as planned; charged {record.charged}"
+    if lost:
+        details += f"; among it {lost} draw(s) that were charged and lost in a crash, and are in no file"
+    size = "" if record.neighbors == "add-remove" else "Under replace-one the number of records is not protected."
     return {
         "dp_variant": {
             "variant_name": "Approximate DP",
             "data_domain": "All tables with the columns, types and ranges of the public configuration.",
-            "unprotected_quantities": public_size,
+            "unprotected_quantities": size,
         },
         "privacy_loss": {
             "privacy_unit": record.unit,
             "privacy_unit_details": f"One {record.unit}. {_NEIGHBORS[record.neighbors]} ({record.neighbors})",
             "privacy_parameters": {"epsilon": float(record.epsilon), "delta": float(record.delta)},
-            "privacy_parameters_details": _parameters(record, lost),
+            "privacy_parameters_details": details,
         },
     }
-
-
-def _parameters(record: ReleaseRecord, lost: Sequence[DrawRecord]) -> str:
-    text = f"epsilon {record.epsilon:f} at delta {float(record.delta)!r} as planned; charged {record.charged}"
-    if lost:
-        text += f"; among it {len(lost)} draw(s) that were charged and lost in a crash, and are in no file"
-    return text
 
 
 def _mechanism(draw: DrawRecord) -> str:
@@ -134,22 +128,13 @@ def _list(items: Iterable[str]) -> str:
     return "".join(f"- {item}\n" for item in items)
 
 
-def _has_old_digest(row: Mapping[str, Any]) -> bool:
-    """Whether 0.1.0 wrote the row, with a digest of the source that is equal for equal bytes."""
-    return _OLD_DIGEST in json.loads(row["body"])
-
-
 def _told(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a row as it leaves the house: `redacted` names what it had, without which its hash cannot be computed."""
+    """The body of a row as it leaves the house: `redacted` names what it had, without which its hash cannot be computed.
+
+    That is the digest of the source in rows of 0.1.0, which is equal for equal bytes.
+    """
     body: dict[str, Any] = json.loads(row["body"])
-    if _has_old_digest(row):
-        del body[_OLD_DIGEST]
-        body["redacted"] = [_OLD_DIGEST]
-    return body
-
-
-def _text(body: Mapping[str, Any]) -> str:
-    return json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return body if body.pop(_OLD_DIGEST, None) is None else {**body, "redacted": [_OLD_DIGEST]}
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
