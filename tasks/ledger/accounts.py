@@ -159,7 +159,7 @@ class Accounts:
         """
         view = self.session.view()
         account = account_in(view.accounts, dataset, opening_for(dataset, plan))
-        return period_forecast(account, view.releases.values(), plan.cost, plan.statement, moment)
+        return period_forecast(account, view.releases.values(), plan, moment)
 
 
 def account_in(accounts: Mapping[str, Account], dataset: str, command: str | None = None) -> Account:

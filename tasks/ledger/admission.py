@@ -82,7 +82,6 @@ def check_identity(request: ReleaseRequest, known: ReleaseRecord) -> None:
 
 def refusal(request: ReleaseRequest, account: Account, view: View, moment: datetime) -> Refusal | None:
     """Why `request` is refused at `moment`, or None where it may be reserved in the ledger as `view` has it."""
-    releases = view.releases.values()
     if account.frozen:
         message = (
             f"account {account.dataset} admits nothing: its ledger was restored, and what other homes drew under it is not "
@@ -92,9 +91,9 @@ def refusal(request: ReleaseRequest, account: Account, view: View, moment: datet
         return Refusal("reconciled", message)
     return (
         unit_refusal(request.unit, request.plan.neighbors, account)
-        or _source_refusal(request.source, account, releases)
+        or _source_refusal(request.source, account, view)
         or _cap_refusal(request, account, view.spent_of(account.dataset))
-        or _policy_refusal(request, account, releases, moment)
+        or _policy_refusal(request, account, view, moment)
     )
 
 
@@ -149,11 +148,11 @@ def rounded_down(value: float | Decimal) -> str:
     return _rounded(value, _DOWN)
 
 
-def _source_refusal(source: SourceDigest | None, account: Account, releases: Iterable[ReleaseRecord]) -> Refusal | None:
+def _source_refusal(source: SourceDigest | None, account: Account, view: View) -> Refusal | None:
     if source is None:
         return None
     allowed = {account.dataset, *account.aliases}
-    for other in releases:
+    for other in view.releases.values():
         if other.dataset not in allowed and source.matches(other.release, other.source_digest):
             return Refusal(
                 "source",
@@ -238,11 +237,9 @@ def _least_epsilon(account: Account, delta: Decimal, needed: Iterable[Cost]) -> 
     return _UP.create_decimal(high).normalize()
 
 
-def _policy_refusal(
-    request: ReleaseRequest, account: Account, releases: Iterable[ReleaseRecord], moment: datetime
-) -> Refusal | None:
+def _policy_refusal(request: ReleaseRequest, account: Account, view: View, moment: datetime) -> Refusal | None:
     statement = request.plan.statement
-    asked = period_forecast(account, releases, request.cost, statement, moment)
+    asked = period_forecast(account, view.releases.values(), request.plan, moment)
     if asked is None or asked.fits:
         return None
     policy = asked.policy

@@ -120,12 +120,11 @@ class Draws:
             view = self.session.view(journal)
             newest = {event.release: event.created for event in journal.all_events()}  # when each was last written of
             chosen = view.releases.values() if release is None else [journal.release(release)]
-            due = [record for record in chosen if newest[record.release] < now() - older_than]
             returned, elsewhere = [], []
-            for record in due:
+            for record in chosen:
                 reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED]
                 begun = any(draw.state not in {State.RESERVED, State.RETURNED} for draw in record.draws)
-                if not reserved or (begun and release is None):
+                if not reserved or (begun and release is None) or newest[record.release] >= now() - older_than:
                     continue
                 if release is None and home is not None and not home.has(record.run):
                     elsewhere.append(record.release)

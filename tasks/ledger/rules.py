@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 
-from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.budget import Plain
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
@@ -111,9 +111,9 @@ def period_epsilon(policy: Policy, spent: Spent) -> float:
 
 
 def period_forecast(
-    account: Account, releases: Iterable[ReleaseRecord], cost: Cost, statement: Plain, moment: datetime
+    account: Account, releases: Iterable[ReleaseRecord], plan: BudgetPlan, moment: datetime
 ) -> PeriodForecast | None:
-    """What the account's policy says at `moment` of a release that costs `cost` and states `statement`; None without policy.
+    """What the account's policy says at `moment` of one more release of `plan`; None without policy.
 
     The period's total with the release is compared with the policy by <=, as doubles, so that a release alone fits a policy
     equal to its own (epsilon, delta).
@@ -121,7 +121,7 @@ def period_forecast(
     policy = account.policy
     if policy is None:
         return None
-    spent = period_spent(policy, account.dataset, releases, moment)
+    spent, cost, statement = period_spent(policy, account.dataset, releases, moment), plan.cost, plan.statement
     after = period_epsilon(policy, spent.with_charge(cost, statement))
     bound = float(policy.epsilon)
     fits, alone = after <= bound, period_epsilon(policy, Spent().with_charge(cost, statement)) <= bound
