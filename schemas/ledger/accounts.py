@@ -204,8 +204,3 @@ class AccountTotal:
     epsilon: float
     composition: str
     spent: Spent
-
-    @property
-    def releases(self) -> int:
-        """How many releases are charged for."""
-        return self.spent.releases

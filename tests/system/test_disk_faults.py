@@ -146,7 +146,7 @@ def test_the_rows_of_a_draw_that_was_begun_find_room(cramped: Path) -> None:
     ledger.draws.take_lease("first", "lease")
     ledger.draws.begin("first", "count", "lease")
     FAULTS["full"](str(place.parent))
-    assert ledger.accounts.totals()[0].releases == 1
+    assert ledger.accounts.totals()[0].spent.releases == 1
     assert place.with_name("ledger.reserve").exists()  # reading has not used it
     ledger.draws.check_lease("first", "lease")
     ledger.draws.commit("first", "count", "lease", "ab", tainted=False)

@@ -151,7 +151,7 @@ def test_what_other_homes_released_is_charged_where_nothing_is_missing(tmp_path:
     for times in (1, 2):
         outcome = ledger.reconcile([tmp_path / "home"], charge, actor="steward")
         assert (outcome.charged, outcome.frozen) == (("people",), ())
-        assert ledger.accounts.total("people").releases == times
+        assert ledger.accounts.total("people").spent.releases == times
     audit_ledger(place, load_key(place, {}, ""))
 
 

@@ -194,7 +194,7 @@ def test_returned_releases_cost_nothing(ledger, reserve, plan) -> None:
     reserve(plan=heavy)
     ledger.draws.return_unused("first", ["count", "level-1", "level-2"])
     total = ledger.accounts.total("affairs")
-    assert (total.epsilon, total.releases) == (0.0, 0)
+    assert (total.epsilon, total.spent.releases) == (0.0, 0)
     reserve("second", plan=heavy)
 
 
@@ -207,7 +207,7 @@ def test_totals_list_every_account(ledger, reserve, account) -> None:
     """Accounts stand in order of opening, each with its own releases only."""
     ledger.accounts.open(replace(account, dataset="twin"), actor="steward")
     reserve()
-    assert [(t.account.dataset, t.releases) for t in ledger.accounts.totals()] == [("affairs", 1), ("twin", 0)]
+    assert [(t.account.dataset, t.spent.releases) for t in ledger.accounts.totals()] == [("affairs", 1), ("twin", 0)]
     assert ledger.accounts.totals()[0] == ledger.accounts.total("affairs")
     assert 0 < ledger.accounts.totals()[0].epsilon <= 1
 

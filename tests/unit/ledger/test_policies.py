@@ -69,7 +69,7 @@ def test_a_period_takes_what_its_policy_says_and_the_next_begins_anew(ledger, re
     assert ledger.accounts.period_forecast("affairs", full, JANUARY).fits
     reserve("third", plan=full)
     total = ledger.accounts.total("affairs")
-    assert total.releases == 2
+    assert total.spent.releases == 2
     assert total.epsilon > 1  # nobody's loss begins anew with a quarter
     assert _audit(location)["affairs"].policy == POLICY
 
@@ -80,7 +80,7 @@ def test_new_snapshots_of_the_same_people_share_account_and_policy(ledger, reser
     for number in range(2):
         reserve(f"snapshot-{number}", plan=small, source=f"{number}" * 64)
         at(DECEMBER)
-    assert ledger.accounts.total("affairs").releases == 2
+    assert ledger.accounts.total("affairs").spent.releases == 2
     one, two = (
         ledger.accounts.period_forecast("affairs", small, JANUARY).after,
         ledger.accounts.period_forecast("affairs", small, DECEMBER),

@@ -64,7 +64,10 @@ def test_many_race_for_ten(shared: Ledger, plan) -> None:
     counted = _race([lambda n=n: reserve_release(shared, heavy, f"release-{n}") for n in range(RACERS)])
     assert counted == {"granted": ADMITTED, "refused": RACERS - ADMITTED}
     total = shared.accounts.total("affairs")
-    assert (total.releases, total.epsilon) == (ADMITTED, pytest.approx(gdp_epsilon(math.sqrt(ADMITTED * ALONE), 1e-6)))
+    assert (total.spent.releases, total.epsilon) == (
+        ADMITTED,
+        pytest.approx(gdp_epsilon(math.sqrt(ADMITTED * ALONE), 1e-6)),
+    )
     again = Ledger.open(shared.location)
     assert again.verify() == 2 + ADMITTED * 3 + (RACERS - ADMITTED)
     assert sum(event.kind == EventKind.REFUSED for event in again.session.events()) == RACERS - ADMITTED
@@ -75,7 +78,7 @@ def test_many_race_for_one_release(shared: Ledger, plan) -> None:
     """The same release asked for at once is booked once, and all who asked have it."""
     heavy = plan(mu2=FULL)
     assert _race([lambda: reserve_release(shared, heavy, "same") for _ in range(RACERS)]) == {"granted": RACERS}
-    assert shared.accounts.total("affairs").releases == 1
+    assert shared.accounts.total("affairs").spent.releases == 1
     assert shared.verify() == 2 + 4
 
 

@@ -72,7 +72,7 @@ def _check_reading(place: Path) -> None:
     before = sorted(path.name for path in place.parent.iterdir())
     assert len(audit_ledger(place, load_key(place, {}, "")).rows) == 6
     ledger = Ledger.open(place, environment={})
-    assert ledger.accounts.total("affairs").releases == 1
+    assert ledger.accounts.total("affairs").spent.releases == 1
     with pytest.raises(BudgetError, match="cannot be used: attempt to write a readonly database"):
         ledger.accounts.change_cap("affairs", 2.0, 1e-6, "more", "steward")
     assert sorted(path.name for path in place.parent.iterdir()) == before

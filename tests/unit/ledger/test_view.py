@@ -69,7 +69,7 @@ def test_only_new_rows_are_read(ledger, reserve, monkeypatch) -> None:
 def test_rows_that_are_new_to_the_process_must_be_sound(ledger, reserve, location, statement) -> None:
     """Rows behind the known ones are checked as the first ones were."""
     behind = Ledger.open(location)
-    assert behind.accounts.total("affairs").releases == 0  # knows two rows
+    assert behind.accounts.total("affairs").spent.releases == 0  # knows two rows
     reserve()
     change(location, statement)
     with pytest.raises(BudgetError, match="ledger"):
@@ -105,7 +105,7 @@ def test_an_undone_transaction_leaves_no_trace(ledger, reserve, plan, monkeypatc
         patch.setattr("sqlalchemy.engine.default.DefaultDialect.do_commit", crash)
         with pytest.raises(KeyboardInterrupt):
             reserve("first")
-    assert ledger.accounts.total("affairs").releases == 0
+    assert ledger.accounts.total("affairs").spent.releases == 0
     reserve("first")
-    assert ledger.accounts.total("affairs").releases == 1
+    assert ledger.accounts.total("affairs").spent.releases == 1
     assert ledger.verify() == 6
