@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.records import TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
-from marginweave.tasks.ledger.session import Journal, Session
+from marginweave.tasks.ledger.journal import Journal
+from marginweave.tasks.ledger.session import Session
 
 NO_FACTS: Mapping[str, str] = MappingProxyType({})
 

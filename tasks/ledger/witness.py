@@ -22,7 +22,7 @@ from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger.records import release_of
 
 if TYPE_CHECKING:
-    from marginweave.tasks.ledger.session import Journal
+    from marginweave.tasks.ledger.journal import Journal
 
 SEEN = "ledger.jsonl"
 RECONCILE = "marginweave ledger reconcile"
