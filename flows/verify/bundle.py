@@ -12,10 +12,9 @@ import json
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-from marginweave.flows.verify.bundle_accounting import AMOUNTS
-from marginweave.flows.verify.bundle_noise import Fault
+from marginweave.flows.verify.bundle_accounting import AMOUNTS, Content
+from marginweave.flows.verify.bundle_noise import Fault, require
 from marginweave.flows.verify.bundle_statement import NOT_IN_ROWS, check_statement
 
 # As in the ledger: what is no part of a row's hash, and what is no part of it where it is empty.
@@ -49,14 +48,13 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     rows = _lines(bundle / "ledger.jsonl")
     chain = {row["seq"]: row["row_hash"] for row in _lines(bundle / "chain.jsonl")}
     anchor = json.loads((bundle / "anchor.json").read_bytes())
-    if sorted(chain) != list(range(1, anchor["seq"] + 1)) or chain[anchor["seq"]] != anchor["hash"]:
-        raise Fault("the chain of hashes does not lead from the first row to the anchor")
+    unbroken = sorted(chain) == list(range(1, anchor["seq"] + 1)) and chain[anchor["seq"]] == anchor["hash"]
+    require(unbroken, "the chain of hashes does not lead from the first row to the anchor")
     redacted = [row["seq"] for row in rows if _is_redacted(row)]
     for row in rows:
-        before = chain.get(row["seq"] - 1, "0" * 64)
-        whole = row["seq"] in redacted or row["row_hash"] == _row_hash(row)
-        if not whole or row["prev_hash"] != before or chain.get(row["seq"]) != row["row_hash"]:
-            raise Fault(f"row {row['seq']} was changed, or is not at its place in the chain")
+        unchanged = row["seq"] in redacted or row["row_hash"] == _row_hash(row)
+        placed = row["prev_hash"] == chain.get(row["seq"] - 1, "0" * 64) and chain.get(row["seq"]) == row["row_hash"]
+        require(unchanged and placed, f"row {row['seq']} was changed, or is not at its place in the chain")
     ended = [row for row in rows if row["kind"] in {"PUBLISHED", "REJECTED"}][-1]
     own = [row for row in rows if row["release"] == ended["release"] and row["kind"] != "REFUSED"]
     plan = json.loads((bundle / "plan.json").read_bytes())
@@ -86,7 +84,7 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     ]
 
 
-def _published(plan: dict[str, Any], own: list[dict[str, Any]], bundle: Path, published: Path | None) -> list[str]:
+def _published(plan: Content, own: list[Content], bundle: Path, published: Path | None) -> list[str]:
     """The released files, as far as they are there, against the row that published them; what privacy.json was made of."""
     (row,) = [row for row in own if row["kind"] == "PUBLISHED"]
     outputs = row["body"]["outputs"]
@@ -94,121 +92,111 @@ def _published(plan: dict[str, Any], own: list[dict[str, Any]], bundle: Path, pu
     names = [name for name in outputs if published is not None or name == "release/privacy.json"]
     for name in names:
         content = (told / name.removeprefix("release/")).read_bytes()
-        if hashlib.sha256(content).hexdigest() != outputs[name]:
-            raise Fault(f"{name} is not the file that was published")
-    if json.loads((told / "privacy.json").read_bytes())["configuration"] != plan["configuration"]:
-        raise Fault("the configuration in plan.json is not that of privacy.json")
+        require(_sha256(content) == outputs[name], f"{name} is not the file that was published")
+    configuration = json.loads((told / "privacy.json").read_bytes())["configuration"]
+    require(configuration == plan["configuration"], "the configuration in plan.json is not that of privacy.json")
+    approved = "".join(f", and {row['actor']} had approved it" for row in own if row["kind"] == "APPROVED")
     return [
-        f"row {row['seq']} published it after all draws were completed{_approval(own)}",
+        f"row {row['seq']} published it after all draws were completed{approved}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",
     ]
 
 
-def _rejected(
-    plan: dict[str, Any], own: list[dict[str, Any]], told: dict[str, Any], published: Path | None
-) -> list[str]:
+def _rejected(plan: Content, own: list[Content], told: Content, published: Path | None) -> list[str]:
     """Nothing was published; what privacy.json would have promised, against the plan and the row that rejected it."""
     (row,) = [row for row in own if row["kind"] == "REJECTED"]
-    if published is not None:
-        raise Fault(f"row {row['seq']} rejected it: nothing of it is published")
-    same = {name: told["guarantee"][name] == plan[name] for name in ("epsilon", "delta", "neighbors", "accountant")}
-    same["configuration"] = told["configuration"] == plan["configuration"]
-    same["release"] = told["release"] == row["release"]
-    same["rejected"] = told["rejected"] == {"by": row["actor"], "reason": row["body"]["reason"]}
-    for name, fits in same.items():
-        if not fits:
-            raise Fault(f"{name} in privacy.json is not that of plan.json, or of row {row['seq']}")
+    require(published is None, f"row {row['seq']} rejected it: nothing of it is published")
+    said = {**told["guarantee"], **{name: told[name] for name in ("configuration", "release", "rejected")}}
+    booked = {name: plan[name] for name in ("epsilon", "delta", "neighbors", "accountant", "configuration")}
+    booked |= {"release": row["release"], "rejected": {"by": row["actor"], "reason": row["body"]["reason"]}}
+    for name, value in booked.items():
+        require(said[name] == value, f"{name} in privacy.json is not that of plan.json, or of row {row['seq']}")
     return [
         f"row {row['seq']}, of {row['actor']}, rejected it after all draws were completed: charged, and not published",
         "privacy.json promises what plan.json says",
     ]
 
 
-def _check_plan(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
+def _check_plan(plan: Content, own: list[Content]) -> None:
     """The plan and its configuration, as they were reserved before anything was drawn."""
-    first = own[0]
-    if first["kind"] != "RESERVED" or first["draw"] is not None:
-        raise Fault("the rows of the release do not begin with its reservation")
-    body, written = first["body"], plan.get("written", plan["configuration"])  # 0.1.0 had the second alone
-    if hashlib.sha256(written.encode()).hexdigest() != body["plan_digest"]:
-        raise Fault(f"what was written, in plan.json, is not that of row {first['seq']}")
-    if hashlib.sha256(plan["configuration"].encode()).hexdigest() != plan["configuration_sha256"]:
-        raise Fault("the configuration in plan.json does not have its digest")
+    first, body = own[0], own[0]["body"]
+    begins = first["kind"] == "RESERVED" and first["draw"] is None
+    require(begins, "the rows of the release do not begin with its reservation")
+    row = f"row {first['seq']}"
+    written = str(plan.get("written", plan["configuration"]))  # 0.1.0 had the second alone
+    require(_sha256(written.encode()) == body["plan_digest"], f"what was written, in plan.json, is not that of {row}")
+    own_digest = _sha256(plan["configuration"].encode()) == plan["configuration_sha256"]
+    require(own_digest, "the configuration in plan.json does not have its digest")
     for name in ("unit", "neighbors", "accountant"):
-        if plan[name] != body[name]:
-            raise Fault(f"{name} in plan.json is not that of row {first['seq']}")
+        require(plan[name] == body[name], f"{name} in plan.json is not that of {row}")
     for name in ("epsilon", "delta"):
-        if Decimal(str(plan[name])) != Decimal(body[name]):
-            raise Fault(f"{name} in plan.json is not that of row {first['seq']}")
-    if any(plan[name] != body[name] for name in ("delta_threshold", "spent_epsilon") if name in body):
-        raise Fault(f"delta_threshold or spent_epsilon in plan.json is not that of row {first['seq']}")
+        require(Decimal(str(plan[name])) == Decimal(body[name]), f"{name} in plan.json is not that of {row}")
+    same = all(plan[name] == body[name] for name in ("delta_threshold", "spent_epsilon") if name in body)
+    require(same, f"delta_threshold or spent_epsilon in plan.json is not that of {row}")
     planned = [{name: draw.get(name) for name in of_row} for draw, of_row in zip(plan["draws"], body["draws"])]  # noqa: B905 - Python 3.9 runs it
-    if planned != body["draws"] or len(plan["draws"]) != len(body["draws"]):
-        raise Fault(f"the draws in plan.json are not those of row {first['seq']}")
+    same = planned == body["draws"] and len(plan["draws"]) == len(body["draws"])
+    require(same, f"the draws in plan.json are not those of {row}")
 
 
-def _check_costs(plan: dict[str, Any], own: list[dict[str, Any]]) -> None:
+def _check_costs(plan: Content, own: list[Content]) -> None:
     """The cost of each draw, as it was reserved; and that every draw was (and the spares that 0.1.0 reserved)."""
     reserved = {row["draw"]: row for row in own if row["kind"] == "RESERVED" and row["draw"] is not None}
-    if len(reserved) != len(plan["draws"]) + own[0]["body"].get("spares", 0):
-        raise Fault("rows of the reservation are missing")
+    complete = len(reserved) == len(plan["draws"]) + own[0]["body"].get("spares", 0)
+    require(complete, "rows of the reservation are missing")
     for draw in plan["draws"]:
         row = reserved[draw["name"]]
-        if any(Decimal(draw[amount]) != Decimal(row[amount] or 0) for amount in AMOUNTS):
-            raise Fault(f"the cost of {draw['name']} in plan.json is not that of row {row['seq']}")
+        same = all(Decimal(draw[amount]) == Decimal(row[amount] or 0) for amount in AMOUNTS)
+        require(same, f"the cost of {draw['name']} in plan.json is not that of row {row['seq']}")
 
 
-def _check_course(own: list[dict[str, Any]], ended: dict[str, Any]) -> None:
+def _check_course(own: list[Content], ended: Content) -> None:
     """Every draw reserved, drawn and ended; where it was required, submitted and decided: all before it was published."""
     courses: dict[str, list[str]] = {}
     for row in own:
         if row["draw"] is not None:
             courses.setdefault(row["draw"], []).append(row["kind"])
-            if row["seq"] > ended["seq"]:
-                raise Fault(f"row {row['seq']} is of a draw after the publication, or the decision")
+            in_time = row["seq"] <= ended["seq"]
+            require(in_time, f"row {row['seq']} is of a draw after the publication, or the decision")
     for name, course in courses.items():
-        if course not in _COURSES:
-            raise Fault(f"the rows of {name} are {', '.join(course)}: some are missing, or in another order")
+        rows = ", ".join(course)
+        require(course in _COURSES, f"the rows of {name} are {rows}: some are missing, or in another order")
     steps = [row for row in own if row["kind"] in {"SUBMITTED", "APPROVED", "REJECTED", "PUBLISHED"}]
     kinds = [row["kind"] for row in steps]
     if own[0]["body"].get("approval") == "required" or ended["kind"] == "REJECTED":
-        if kinds not in (["SUBMITTED", "APPROVED", "PUBLISHED"], ["SUBMITTED", "REJECTED"]):
-            raise Fault(
-                "it needs an approval, and was not submitted, approved and published, or rejected, in this order"
-            )
-        if ended["kind"] == "PUBLISHED" and steps[0]["body"]["outputs"] != ended["body"]["outputs"]:
-            raise Fault("what was published is not what was submitted for approval")
+        decided = kinds in (["SUBMITTED", "APPROVED", "PUBLISHED"], ["SUBMITTED", "REJECTED"])
+        require(
+            decided, "it needs an approval, and was not submitted, approved and published, or rejected, in this order"
+        )
+        same = ended["kind"] != "PUBLISHED" or steps[0]["body"]["outputs"] == ended["body"]["outputs"]
+        require(same, "what was published is not what was submitted for approval")
 
 
-def _check_correction(rows: list[dict[str, Any]], first: dict[str, Any]) -> None:
+def _check_correction(rows: list[Content], first: Content) -> None:
     """That a release which was corrected by this one has a row that says so, and no second one."""
     old = first["body"].get("supersedes")
     said = [row["body"]["by"] for row in rows if row["kind"] == "SUPERSEDED" and row["release"] == old]
-    if old is not None and said != [first["release"]]:
-        raise Fault(f"it corrects release {old}, and the rows of that one do not say so")
+    linked = old is None or said == [first["release"]]
+    require(linked, f"it corrects release {old}, and the rows of that one do not say so")
 
 
-def _approval(own: list[dict[str, Any]]) -> str:
-    """Who approved it, for the sentence on its publication."""
-    approved = [row for row in own if row["kind"] == "APPROVED"]
-    return f", and {approved[0]['actor']} had approved it" if approved else ""
-
-
-def _lines(place: Path) -> list[dict[str, Any]]:
+def _lines(place: Path) -> list[Content]:
     return [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
 
 
-def _is_redacted(row: dict[str, Any]) -> bool:
+def _is_redacted(row: Content) -> bool:
     """Whether it is the first row of a release of 0.1.0, without the digest that told whether two releases had one source."""
     ours = row["kind"] in {"RESERVED", "REFUSED"} and row["draw"] is None and "program" not in row["body"]
     return ours and row["body"].get("redacted") == ["source_digest"]
 
 
-def _row_hash(row: dict[str, Any]) -> str:
-    columns = {name: value for name, value in row.items() if name not in _SEALS}
-    columns = {name: value for name, value in columns.items() if not (name in _ADDED and value is None)}
-    columns["body"] = _canonical(row["body"])
-    return hashlib.sha256(f"{row['prev_hash']}{_canonical(columns)}".encode()).hexdigest()
+def _row_hash(row: Content) -> str:
+    unhashed = _SEALS | {name for name in _ADDED if row.get(name) is None}
+    columns = {name: value for name, value in row.items() if name not in unhashed}
+    return _sha256(f"{row['prev_hash']}{_canonical({**columns, 'body': _canonical(row['body'])})}".encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _canonical(content: object) -> str:

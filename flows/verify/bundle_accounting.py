@@ -10,6 +10,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
+Content = dict[str, Any]  # an object of JSON: a row, a draw, a plan, a statement
 AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # Prices, and epsilons, are rounded to doubles.
 SLACK = 1e-9
@@ -19,13 +20,18 @@ _MARGIN = 1 + 1e-8
 _LARGEST = 200.0
 
 
-def draws_hold(draws: list[dict[str, Any]], epsilon: float, delta: Decimal, discovery: dict[str, Any] | None) -> bool:
+def totals(draws: list[Content]) -> dict[str, Decimal]:
+    """The costs of all draws, each amount by itself."""
+    return {name: sum((draw[name] for draw in draws), Decimal(0)) for name in AMOUNTS}
+
+
+def draws_hold(draws: list[Content], epsilon: float, delta: Decimal, discovery: Content | None) -> bool:
     """Whether draws at these costs are (epsilon, delta)-differentially private together, by one of the sums of `tasks/budget`.
 
     Each draw has its name, mechanism, parameter, and costs as decimals. Sums: the joint one of a `discovery`; otherwise mu^2,
     or rho, with deltas and what is plain beside it; or, where there are selections, their exact curves with mu^2 of the rest.
     """
-    total = {name: sum((draw[name] for draw in draws), Decimal(0)) for name in AMOUNTS}
+    total = totals(draws)
     allowed = float(delta) * (1 + SLACK)
     if discovery is not None:
         return joint_total_delta(draws, discovery, epsilon) <= allowed
@@ -44,16 +50,6 @@ def draws_hold(draws: list[dict[str, Any]], epsilon: float, delta: Decimal, disc
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Delta of mu-GDP: Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle and Wang 2018, theorem 8)."""
     return _sparse(mu, epsilon, 0.0, 0.0) if mu else 0.0
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Smallest epsilon of mu-GDP at `delta`, to the last digits."""
-    low, high = 0.0, 1.0
-    while gaussian_delta(mu, high) > delta:
-        low, high = high, 2 * high
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (low, middle) if gaussian_delta(mu, middle) <= delta else (middle, high)
-    return high
 
 
 def concentrated_delta(rho: float, epsilon: float) -> float:
@@ -94,15 +90,11 @@ def selection_covered(epsilon: float, mu2: Decimal, rho: Decimal) -> bool:
     return epsilon <= most * (1 + SLACK) and epsilon * epsilon / 8 <= float(rho) * (1 + SLACK)
 
 
-def mixed_total_delta(draws: list[dict[str, Any]], epsilon: float) -> float:
+def mixed_total_delta(draws: list[Content], epsilon: float) -> float:
     """Delta of Gaussians and exponential mechanisms by the exact worst curves of the latter (`mixed`); 1 beside plain costs."""
     chosen = sorted(draw["parameter"] for draw in draws if draw["mechanism"] == "exponential")
     mu2 = math.fsum(float(draw["mu2"]) for draw in draws if draw["mechanism"] != "exponential")
-    if (
-        any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
-        or mu2 <= 0
-        or max(chosen, default=0) > _LARGEST
-    ):
+    if _plain(draws) or mu2 <= 0 or max(chosen, default=0) > _LARGEST:
         return 1.0
     steps = min(_STEPS, max(_FEWEST_STEPS, _ALL_STEPS // max(1, len(chosen))))
     step, masses = (chosen[-1] if chosen else 1.0) / steps, [1.0]
@@ -113,31 +105,21 @@ def mixed_total_delta(draws: list[dict[str, Any]], epsilon: float) -> float:
     return min(1.0, min(1.0, inside * _MARGIN) + math.fsum(float(draw["delta"]) for draw in draws))
 
 
-def joint_total_delta(draws: list[dict[str, Any]], discovery: dict[str, Any], epsilon: float) -> float:
+def joint_total_delta(draws: list[Content], discovery: Content, epsilon: float) -> float:
     """Delta of draws one of which discovers private values, by the theorem of `joint`; 1 where it says nothing of them."""
     names = [draw["name"] for draw in draws]
     if discovery["draw"] not in names:
         return 1.0
-    place, adaptive, replaced = (
-        names.index(discovery["draw"]),
-        discovery["adaptive"],
-        discovery["neighbors"] == "replace-one",
-    )
+    place, adaptive, share = names.index(discovery["draw"]), discovery["adaptive"], discovery["least_share"]
+    replaced = discovery["neighbors"] == "replace-one"
     percentiles = any(name.startswith("percentile-") for name in names[:place])
     other = any(draw["delta"] for draw in draws if draw["name"] != discovery["draw"])
-    plain = any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
-    if (
-        other
-        or plain
-        or (percentiles and not adaptive)
-        or not 0 < discovery["least_share"] <= 1
-        or not 0 < epsilon <= 100
-    ):
+    if other or _plain(draws) or (percentiles and not adaptive) or not (0 < share <= 1 and 0 < epsilon <= 100):
         return 1.0
     costs = [float(draw["mu2"]) for draw in draws]
     before = math.fsum(costs[:place]) if adaptive else 0.0
     others = math.fsum(costs[place + 1 :]) + (0.0 if adaptive else math.fsum(costs[:place]))
-    saved = discovery["least_share"] * (0.5 if replaced else 1.0)
+    saved = share * (0.5 if replaced else 1.0)
     log_all = math.log1p(-float(draws[place]["delta"]))
 
     def remaining(left: float) -> float:
@@ -146,11 +128,15 @@ def joint_total_delta(draws: list[dict[str, Any]], discovery: dict[str, Any], ep
     return min(1.0, (_after(before, epsilon, remaining) if before else remaining(epsilon)) * _MARGIN)
 
 
+def _plain(draws: list[Content]) -> bool:
+    """Whether part of the cost is (epsilon, delta) alone."""
+    return any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
+
+
 def _worst_share(one: float, others: float, saved: float, log_all: float, epsilon: float, *, replaced: bool) -> float:
     """V(epsilon): the worst over the share x of what a unit has of its own."""
     worst = 0.0
-    for block in range(-1, _BLOCKS):
-        least, most = (0.0, 0.0) if block < 0 else (block / _BLOCKS, (block + 1) / _BLOCKS)
+    for least, most in [(0.0, 0.0), *((block / _BLOCKS, (block + 1) / _BLOCKS) for block in range(_BLOCKS))]:
         mu, hidden = math.sqrt(max(one + others - least * saved * one, 1e-12 * (one + others))), most * log_all
         if replaced:
             worst = max(worst, _sparse(mu, epsilon, hidden, log_all))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
-from marginweave.flows.verify.bundle_accounting import SLACK, exposure
+from marginweave.flows.verify.bundle_accounting import SLACK, Content, exposure
 
 _ROUNDED = 1024
 
@@ -15,9 +14,15 @@ class Fault(Exception):
     """What does not fit."""
 
 
+def require(fits: bool, fault: str) -> None:
+    """Raise Fault, which says what does not fit, unless it does."""
+    if not fits:
+        raise Fault(fault)
+
+
 def stated_noise(  # noqa: C901, PLR0911 - one case a kind of draw
-    told: dict[str, Any], body: dict[str, Any], draw: dict[str, Any], draws: list[dict[str, Any]]
-) -> dict[str, Any]:
+    told: Content, body: Content, draw: Content, draws: list[Content]
+) -> Content:
     """The noise that a draw had, by its terms; None where rows of 0.1.0 do not say it."""
     name, terms = draw["name"], draw["terms"]
     sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else None
@@ -28,37 +33,33 @@ def stated_noise(  # noqa: C901, PLR0911 - one case a kind of draw
         return {"threshold": terms.get("threshold"), "sigma": sigma}
     if name == "selection":
         steps = terms.get("steps")
-        return {
-            "sigma": None if steps is None else float(Fraction(terms["sigma"])) / steps,
-            "step": steps and 1 / steps,
-        }
+        deviation = None if steps is None else float(Fraction(terms["sigma"])) / steps
+        return {"sigma": deviation, "step": steps and 1 / steps}
     if name.startswith("select-"):
         return {"sensitivity": unit and unit[0] * (2 if unit[1] else 1)}
     if name.startswith("measure-"):
         batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws)
         return {"sigma": unit and _deviation(draw["parameter"] * math.sqrt(batch), 1, *unit)}
     if name == "count":
-        return {
-            "sigma": sigma if sigma is not None or unit is None else _deviation(draw["parameter"], 1, unit[0], False)
-        }
+        return {"sigma": sigma or (unit and _deviation(draw["parameter"], 1, unit[0], False))}
     if not name.startswith("level-"):
         return {}
     level = told["noise"][draw["length"] - 1]
     bound = level["contribution_bound"]
-    if level["length"] != draw["length"] or not 1 <= bound <= terms.get("cap", bound):
-        raise Fault(f"the noise of length {draw['length']} in privacy.json is not that of its row")
+    same = level["length"] == draw["length"] and 1 <= bound <= terms.get("cap", bound)
+    require(same, f"the noise of length {draw['length']} in privacy.json is not that of its row")
     if unit is not None:
         compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})
-    if "contribution_bound" in terms:
-        compare(f"noise.{name}", level, {"contribution_bound": terms["contribution_bound"]})
+    public = {"contribution_bound": terms["contribution_bound"]} if "contribution_bound" in terms else {}
     if terms and ("private_threshold" in terms or "private_values" not in terms):
-        compare(f"noise.{name}", level, {"private_threshold": terms.get("private_threshold", 0)})
+        public["private_threshold"] = terms.get("private_threshold", 0)
+    compare(f"noise.{name}", level, public)
     if "threshold_delta" in terms and unit is not None:
         _check_thresholds(level, terms, unit[0])
     return {"sigma": level["deviation"]}
 
 
-def _check_thresholds(level: dict[str, Any], terms: dict[str, Any], records: int) -> None:
+def _check_thresholds(level: Content, terms: Content, records: int) -> None:
     """That delta pays for thresholds that follow from a percentile, and the one of private values is the least such."""
     sigma, bound, delta = level["deviation"], level["contribution_bound"], float(terms["threshold_delta"])
     if terms["fabrication"] == "none" and exposure(level["threshold"], sigma, bound, records) > delta * (1 + SLACK):
@@ -71,7 +72,7 @@ def _check_thresholds(level: dict[str, Any], terms: dict[str, Any], records: int
         raise Fault(f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta")
 
 
-def _unit(told: dict[str, Any], body: dict[str, Any], draw: dict[str, Any]) -> tuple[int, bool] | None:
+def _unit(told: Content, body: Content, draw: Content) -> tuple[int, bool] | None:
     """How many records a unit has, and whether they are replaced; None where rows of 0.1.0 do not say it."""
     terms = draw["terms"]
     if "records" in terms:
@@ -86,15 +87,15 @@ def _deviation(multiplier: float, bound: int, records: int, replaced: bool) -> f
     return (math.isqrt(math.ceil(square) - 1) + 1) / _ROUNDED
 
 
-def check_marginals(marginals: list[dict[str, Any]], draw: dict[str, Any], draws: list[dict[str, Any]]) -> None:
+def check_marginals(marginals: list[Content], draw: Content, draws: list[Content]) -> None:
     """The deviations of the marginals of a draw cost what it did together; those of rounds, merged, no more."""
     shares = [other for other in draws if other["name"].startswith("measure-") and other["state"] == "drawn"]
     rounds = bool(shares) and draw["name"] == shares[0]["name"]
     found = [row for row in marginals if row["draw"] == ("rounds" if rounds else draw["name"])]
     if not found or "records" not in draw["terms"]:
         return
-    if any(row["noise"] != draw["mechanism"] for row in found):
-        raise Fault(f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
+    same = all(row["noise"] == draw["mechanism"] for row in found)
+    require(same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
     records, replaced = draw["terms"]["records"], draw["terms"]["neighbors"] == "replace-one"
     step = 1 / _ROUNDED
     if draw["mechanism"] == "discrete-laplace":
@@ -105,14 +106,14 @@ def check_marginals(marginals: list[dict[str, Any]], draw: dict[str, Any], draws
         one, moved = (len(shares) if rounds else 1) / float(draw["parameter"]) ** 2, records**2 * (2 if replaced else 1)
         sigmas = [row["deviation"] for row in found]
         least, most = math.fsum(moved / s**2 for s in sigmas), math.fsum(moved / (s - step) ** 2 for s in sigmas)
-    if least > one * (1 + SLACK) or (not rounds and most < one * (1 - SLACK)):
-        raise Fault(f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
+    paid = least <= one * (1 + SLACK) and (rounds or most >= one * (1 - SLACK))
+    require(paid, f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
 
 
-def compare(place: str, told: dict[str, Any], booked: dict[str, Any]) -> None:
+def compare(place: str, told: Content, booked: Content) -> None:
     """Numbers within 1e-9 of themselves, which is what another library may compute otherwise; everything else exactly."""
     for name, value in booked.items():
         said, where = told[name], f"{place}.{name}".strip(".")
         number = isinstance(value, float) and isinstance(said, (int, float)) and not isinstance(said, bool)
-        if not (math.isclose(said, value, rel_tol=SLACK) if number else said == value):
-            raise Fault(f"{where} in privacy.json is not that of the rows")
+        same = math.isclose(said, value, rel_tol=SLACK) if number else said == value
+        require(same, f"{where} in privacy.json is not that of the rows")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import Any
 
-from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, draws_hold, selection_covered
-from marginweave.flows.verify.bundle_noise import Fault, check_marginals, compare, stated_noise
+from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, Content, draws_hold, selection_covered, totals
+from marginweave.flows.verify.bundle_noise import check_marginals, compare, require, stated_noise
 
 # What the rows of one release do not determine, by its path in privacy.json; `ledger verify` has the rows of the whole ledger.
 NOT_IN_ROWS = {
@@ -50,7 +49,7 @@ NOT_IN_ROWS = {
 }  # fmt: skip
 
 
-def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: str) -> None:
+def check_statement(told: Content, rows: list[Content], release: str) -> None:
     """Refuse a privacy.json that says of `release` anything else than the rows do.
 
     `rows` are those of the release and of its account, with bodies as objects, oldest first.
@@ -62,26 +61,24 @@ def check_statement(told: dict[str, Any], rows: list[dict[str, Any]], release: s
     own = [row for row in rows if row["release"] == release and row["kind"] != "REFUSED"]
     body = own[0]["body"]
     draws = _draws(body, own)
-    booked = {"dataset": own[0]["account"], "run": body["run"], "release": release}
     contract = "privacy-of-rejected" if "rejected" in told else "privacy"
-    if told.get("$schema") != {1: None, 2: f"urn:marginweave:{contract}:2"}.get(told["format"], ""):
-        raise Fault("format and $schema in privacy.json are of no known contract")
-    compare("", told, booked)
-    if ("supersedes" in body) != ("supersedes" in told) or told.get("supersedes", {}).get("release") != body.get(
-        "supersedes"
-    ):
-        raise Fault("supersedes in privacy.json is not that of the rows")
+    known = told.get("$schema") == {1: None, 2: f"urn:marginweave:{contract}:2"}.get(told["format"], "")
+    require(known, "format and $schema in privacy.json are of no known contract")
+    compare("", told, {"dataset": own[0]["account"], "run": body["run"], "release": release})
+    old = {"release": body["supersedes"]} if "supersedes" in body else None
+    said = {"release": told["supersedes"]["release"]} if "supersedes" in told else None
+    require(said == old, "supersedes in privacy.json is not that of the rows")
     if "program" in body:
         drew = [row["body"] for row in own if row["kind"] == "DRAWN" and "program" in row["body"]]
-        said = list({row["program"]: {"version": row["version"], "digest": row["program"]} for row in drew}.values())
-        compare("programs", told["programs"], {"reserved": body["program"], "drew": said})
+        each = {row["program"]: {"version": row["version"], "digest": row["program"]} for row in drew}
+        compare("programs", told["programs"], {"reserved": body["program"], "drew": list(each.values())})
     _check_guarantee(told, body, draws)
     _check_mechanisms(told, body, draws)
     _check_account(told["account"], rows, own)
     _check_epsilon(told["guarantee"], draws, body)
 
 
-def _draws(body: dict[str, Any], own: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _draws(body: Content, own: list[Content]) -> list[Content]:
     """The planned draws with their costs as decimals, in the order of the plan, and what has become of each."""
     costs = {row["draw"]: row for row in own if row["kind"] == "RESERVED" and row["draw"] is not None}
     last = {row["draw"]: row["kind"] for row in own if row["draw"] is not None}
@@ -96,28 +93,26 @@ def _draws(body: dict[str, Any], own: list[dict[str, Any]]) -> list[dict[str, An
     ]
 
 
-def _check_guarantee(told: dict[str, Any], body: dict[str, Any], draws: list[dict[str, Any]]) -> None:
-    said, total = told["guarantee"], {name: sum((draw[name] for draw in draws), Decimal(0)) for name in AMOUNTS}
+def _check_guarantee(told: Content, body: Content, draws: list[Content]) -> None:
+    said, total = told["guarantee"], totals(draws)
     plain = bool(total["plain_epsilon"] or total["plain_delta"])
     mu = None if plain else math.sqrt(total["mu2"])
     fabricated = [draw["terms"]["fabrication"] for draw in draws if "fabrication" in draw["terms"]]
-    compare("guarantee", said, {
-        "epsilon": float(body["epsilon"]),
-        "delta": float(body["delta"]),
-        "neighbors": body["neighbors"],
-        "accountant": body["accountant"],
+    booked = {
+        **{name: float(body[name]) for name in ("epsilon", "delta")},
+        **{name: body[name] for name in ("neighbors", "accountant")},
         **{name: body[name] for name in ("delta_threshold",) if name in body},
         **({"epsilon_of_the_draws": body["spent_epsilon"]} if "spent_epsilon" in body else {}),
         **({"fabrication": (fabricated or [None])[0] or "possible"} if any(draw["terms"] for draw in draws) else {}),
         "mu": mu,
         "rho": None if plain else float(total["rho"]),
-    })  # fmt: skip
-    unit = body["unit"]
-    if said["unit"] != unit and not said["unit"].startswith(f"subject of column {unit.partition(':')[2]!r}, "):
-        raise Fault("guarantee.unit in privacy.json is not that of the rows")
+    }
+    compare("guarantee", said, booked)
+    subject = said["unit"].startswith(f"subject of column {body['unit'].partition(':')[2]!r}, ")
+    require(said["unit"] == body["unit"] or subject, "guarantee.unit in privacy.json is not that of the rows")
     threshold, epsilon, delta = said["delta_threshold"], said["epsilon"], said["delta"]
-    if float(total["delta"]) > threshold * (1 + SLACK):
-        raise Fault("guarantee.delta_threshold in privacy.json is less than the rows of the draws have")
+    covered = float(total["delta"]) <= threshold * (1 + SLACK)
+    require(covered, "guarantee.delta_threshold in privacy.json is less than the rows of the draws have")
     if mu is not None:
         observer = min(1.0, math.erfc(-mu / 2 / math.sqrt(2)) / 2 + threshold)
     else:
@@ -125,37 +120,34 @@ def _check_guarantee(told: dict[str, Any], body: dict[str, Any], draws: list[dic
     compare("", told, {"observer": observer})
 
 
-def _check_epsilon(said: dict[str, Any], draws: list[dict[str, Any]], body: dict[str, Any]) -> None:
+def _check_epsilon(said: Content, draws: list[Content], body: Content) -> None:
     """That each draw costs what its mechanism does, and all of them no more than is said."""
     sampled, delta = said["on_the_sampled_table"], Decimal(body["delta"])
-    priced, discovery = draws, body.get("discovery")
     if sampled is None:
         for draw in draws:
             _check_price(draw)
     else:  # all is charged on the first draw; what they are to the sample follows from their parameters
-        priced, discovery = [_by_parameter(draw) for draw in draws], None
-        threshold = Decimal(repr(said["delta_threshold"]))
-        left = Decimal(repr(sampled["delta"])) - threshold
-        if body["accountant"] != "joint" and not draws_hold(priced, sampled["epsilon"], left, None):
-            raise Fault(
-                "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
-            )
-        priced = draws
-    spent = said["epsilon_of_the_draws"]
-    if spent > said["epsilon"] * (1 + SLACK) or not draws_hold(priced, spent, delta, discovery):
-        raise Fault(
-            "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon"
+        left = Decimal(repr(sampled["delta"])) - Decimal(repr(said["delta_threshold"]))
+        by_parameter = [_by_parameter(draw) for draw in draws]
+        covered = body["accountant"] == "joint" or draws_hold(by_parameter, sampled["epsilon"], left, None)
+        require(
+            covered, "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
         )
+    spent, discovery = said["epsilon_of_the_draws"], body.get("discovery") if sampled is None else None
+    covered = spent <= said["epsilon"] * (1 + SLACK) and draws_hold(draws, spent, delta, discovery)
+    require(
+        covered, "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon"
+    )
 
 
-def _by_parameter(draw: dict[str, Any]) -> dict[str, Any]:
+def _by_parameter(draw: Content) -> Content:
     one, gaussian = float(draw["parameter"]), draw["mechanism"] == "rounded-gaussian"
     mu2 = 1 / one**2 if gaussian else one**2 * math.pi / 8  # of a selection, the bound of `selection_mu`
     rho = 1 / one**2 / 2 if gaussian else one**2 / 8
     return {**draw, **dict.fromkeys(AMOUNTS, Decimal(0)), "mu2": Decimal(mu2), "rho": Decimal(rho)}
 
 
-def _check_price(draw: dict[str, Any]) -> None:
+def _check_price(draw: Content) -> None:
     parameter, mu2, rho = draw["parameter"], draw["mu2"], draw["rho"]
     if draw["mechanism"] == "rounded-gaussian":
         least = (1 - SLACK) / float(parameter) ** 2
@@ -164,64 +156,50 @@ def _check_price(draw: dict[str, Any]) -> None:
         enough = draw["plain_epsilon"] >= Decimal(repr(parameter))
     else:
         enough = draw["mechanism"] == "exponential" and selection_covered(float(parameter), mu2, rho)
-    if not enough:
-        raise Fault(f"draw {draw['name']} costs less than its mechanism does")
+    require(enough, f"draw {draw['name']} costs less than its mechanism does")
 
 
-def _check_mechanisms(told: dict[str, Any], body: dict[str, Any], draws: list[dict[str, Any]]) -> None:
+def _check_mechanisms(told: Content, body: Content, draws: list[Content]) -> None:
     """Every draw with its parameter, state, cost and noise; the noise of each length and of each marginal."""
-    said = told["mechanisms"]
-    if [row["draw"] for row in said] != [draw["name"] for draw in draws]:
-        raise Fault("the draws in privacy.json are not those of the rows")
-    published = "noise" in told
+    said, published = told["mechanisms"], "noise" in told
+    same = [row["draw"] for row in said] == [draw["name"] for draw in draws]
+    require(same, "the draws in privacy.json are not those of the rows")
     for row, draw in zip(said, draws):  # noqa: B905 - Python 3.9 runs it
         named = "noise_multiplier" if draw["mechanism"] == "rounded-gaussian" else "epsilon"
         place = f"mechanisms.{draw['name']}"
-        planned = {
-            "draw": draw["name"],
-            "mechanism": draw["mechanism"],
-            "length": draw["length"],
-            named: draw["parameter"],
-            "state": draw["state"],
-        }
+        planned = {"draw": draw["name"], named: draw["parameter"]}
+        planned |= {name: draw[name] for name in ("mechanism", "length", "state")}
         compare(place, row, planned)
-        if any(Decimal(row[name]) != draw[name] for name in AMOUNTS):
-            raise Fault(f"the cost of {draw['name']} in privacy.json is not that of its row")
+        same = all(Decimal(row[name]) == draw[name] for name in AMOUNTS)
+        require(same, f"the cost of {draw['name']} in privacy.json is not that of its row")
         noise = stated_noise(told, body, draw, draws) if published else {}
         compare(place, row, {name: value for name, value in noise.items() if value is not None})
-        if unknown := set(row) - {*planned, *AMOUNTS, *noise}:
-            raise Fault(f"{place} in privacy.json has {', '.join(sorted(unknown))}, which no row explains")
+        unknown = ", ".join(sorted(set(row) - {*planned, *AMOUNTS, *noise}))
+        require(not unknown, f"{place} in privacy.json has {unknown}, which no row explains")
     for draw in draws if "marginals" in told else ():
         check_marginals(told["marginals"], draw, draws)
 
 
-def _check_account(told: dict[str, Any], rows: list[dict[str, Any]], own: list[dict[str, Any]]) -> None:
+def _check_account(told: Content, rows: list[Content], own: list[Content]) -> None:
     """Account, cap and purse at the time of publication, and the draws of this release that were lost."""
     account, drawn = own[0]["account"], max(row["seq"] for row in own if row["draw"] is not None)
-    ended = min(
-        [row["seq"] for row in own if row["kind"] in {"SUBMITTED", "PUBLISHED"} and row["seq"] > drawn], default=0
-    )
-    rejected = any(row["kind"] == "REJECTED" for row in own)
-    opened = [row for row in rows if row["account"] == account and row["kind"] == "OPENED"][-1]["body"]
+    after = [row["seq"] for row in own if row["kind"] in {"SUBMITTED", "PUBLISHED"} and row["seq"] > drawn]
+    rejected, ended = any(row["kind"] == "REJECTED" for row in own), min(after, default=0)
     caps = [row for row in rows if row["account"] == account and row["kind"] in {"OPENED", "CAP_CHANGED"}]
+    opened = [row["body"] for row in caps if row["kind"] == "OPENED"][-1]
     before = [row for row in caps if row["seq"] < drawn][-1:]
     meanwhile = [row for row in caps if row["seq"] > drawn and (rejected or row["seq"] < ended)]
     compare("account", told, {"dataset": account})
-    said = Decimal(repr(told["cap_epsilon"])), Decimal(repr(told["delta"]))
-    if said not in {
-        tuple(Decimal(repr(float(row["body"][name]))) for name in ("epsilon", "delta")) for row in before + meanwhile
-    }:
-        raise Fault("the cap of the account in privacy.json is not that of the rows")
+    said = told["cap_epsilon"], told["delta"]
+    known = [(float(row["body"]["epsilon"]), float(row["body"]["delta"])) for row in before + meanwhile]
+    require(said in known, "the cap of the account in privacy.json is not that of the rows")
     if "purse" in told:
         purse = opened.get("purse", {"epsilon": "0", "delta": "0"})
         compare("account.purse", told["purse"], {name: float(purse[name]) for name in ("epsilon", "delta")})
     costs = {row["draw"]: row for row in own if row["kind"] == "RESERVED"}
     begun = {row["draw"]: row["body"].get("replaces") or row["draw"] for row in own if row["kind"] == "DRAWN"}
-    lost = [
-        (begun[row["draw"]], *(Decimal(costs[row["draw"]][name] or 0) for name in AMOUNTS))
-        for row in own
-        if row["kind"] == "CHARGED_LOST"
-    ]
+    names = [row["draw"] for row in own if row["kind"] == "CHARGED_LOST"]
+    lost = [(begun[draw], *(Decimal(costs[draw][name] or 0) for name in AMOUNTS)) for draw in names]
     mine = [row for row in told["lost_draws"] if row["release"] == own[0]["release"]]
-    if sorted(lost) != sorted((row["draw"], *(Decimal(row[name]) for name in AMOUNTS)) for row in mine):
-        raise Fault("the lost draws of the release in privacy.json are not those of the rows")
+    same = sorted(lost) == sorted((row["draw"], *(Decimal(row[name]) for name in AMOUNTS)) for row in mine)
+    require(same, "the lost draws of the release in privacy.json are not those of the rows")

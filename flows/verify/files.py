@@ -1,26 +1,36 @@
-"""The files of the home against the ledger: kept checkpoints, draws, and what was released."""
+"""The files of the home against the ledger: kept checkpoints, draws, what was released, and what privacy.json says of it."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-from collections.abc import Iterable, Iterator
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from marginweave.flows.run.continuity import is_example, was_charged
-from marginweave.flows.verify.statement import StatementAudit
+from marginweave.flows.verify.bundle_noise import Fault, require
+from marginweave.flows.verify.bundle_statement import check_statement
 from marginweave.schemas.errors import AuditError, BudgetError, StageError
 from marginweave.schemas.ledger.records import ReleaseRecord, State
+from marginweave.schemas.released.account import AccountStatement, AccountSums
 from marginweave.schemas.released.manifest import Manifest, RunState
+from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.checkpoint.draw_files import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.files import file_digest, read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder, published_place
 from marginweave.tasks.checkpoint.store import open_blocks, open_seal
 from marginweave.tasks.ledger.audit import AuditedLedger
+from marginweave.tasks.ledger.boxes import account_sums, account_total
 from marginweave.tasks.ledger.keys import Keyring, subkey
 from marginweave.tasks.ledger.witness import RECONCILE, SEEN, Sighting
+
+_ENDED = frozenset({"SUBMITTED", "PUBLISHED"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,23 +57,23 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
     place, statements = home / "runs", StatementAudit(audited)
     for path in sorted(place.iterdir()) if place.is_dir() else ():
         folder = RunFolder(path)
-        manifest = _manifest(folder)
-        if manifest is None:
-            _check_nothing_is_left(folder)
-        if manifest is None or is_example(folder) != example:
-            continue
-        with _still(folder) as still:
-            if not still:
-                in_progress.append(folder.run)
+        try:
+            manifest = folder.read_manifest()
+            if manifest is None:
+                _check_nothing_is_left(folder)
+            if manifest is None or is_example(folder) != example:
                 continue
-            try:
+            with _still(folder) as still:
+                if not still:
+                    in_progress.append(folder.run)
+                    continue
                 files += _audit_run(folder, manifest, statements, keys)
-            except StageError as error:
-                raise AuditError(str(error)) from None
+        except StageError as error:
+            raise AuditError(str(error)) from None
         runs += 1
-    return AuditedFiles(
-        runs=runs, files=files, in_progress=tuple(in_progress), elsewhere=_not_below(place, audited.releases.values())
-    )
+    published = {record.run for record in audited.releases.values() if record.outputs}
+    elsewhere = tuple(sorted(run for run in published if not (place / run).is_dir()))
+    return AuditedFiles(runs=runs, files=files, in_progress=tuple(in_progress), elsewhere=elsewhere)
 
 
 def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit, keys: Keyring) -> int:
@@ -71,7 +81,7 @@ def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit
     _check_seen(folder, audited)
     record = audited.releases.get(manifest.release)
     if record is None:
-        if was_charged(manifest) or any(_draw_files(folder)):
+        if was_charged(manifest) or any(folder.draws.glob("*.draw")):
             raise AuditError(
                 f"run {folder.run} was charged, but the ledger does not know its release {manifest.release}"
             )
@@ -104,11 +114,6 @@ def _check_nothing_is_left(folder: RunFolder) -> None:
     released = folder.release.is_dir() and any(folder.release.iterdir())
     if released or any(folder.draws.glob("*.draw")):
         raise AuditError(f"{folder.manifest_file} is missing: nobody can say whose files stand beside it")
-
-
-def _not_below(place: Path, releases: Iterable[ReleaseRecord]) -> tuple[str, ...]:
-    published = (record.run for record in releases if record.outputs)
-    return tuple(sorted({run for run in published if not (place / run).is_dir()}))
 
 
 def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> None:
@@ -152,13 +157,12 @@ def _check_draws(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, s
     stranger = unknown_draw(folder, record)
     if stranger is not None:
         raise AuditError(f"{stranger} is a draw that the ledger never charged")
-    committed = [draw for draw in record.draws if draw.state == State.COMMITTED]
-    for draw in () if purged else committed:
-        lease = draw.lease or ""
-        damaged = store.damaged(record.release, draw.name, lease, draw.digest or "")
+    kept = [] if purged else [draw for draw in record.draws if draw.state == State.COMMITTED]
+    for draw in kept:
+        damaged = store.damaged(record.release, draw.name, draw.lease or "", draw.digest or "")
         if damaged is not None:
             raise AuditError(f"{damaged} is missing, or is not the draw that was committed")
-    return 0 if purged else len(committed)
+    return len(kept)
 
 
 def _check_stages(folder: RunFolder, manifest: Manifest, key: bytes) -> int:
@@ -169,11 +173,10 @@ def _check_stages(folder: RunFolder, manifest: Manifest, key: bytes) -> int:
         path = folder.path / entry.file
         if entry.purged is not None or path.suffix != ".ckpt" or not path.parent.exists():
             continue
-        stage = path.name.rpartition("-")[0]
-        sealed = read_file(path)
+        sealed, address = read_file(path), ("stage", path.name.rpartition("-")[0], entry.address)
         seal = key if path.is_relative_to(folder.private) else public
-        opened = None if sealed is None else open_seal(seal, ("stage", stage, entry.address), sealed)
-        digest = _blocks_digest(path, seal, ("stage", stage, entry.address)) if opened is None else opened[1]
+        opened = None if sealed is None else open_seal(seal, address, sealed)
+        digest = _blocks_digest(path, seal, address) if opened is None else opened[1]
         if digest != entry.digest:
             raise AuditError(f"{path} is missing, or is not the checkpoint that the manifest names")
         checked += 1
@@ -208,12 +211,55 @@ def _still(folder: RunFolder) -> Iterator[bool]:
         yield True
 
 
-def _draw_files(folder: RunFolder) -> list[Path]:
-    return sorted(folder.draws.glob("*.draw")) if folder.draws.is_dir() else []
+@dataclass(frozen=True)
+class StatementAudit:
+    """Compares statements with the rows of an audited ledger, which are sorted once."""
 
+    audited: AuditedLedger
 
-def _manifest(folder: RunFolder) -> Manifest | None:
-    try:
-        return folder.read_manifest()
-    except StageError as error:
-        raise AuditError(str(error)) from None
+    def check(self, content: bytes, record: ReleaseRecord) -> None:
+        """Refuse a privacy.json that says anything else of the release, or of its account when it was published, than the rows.
+
+        What the account was and had spent is compared where this version reserved the release: 0.1.0 had other sums.
+
+        Raises:
+            AuditError: the first thing that differs.
+        """
+        try:
+            rows = [*self._rows[None, record.dataset], *self._rows[record.release, None]]
+            check_statement(json.loads(content), rows, record.release)
+            if record.program is not None:
+                self._check_account(PrivacyStatement.from_json(content).account, record)
+        except Fault as fault:
+            raise AuditError(f"run {record.run}: {fault}") from None
+        except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, AttributeError):
+            raise AuditError(f"run {record.run}: privacy.json is not what the program writes") from None
+
+    @cached_property
+    def _rows(self) -> Mapping[tuple[str | None, str | None], list[dict[str, Any]]]:
+        """Rows by their release, or, where they are of none, by their account; bodies as objects."""
+        found: dict[tuple[str | None, str | None], list[dict[str, Any]]] = defaultdict(list)
+        for row in self.audited.rows:
+            place = (row["release"], None) if row["release"] is not None else (None, row["account"])
+            found[place].append({**row, "body": json.loads(row["body"])})
+        return found
+
+    def _check_account(self, told: AccountStatement, record: ReleaseRecord) -> None:
+        """The totals have to be those at some row between last draw and publication: others may have drawn meanwhile."""
+        rows = self._rows[record.release, None]
+        drawn = max(row["seq"] for row in rows if row["draw"] is not None)
+        ended = min(row["seq"] for row in rows if row["kind"] in _ENDED and row["seq"] > drawn)
+        course = self.audited.course[record.dataset]
+        standing = [now for now in course if now.seq <= drawn][-1:] + [now for now in course if drawn < now.seq < ended]
+        said = AccountSums(**{name: value for name, value in told if name in AccountSums.model_fields})
+        known = any(said == account_sums(account_total(account, spent)) for _, account, spent in standing)
+        require(known, "the totals of the account in privacy.json are not those of the rows when it was published")
+        lost = {
+            (other.release, draw.replaces or draw.name)
+            for other in self.audited.releases.values()
+            if other.dataset == record.dataset
+            for draw in other.draws
+            if draw.state == State.CHARGED_LOST
+        }
+        known = all((row.release, row.draw) in lost for row in told.lost_draws)
+        require(known, "a lost draw in privacy.json is in no row")

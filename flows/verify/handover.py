@@ -34,9 +34,11 @@ from marginweave.tasks.publish.statement import promise
 from marginweave.tasks.publish.templates import render
 from marginweave.tasks.references import RunReference
 
+_PLANNED = ("epsilon", "delta", "unit", "neighbors", "accountant", "delta_threshold", "spent_epsilon")
 _FUTURE = "from __future__ import annotations\n"
 _OWN_IMPORTS = re.compile(r"^from marginweave\.[^\n]*\n", re.MULTILINE)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
+_VERIFIER = (bundle, bundle_accounting, bundle_noise, bundle_statement)  # the first says what it is, and runs last
 # Rows that say how the ledger and its keys came to be belong to every account.
 _COMMON = frozenset({EventKind.LEDGER_CREATED.value, EventKind.KEY_ROTATED.value})
 
@@ -61,7 +63,9 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     record = release_of([event for event in audited.events if event.release == manifest.release])  # its plan in it
     if record is None or dict(record.outputs) != manifest.outputs:
         raise AuditError(f"the ledger does not know the release of run {run} as it is")
-    statement = _published(folder) if record.outputs else _rejected(folder, home, record)
+    statement = read_file(folder.release / "privacy.json") if record.outputs else _rejected(folder, home, record)
+    if statement is None:
+        raise StageError(f"{folder.release / 'privacy.json'} is missing")
     contents = _contents(manifest, record, audited, statement)
     place = check_target(home, to)
     if to.suffix.lower() == ".zip":
@@ -71,22 +75,14 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     return tuple(contents)
 
 
-def _published(folder: RunFolder) -> bytes:
-    statement = read_file(folder.release / "privacy.json")
-    if statement is None:
-        raise StageError(f"{folder.release / 'privacy.json'} is missing")
-    return statement
-
-
 def _rejected(folder: RunFolder, home: Path, record: ReleaseRecord) -> bytes:
     """What privacy.json would have promised, without all that was computed from draws, and who rejected it."""
     if record.decision is None or record.decision.approved:
         raise AuditError(f"the ledger does not know that run {folder.run} was rejected")
-    reference = RunReference(
-        folder=folder, source="", ledger_file=ledger_file_of(folder, home), lease=record.lease or ""
-    )
-    account, facts = account_statement(reference), release_facts(reference)
-    promised = promise(reference.configuration, reference.plan, account, facts)
+    ledger_file, lease = ledger_file_of(folder, home), record.lease or ""
+    reference = RunReference(folder=folder, source="", ledger_file=ledger_file, lease=lease)
+    facts = release_facts(reference)
+    promised = promise(reference.configuration, reference.plan, account_statement(reference), facts)
     rejected = Rejection(by=record.decision.by, reason=record.decision.reason)
     return RejectedStatement(format=2, **dict(facts.identity), **dict(promised), rejected=rejected).to_json()
 
@@ -109,12 +105,7 @@ def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger,
 def verifier() -> bytes:
     """verify.py: the program's own modules of the verifier in one file, which needs nothing but Python's own library."""
     parts = []
-    for module in (
-        bundle,
-        bundle_accounting,
-        bundle_noise,
-        bundle_statement,
-    ):  # the first says what it is, and runs last
+    for module in _VERIFIER:
         source = read_file(Path(str(module.__file__)))
         if source is None:
             raise StageError("the program is not installed whole: its verifier is missing")
@@ -140,13 +131,7 @@ def _plan(manifest: Manifest, record: ReleaseRecord) -> bytes:
         "written": manifest.written,
         "configuration_sha256": manifest.configuration_digest,
         "configuration": manifest.configuration,
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "unit": plan.unit,
-        "neighbors": plan.neighbors,
-        "accountant": plan.accountant,
-        "delta_threshold": plan.delta_threshold,
-        "spent_epsilon": plan.spent_epsilon,
+        **{name: getattr(plan, name) for name in _PLANNED},
         "draws": [{**draw.facts, **draw.cost.texts} for draw in plan.draws],
     }
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()

@@ -42,14 +42,11 @@ class ReleasedFile(Described):
         return cls.model_validate_json(content)
 
 
+def contract(name: str) -> Any:
+    """The key `$schema` of a file, whose contract has this name."""
+    return Field(default=name, alias="$schema", description="Identifier of this contract.")
+
+
 def optional(description: str) -> Any:
     """A key that is left out where it has nothing to say."""
     return Field(default=None, exclude_if=lambda value: value is None, description=description)
-
-
-def json_schema(file: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a released file, its identifier as `$id`."""
-    schema = file.model_json_schema()
-    name = schema["properties"]["$schema"]["const"]
-    required = ["$schema", *schema.pop("required", [])]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": name, "required": required, **schema}

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from marginweave.schemas.released.contract import Described, ReleasedFile, optional
+from marginweave.schemas.released.contract import Described, ReleasedFile, contract, optional
 
 Matrix = tuple[tuple[float | None, ...], ...]
 
@@ -169,9 +169,7 @@ class RecordAgreement(Described):
 class Evaluation(ReleasedFile, RecordAgreement):
     """evaluation.json: synthetic records against the released counts they were made from; post-processing."""
 
-    schema_: Literal["urn:marginweave:evaluation:1"] = Field(
-        default="urn:marginweave:evaluation:1", alias="$schema", description="Identifier of this contract."
-    )
+    schema_: Literal["urn:marginweave:evaluation:1"] = contract("urn:marginweave:evaluation:1")
     bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
     model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")
     paid: PaidEvaluation | None = Field(
@@ -245,9 +243,7 @@ class Propensity(Described):
 class InternalEvaluation(ReleasedFile, RecordAgreement):
     """internal/evaluation.json: exact functions of sensitive rows, never for release."""
 
-    schema_: Literal["urn:marginweave:internal-evaluation:1"] = Field(
-        default="urn:marginweave:internal-evaluation:1", alias="$schema", description="Identifier of this contract."
-    )
+    schema_: Literal["urn:marginweave:internal-evaluation:1"] = contract("urn:marginweave:internal-evaluation:1")
     distances: tuple[MeanDistance, ...] = Field(
         description="Mean distance of all marginals of one to three attributes, and of 100 sampled ones of four and of five."
     )

@@ -16,7 +16,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import digest_of
 from marginweave.schemas.names import check_name
 from marginweave.schemas.program import Program
-from marginweave.schemas.released.contract import Described
+from marginweave.schemas.released.contract import Described, contract
 
 _PURGED = ("private/", "derived/")
 
@@ -63,9 +63,7 @@ class Correction(Described):
 class Manifest(Described):
     """One run. The ledger knows it by the digest of `written`; the run keeps `configuration` as it was first resolved."""
 
-    schema_: Literal["urn:marginweave:manifest:2"] = Field(
-        default="urn:marginweave:manifest:2", alias="$schema", description="Identifier of this contract."
-    )
+    schema_: Literal["urn:marginweave:manifest:2"] = contract("urn:marginweave:manifest:2")
     version: Literal[2] = Field(default=2, description="Version of this contract.")
     run: Name = Field(description="Name of the run.")
     dataset: Name = Field(description="Name of the account.")
@@ -144,13 +142,9 @@ class Manifest(Described):
 
     def purged(self, time: datetime) -> Manifest:
         """The manifest after `private/` and `derived/` were removed at `time`; what was purged before keeps its time."""
-        stages = {
-            name: entry.model_copy(update={"purged": time})
-            if entry.file.startswith(_PURGED) and entry.purged is None
-            else entry
-            for name, entry in self.stages.items()
-        }
-        return self.model_copy(update={"stages": stages})
+        here = {k: e for k, e in self.stages.items() if e.file.startswith(_PURGED) and e.purged is None}
+        gone = {name: entry.model_copy(update={"purged": time}) for name, entry in here.items()}
+        return self.model_copy(update={"stages": {**self.stages, **gone}})
 
     def to_json(self) -> str:
         """The manifest as indented JSON; `from_json` reads it back."""

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, model_validator
 from marginweave.schemas.budget import NoiseName
 from marginweave.schemas.program import Program
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
-from marginweave.schemas.released.contract import Described, ReleasedFile, optional
+from marginweave.schemas.released.contract import Described, ReleasedFile, contract, optional
 from marginweave.schemas.released.manifest import Correction
 
 
@@ -181,9 +181,7 @@ class Promise(Described):
 class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIdentity, StatementFile):
     """privacy.json of a published release."""
 
-    schema_: Literal["urn:marginweave:privacy:2"] = Field(
-        default="urn:marginweave:privacy:2", alias="$schema", description="Identifier of this contract."
-    )
+    schema_: Literal["urn:marginweave:privacy:2"] = contract("urn:marginweave:privacy:2")
     confidence: Confidence = Field(description="What the intervals mean.")
     synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
 
@@ -192,12 +190,8 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     def _from_format_1(cls, content: Any) -> Any:
         """A statement of 0.1.0: nothing is known of its programs but a version."""
         if isinstance(content, dict) and content.get("format") == 1:
-            return {
-                **content,
-                "$schema": "urn:marginweave:privacy:2",
-                "format": 2,
-                "programs": {"reserved": None, "drew": []},
-            }
+            programs: dict[str, Any] = {"reserved": None, "drew": []}
+            return {**content, "$schema": "urn:marginweave:privacy:2", "format": 2, "programs": programs}
         return content
 
 
@@ -211,7 +205,5 @@ class Rejection(Described):
 class RejectedStatement(Promise, ReleaseIdentity, StatementFile):
     """privacy.json in the handover of a rejected release: what it would have promised; nothing of it is published."""
 
-    schema_: Literal["urn:marginweave:privacy-of-rejected:2"] = Field(
-        default="urn:marginweave:privacy-of-rejected:2", alias="$schema", description="Identifier of this contract."
-    )
+    schema_: Literal["urn:marginweave:privacy-of-rejected:2"] = contract("urn:marginweave:privacy-of-rejected:2")
     rejected: Rejection = Field(description="The decision.")

@@ -157,6 +157,15 @@ def value_slots(codes: NDArray[AnyCode]) -> Iterator[NDArray[AnyCode]]:
         yield from codes.T
 
 
+def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[AnyCode]:
+    """One attribute of several tables, one after the other; a set has as many slots as the widest of them."""
+    if parts[0].ndim > 1:
+        width = max(codes.shape[1] for codes in parts)
+        gaps = [((0, 0), (0, width - codes.shape[1])) for codes in parts]
+        parts = [np.pad(codes, gap, constant_values=missing) for codes, gap in zip(parts, gaps, strict=True)]
+    return np.concatenate(parts)
+
+
 def _lacks(cells: NDArray[np.integer], labels: tuple[str, ...], value: str) -> NDArray[np.integer]:
     """0 where a set of shape (records, width) holds a value, and 1, the missing code, where not."""
     held: NDArray[np.bool_] = (cells == labels.index(value)).any(axis=1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.released.aggregates import IntArray
 from marginweave.schemas.released.evaluation import Association, Matrix, Measure
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray
-from marginweave.tasks.evaluate.numbering import Attributes
+from marginweave.tasks.evaluate.tallies import Attributes
 
 Values = tuple[float | None, float | None]
 
@@ -41,7 +41,7 @@ def association(
     def measured(cells: Cells) -> tuple[Values, Values, Values] | None:
         if not cells.single:
             return None
-        rows, columns = cells.pair_codes
+        rows, columns = cells.numbering.codes(cells.keys)
         kept = np.ones(len(rows), np.bool_) if with_missing else cells.complete
         ranked = all(j in ordered for j in cells.attributes)
         sides = []
@@ -49,8 +49,8 @@ def association(
             part = _occupied(rows, columns, counts, kept)
             rho = spearman(*_occupied(rows, columns, counts, cells.complete)) if ranked else None
             sides.append((cramers_v(*part), normalized_mutual_information(*part), rho))
-        one, other = sides
-        return (one[0], other[0]), (one[1], other[1]), (one[2], other[2])
+        v, information, ranks = zip(*sides, strict=True)
+        return v, information, ranks
 
     if not with_missing:
         pairs = [pair for pair in pairs if all(comparison.sizes[j] > 1 for j in pair)]
@@ -141,10 +141,9 @@ def _centered_ranks(codes: IntArray, counts: FloatArray) -> FloatArray:
 
 def _measure(names: Sequence[str], chosen: list[int], found: dict[Attributes, Values]) -> Measure:
     def matrix(side: int) -> Matrix:
-        return tuple(
-            tuple(1.0 if a == b else found.get((min(a, b), max(a, b)), (None, None))[side] for b in chosen)
-            for a in chosen
-        )
+        known: dict[Attributes, float | None] = {(j, j): 1.0 for j in chosen}
+        known |= {pair: values[side] for pair, values in found.items()}
+        return tuple(tuple(known.get((min(a, b), max(a, b))) for b in chosen) for a in chosen)
 
     gaps = [abs(one - other) for one, other in found.values() if one is not None and other is not None]
     return Measure(

@@ -18,10 +18,9 @@ from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNois
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.schemas.released.statement import BoundingBias
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.evaluate.cells import Released
+from marginweave.tasks.evaluate.cells import Records, Released, number_set
 from marginweave.tasks.evaluate.intervals import LEVEL, project
-from marginweave.tasks.evaluate.numbering import Numbering, Tally, number_set
-from marginweave.tasks.evaluate.tallies import Records
+from marginweave.tasks.evaluate.tallies import Numbering, Tally
 from marginweave.tasks.mechanisms.percentile import percentile_fraction, score_sensitivity
 from marginweave.tasks.normalize.consistency import Holders
 from marginweave.tasks.normalize.marginals import cell_deviations, compression_of
@@ -67,9 +66,7 @@ def distance_bound(distance: float, deviation: float, cells: int, *, level: floa
     return distance + deviation * (math.sqrt(2 * math.log(2)) * cells + tail * math.sqrt(2 * cells))
 
 
-def marginal_bounds(
-    marginals: Marginals, records: Records, configuration: Configuration, *, level: float = LEVEL
-) -> tuple[DistanceBound, ...]:
+def marginal_bounds(marginals: Marginals, records: Records, configuration: Configuration) -> tuple[DistanceBound, ...]:
     """A bound for every measured set of attributes and every pair inside one, missing as a value.
 
     All complete measurements with Gaussian noise that hold r are combined by inverse variance: M~_r = sum_i w_i M~_i,
@@ -81,7 +78,6 @@ def marginal_bounds(
         marginals: as they were drawn.
         records: synthetic records, of attributes that have one value a record.
         configuration: what is declared, bounds resolved.
-        level: of confidence, of each bound.
     """
     compression = compression_of(marginals, configuration)[1]
     drawn = [*marginals.one_way, *marginals.larger]
@@ -101,17 +97,13 @@ def marginal_bounds(
         merged = [np.arange(n) if alone else compression.codes[a] for n, a in zip(noisy.shape, columns, strict=True)]
         made, others = _table(numbering, tally, merged, noisy.shape)
         distance = float(np.abs(noisy.ravel() - made * weight).sum())
-        bound = distance_bound(distance, deviation, noisy.size, level=level) if complete else None
         away = others * weight  # of the rows there are none outside the cells
-        found.append(
-            DistanceBound(columns=columns, distance=distance + away, bound=None if bound is None else bound + away)
-        )
+        bound = distance_bound(distance, deviation, noisy.size) + away if complete else None
+        found.append(DistanceBound(columns=columns, distance=distance + away, bound=bound))
     return tuple(found)
 
 
-def combination_bounds(
-    drawn: Aggregates, records: Records, configuration: Configuration, *, level: float = LEVEL
-) -> tuple[DistanceBound, ...]:
+def combination_bounds(drawn: Aggregates, records: Records, configuration: Configuration) -> tuple[DistanceBound, ...]:
     """A bound for the released combinations of every set of columns, of the counts with bounded contributions.
 
     What was suppressed is not known, and no part of either sum. Which cells were released depends on their noise, so the noise
@@ -123,21 +115,19 @@ def combination_bounds(
         drawn: counts as drawn, before they were made consistent.
         records: synthetic records over the domain of the counts.
         configuration: what is declared, bounds resolved.
-        level: of confidence, of each bound.
     """
     weight = drawn.record_count / max(len(records), 1)
     sides = (Released(aggregates=drawn), records)
     found = []
-    for level_, noise in zip(drawn.levels, drawn.noise, strict=True):
+    for level, noise in zip(drawn.levels, drawn.noise, strict=True):
         deviation = math.sqrt(noise.deviation**2 + 1 / 12)
-        sets = list(_released_sets(drawn, level_, configuration))
+        sets = list(_released_sets(drawn, level, configuration))
         numberings = [number_set(columns, drawn.domain.sizes, sides) for columns, _, _ in sets]
-        for (columns, rows, candidates), numbering, tally in zip(
-            sets, numberings, records.each(numberings), strict=True
-        ):
-            made = tally.at(numbering.keys(level_.values[rows].T)) * weight
-            distance = float(np.abs(level_.counts[rows] - made).sum())
-            bound = None if candidates is None else distance_bound(distance, deviation, candidates, level=level)
+        tallies = zip(numberings, records.each(numberings), strict=True)
+        for (columns, rows, candidates), (numbering, tally) in zip(sets, tallies, strict=True):
+            made = tally.at(numbering.keys(level.values[rows].T)) * weight
+            distance = float(np.abs(level.counts[rows] - made).sum())
+            bound = None if candidates is None else distance_bound(distance, deviation, candidates)
             found.append(DistanceBound(columns=columns, distance=distance, bound=bound))
     return tuple(found)
 
@@ -179,44 +169,32 @@ def _table(
     return counts, int(tally.counts[~inside].sum())
 
 
-def bounding_biases(
-    configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, *, level: float = LEVEL
-) -> tuple[BoundingBias, ...]:
+def bounding_biases(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates) -> tuple[BoundingBias, ...]:
     """The bias of every released length; see `most_cut_records`.
 
     0 where no record can hold more than Delta_k, its public cap, and for marginals, in which every record counts once. Not
     known where rows or values were left out before the noisy counts: rows of a subject beyond its most, values of a cell
     beyond its cap, a table that was resized. DP: post-processing.
     """
-    unknown = _left_out(configuration)
-    return tuple(
-        BoundingBias(length=noise.length, records=None, confidence=None, words=f"not known: {unknown}")
-        if unknown
-        else _bias(configuration, plan, aggregates, noise, level)
-        for noise in aggregates.noise
-    )
+    return tuple(_bias(configuration, plan, aggregates, noise) for noise in aggregates.noise)
 
 
-def most_cut_records(
-    configuration: Configuration, epsilon: float, aggregates: Aggregates, length: int, *, level: float = LEVEL
-) -> int:
-    """With probability `level`, no more records than this hold more than Delta_k combinations; k = `length`.
+def most_cut_records(configuration: Configuration, epsilon: float, aggregates: Aggregates, length: int) -> int:
+    """With probability `LEVEL`, no more records than this hold more than Delta_k combinations; k = `length`.
 
     Each of them takes 1 at most from any one count. With q the percentile, F(c) the number of records that hold c at most, s
     the score and S its sensitivity in units of 1/b: the exponential mechanism chooses a score below its maximum by more than
     (2 S / epsilon) ln(cap/beta) with probability beta at most (McSherry, Talwar 2007, theorem 6). The maximum is 0, or q N
     lies below F(0); in both cases q N - F(Delta_k) <= (2 S / (b epsilon)) ln(cap/beta). Of the N records, at most
     n + 1/2 + z_beta sigma from the noisy count n, no more than (1 - q) N + q N - F(Delta_k) are above Delta_k. beta is half
-    of 1 - level in each. DP: post-processing of the record count; the rest is public.
+    of 1 - LEVEL in each. DP: post-processing of the record count; the rest is public.
 
     Raises:
-        InputError: no percentile is bought, or level out of range.
+        InputError: no percentile is bought.
     """
     if configuration.percentile is None:
         raise InputError("percentile must be bought to bound what it cuts")
-    if not 0 < level < 1:
-        raise InputError(f"level ({level}) must lie strictly between 0 and 1")
-    beta = (1 - level) / 2
+    beta = (1 - LEVEL) / 2
     fraction = percentile_fraction(configuration.percentile)
     sensitivity = score_sensitivity(configuration.percentile, configuration.stability) / fraction.denominator
     missed = 2 * sensitivity / epsilon * math.log(configuration.contribution_cap(length) / beta)
@@ -224,19 +202,19 @@ def most_cut_records(
     return math.floor(float(1 - fraction) * records + missed)
 
 
-def _bias(
-    configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, noise: LevelNoise, level: float
-) -> BoundingBias:
+def _bias(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, noise: LevelNoise) -> BoundingBias:
     k = noise.length
+    if unknown := _left_out(configuration):
+        return BoundingBias(length=k, records=None, confidence=None, words=f"not known: {unknown}")
     if configuration.marginals is not None or noise.contribution_bound >= configuration.contribution_cap(k):
         return BoundingBias(length=k, records=0, confidence=1.0, words="0: no record can hold more than was counted")
     epsilon = plan.draw(DrawKind.PERCENTILE, k).parameter
-    records = most_cut_records(configuration, epsilon, aggregates, k, level=level)
+    records = most_cut_records(configuration, epsilon, aggregates, k)
     words = (
-        f"at most {records}: with confidence {level:g} no more records than that hold more than "
+        f"at most {records}: with confidence {LEVEL:g} no more records than that hold more than "
         f"{noise.contribution_bound} combinations of length {k}, and each takes 1 at most from a count"
     )
-    return BoundingBias(length=k, records=records, confidence=level, words=words)
+    return BoundingBias(length=k, records=records, confidence=LEVEL, words=words)
 
 
 def _left_out(configuration: Configuration) -> str | None:

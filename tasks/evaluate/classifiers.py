@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from marginweave.schemas.released.evaluation import Downstream, ModelScores, Propensity, Scores
-from marginweave.tasks.encode.codes import value_slots
+from marginweave.tasks.encode.codes import joined_codes, value_slots
 from marginweave.tasks.evaluate.cells import FloatArray
-from marginweave.tasks.evaluate.numbering import Codes
+from marginweave.tasks.evaluate.tallies import Codes
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 
 MOST_RECORDS = 50_000
@@ -44,16 +43,8 @@ def take(table: Codes, rows: NDArray[np.intp]) -> list[NDArray[np.integer]]:
 
 
 def stacked(one: Codes, other: Codes, sizes: Sequence[int]) -> list[NDArray[np.integer]]:
-    """Both tables' records, one after the other; a set has as many slots as the wider table's."""
-    joined: list[NDArray[np.integer]] = []
-    for sides, size in zip(zip(one, other, strict=True), sizes, strict=True):
-        width = max(codes.shape[-1] for codes in sides)
-        gaps = [((0, 0), (0, width - codes.shape[1])) if codes.ndim > 1 else (0, 0) for codes in sides]
-        padded = [
-            np.pad(codes.astype(np.int64), gap, constant_values=size) for codes, gap in zip(sides, gaps, strict=True)
-        ]
-        joined.append(np.concatenate(padded))
-    return joined
+    """Both tables' records, one after the other."""
+    return [joined_codes(sides, size) for sides, size in zip(zip(one, other, strict=True), sizes, strict=True)]
 
 
 def code_columns(table: Codes, without: Collection[int] = ()) -> NDArray[np.float32]:
@@ -150,18 +141,15 @@ def _logistic(inputs: Any, made: NDArray[np.int64], share: float) -> tuple[float
 
 
 def _held_out_auc(numbers: NDArray[np.float32], made: NDArray[np.int64]) -> float:
-    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import PredefinedSplit, cross_val_score
     from sklearn.tree import DecisionTreeClassifier
 
     fold = np.empty(len(made), np.int64)
     for side in (0, 1):
         rows = np.flatnonzero(made == side)
         fold[rows[fixed_order(len(rows), f"folds {side}")]] = np.arange(len(rows)) % _FOLDS
-    aucs = []
-    for i in range(_FOLDS):
-        tree = DecisionTreeClassifier(max_depth=_DEPTH, random_state=0).fit(numbers[fold != i], made[fold != i])
-        aucs.append(roc_auc_score(made[fold == i], np.asarray(tree.predict_proba(numbers[fold == i]))[:, 1]))
-    return float(np.mean(aucs))
+    tree = DecisionTreeClassifier(max_depth=_DEPTH, random_state=0)
+    return float(np.mean(cross_val_score(tree, numbers, made, scoring="roc_auc", cv=PredefinedSplit(fold))))
 
 
 _TEST_SHARE = 0.3
@@ -190,8 +178,8 @@ def downstream(sensitive: Codes, records: Codes, sizes: Sequence[int], target: i
     if len(sizes) < 2 or not (len(test[0]) and len(train[0]) and len(made[0])):
         return None
     models = []
-    for kind, fit in (("boosting", _boosting), ("logistic", _regression)):
-        of_made, of_real = (_fitted(fit, side, test, sizes, target) for side in (made, train))
+    for kind in ("boosting", "logistic"):
+        of_made, of_real = (_fitted(kind, side, test, sizes, target) for side in (made, train))
         models.append(ModelScores(model=kind, trained_on_synthetic=of_made, trained_on_sensitive=of_real))
     commonest = np.bincount(test[target]).max() / len(test[target])
     return Downstream(target=name, test_records=len(test[0]), majority_accuracy=float(commonest), models=tuple(models))
@@ -203,56 +191,39 @@ def _known(table: Codes, target: int, missing: int, purpose: str) -> list[NDArra
     return take(table, rows[fixed_order(len(rows), purpose)])
 
 
-def _fitted(
-    fit: Callable[[Inputs], FloatArray], train: Codes, test: Codes, sizes: Sequence[int], target: int
-) -> Scores:
-    inputs = Inputs(
-        table=stacked(train, test, sizes), split=len(train[0]), sizes=sizes, target=target, labels=train[target]
-    )
-    return _scores(fit(inputs), test[target])
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Inputs:
-    """Training records, up to `split`, and test records after them."""
-
-    table: Codes
-    split: int
-    sizes: Sequence[int]
-    target: int
-    labels: NDArray[np.integer]
-
-    def probabilities(self, model: Any, features: Any) -> FloatArray:
-        """Of each value of the target for each test record, shape (tests, values); one that training lacks has 0."""
-        found = np.zeros((features.shape[0] - self.split, self.sizes[self.target]))
-        values = np.unique(self.labels)
-        if len(values) == 1:
-            found[:, values[0]] = 1.0
-        else:
-            found[:, values] = fit_quietly(model, features[: self.split], self.labels).predict_proba(
-                features[self.split :]
-            )
-        return found
-
-
-def _boosting(inputs: Inputs) -> FloatArray:
-    from sklearn.ensemble import HistGradientBoostingClassifier
+def _fitted(kind: str, train: Codes, test: Codes, sizes: Sequence[int], target: int) -> Scores:
+    """Of a classifier that learned from `train`, on the records of `test`; a value that training lacks has probability 0."""
     from threadpoolctl import threadpool_limits
+
+    table, labels, split = stacked(train, test, sizes), train[target], len(train[0])
+    model, features = (_boosting if kind == "boosting" else _regression)(table, sizes, target)
+    probabilities, values = np.zeros((len(test[0]), sizes[target])), np.unique(labels)
+    if len(values) == 1:
+        probabilities[:, values[0]] = 1.0
+    else:
+        # threads of boosting wait actively: on a machine with other work they cost more than they bring
+        with threadpool_limits(1 if kind == "boosting" else None):
+            fitted = fit_quietly(model, features[:split], labels)
+            probabilities[:, values] = fitted.predict_proba(features[split:])
+    return _scores(probabilities, test[target])
+
+
+def _boosting(table: Codes, sizes: Sequence[int], target: int) -> tuple[Any, Any]:  # noqa: ARG001 - as `_regression`
+    """A classifier, and its features."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
 
     model = HistGradientBoostingClassifier(
         max_iter=60,
         early_stopping=False,  # pyright: ignore[reportArgumentType]  # scikit-learn takes a bool as well
         random_state=0,
     )
-    with threadpool_limits(1):  # its threads wait actively: on a machine with other work they cost more than they bring
-        return inputs.probabilities(model, code_columns(inputs.table, without=(inputs.target,)))
+    return model, code_columns(table, without=(target,))
 
 
-def _regression(inputs: Inputs) -> FloatArray:
+def _regression(table: Codes, sizes: Sequence[int], target: int) -> tuple[Any, Any]:
     from sklearn.linear_model import LogisticRegression
 
-    features = indicators(inputs.table, inputs.sizes, without=(inputs.target,))
-    return inputs.probabilities(LogisticRegression(max_iter=200), features)
+    return LogisticRegression(max_iter=200), indicators(table, sizes, without=(target,))
 
 
 def _scores(probabilities: FloatArray, truth: NDArray[np.integer]) -> Scores:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,73 +21,59 @@ FREQUENT = 10
 _BINS = np.array([10.0 * 2**i for i in range(40)])
 
 
-class CombinationSums(NamedTuple):
-    """Sums over the complete cells of one attribute set; they add up over attribute sets."""
-
-    real: float
-    shown: float
-    lost: float
-    invented: float
-    error: float
-    common_error: float
-    kept: float
-    proportional: float
-    weighted: float
-    weight: float
-    frequent: float
-    frequent_proportional: float
-    frequent_lost: float
+CombinationSums = dict[str, float]
 
 
 def combination_sums(cells: Cells) -> CombinationSums:
-    """Sums of one attribute set."""
+    """Sums over the complete cells of one attribute set, by name; they add up over attribute sets."""
     s, y = cells.reference[cells.complete], cells.synthetic[cells.complete]
     real, made = s > 0, y > 0
     there, here = s[real], y[real]
     gap = np.abs(there - here)
     share = gap / there
     frequent = there >= FREQUENT
-    return CombinationSums(
-        real=len(there),
-        shown=made.sum(),
-        lost=(here == 0).sum(),
-        invented=(made & ~real).sum(),
-        error=gap.sum() + y[~real].sum(),
-        common_error=gap[here > 0].sum(),
-        kept=np.minimum(here / there, 1).sum(),
-        proportional=share.sum(),
-        weighted=gap.sum(),
-        weight=there.sum(),
-        frequent=frequent.sum(),
-        frequent_proportional=share[frequent].sum(),
-        frequent_lost=(here[frequent] == 0).sum(),
-    )
+    return {
+        "real": len(there),
+        "shown": made.sum(),
+        "lost": (here == 0).sum(),
+        "invented": (made & ~real).sum(),
+        "error": gap.sum() + y[~real].sum(),
+        "common_error": gap[here > 0].sum(),
+        "kept": np.minimum(here / there, 1).sum(),
+        "proportional": share.sum(),
+        "weighted": gap.sum(),
+        "weight": there.sum(),
+        "frequent": frequent.sum(),
+        "frequent_proportional": share[frequent].sum(),
+        "frequent_lost": (here[frequent] == 0).sum(),
+    }
 
 
 def length_metrics(
     length: int, sums: Iterable[CombinationSums], known: list[float], with_missing: list[float]
 ) -> LengthMetrics:
     """Pool the attribute sets of one length; `known` and `with_missing` are their distances. DP: as private as the sums."""
-    total = CombinationSums(*(math.fsum(column) for column in zip(*sums, strict=True)))
-    union = total.real + total.invented
+    pooled = list(sums)
+    total = {name: math.fsum(one[name] for one in pooled) for name in pooled[0]}
+    union = total["real"] + total["invented"]
     distance = ratio(math.fsum(with_missing), len(with_missing))
     return LengthMetrics(
         length=length,
-        combinations=round(total.real),
-        preservation=ratio(total.kept, total.real),
-        suppressed=ratio(100 * total.lost, total.real),
-        fabricated=ratio(100 * total.invented, total.shown),
-        mean_error=ratio(total.error, union),
-        proportional_error=ratio(total.proportional, total.real),
-        weighted_error=ratio(total.weighted, total.weight),
-        frequent_error=ratio(total.frequent_proportional, total.frequent),
-        frequent_suppressed=ratio(100 * total.frequent_lost, total.frequent),
-        shown_preservation=ratio(total.kept, total.shown),
-        shown_proportional_error=ratio(total.proportional - total.lost + total.invented, total.shown),
-        sds_preservation=ratio(total.kept, union),
-        sds_proportional_error=ratio(total.proportional + total.invented, union),
-        sds_fabricated=ratio(100 * total.invented, total.real),
-        sds_mean_error=ratio(total.common_error, total.real - total.lost),
+        combinations=round(total["real"]),
+        preservation=ratio(total["kept"], total["real"]),
+        suppressed=ratio(100 * total["lost"], total["real"]),
+        fabricated=ratio(100 * total["invented"], total["shown"]),
+        mean_error=ratio(total["error"], union),
+        proportional_error=ratio(total["proportional"], total["real"]),
+        weighted_error=ratio(total["weighted"], total["weight"]),
+        frequent_error=ratio(total["frequent_proportional"], total["frequent"]),
+        frequent_suppressed=ratio(100 * total["frequent_lost"], total["frequent"]),
+        shown_preservation=ratio(total["kept"], total["shown"]),
+        shown_proportional_error=ratio(total["proportional"] - total["lost"] + total["invented"], total["shown"]),
+        sds_preservation=ratio(total["kept"], union),
+        sds_proportional_error=ratio(total["proportional"] + total["invented"], union),
+        sds_fabricated=ratio(100 * total["invented"], total["real"]),
+        sds_mean_error=ratio(total["common_error"], total["real"] - total["lost"]),
         tvd=ratio(math.fsum(known), len(known)),
         tvd_missing=distance,
         l1_missing=None if distance is None else 2 * distance,
@@ -128,9 +113,8 @@ def bucket_means(buckets: tuple[CountBucket, ...]) -> BucketMeans:
     """SDS's means over bins."""
     lost = [1 - b.preservation for b in buckets if b.preservation is not None]
     gaps = [b.proportional_error for b in buckets if b.proportional_error is not None]
-    return BucketMeans(
-        sds_combination_loss=math.fsum(lost) / len(buckets), sds_proportional_error=math.fsum(gaps) / len(buckets)
-    )
+    loss, error = (math.fsum(values) / len(buckets) for values in (lost, gaps))
+    return BucketMeans(sds_combination_loss=loss, sds_proportional_error=error)
 
 
 def ratio(total: float, number: float) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -12,10 +11,9 @@ import numpy as np
 from marginweave.schemas.released.aggregates import Aggregates, IntArray
 from marginweave.schemas.released.evaluation import ErrorParts, MarginalDistance, MeanDistance
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released, counted_sets
+from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Records, Released, counted_sets
 from marginweave.tasks.evaluate.combinations import ratio
-from marginweave.tasks.evaluate.numbering import Attributes
-from marginweave.tasks.evaluate.tallies import Records
+from marginweave.tasks.evaluate.tallies import Attributes
 from marginweave.tasks.normalize.marginals import Spread
 
 SEED = 20240117
@@ -89,10 +87,8 @@ def noise_distance(cells: int, deviation: float, records: int) -> float:
 
 def mean_distance(length: int, of: int, distances: Sequence[float]) -> MeanDistance | None:
     """The mean of the distances that were looked at; None where there are none."""
-    if not distances:
-        return None
-    tvd = math.fsum(distances) / len(distances)
-    return MeanDistance(length=length, sets=len(distances), of=of, tvd=tvd, l1=2 * tvd)
+    tvd = ratio(math.fsum(distances), len(distances))
+    return None if tvd is None else MeanDistance(length=length, sets=len(distances), of=of, tvd=tvd, l1=2 * tvd)
 
 
 def k_marginal_score(distances: Sequence[float]) -> float | None:
@@ -113,37 +109,32 @@ def _shares(counts: FloatArray) -> FloatArray:
     return shares
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Expected:
-    """What a model says of combinations of values of the released domain.
+def expected_shares(
+    model: Mixture, spread: Spread | None, attributes: Attributes, codes: Sequence[IntArray]
+) -> FloatArray:
+    """The share of all records that a model expects to hold each combination of values of the released domain, shape (n,).
 
     `model` is the one that records are sampled from (`Mixture.conditioned`); `spread` splits its merged values, None if it has
-    none.
+    none; `codes` are those of each attribute. DP: post-processing.
     """
-
-    model: Mixture
-    spread: Spread | None
-
-    def shares(self, attributes: Attributes, codes: Sequence[IntArray]) -> FloatArray:
-        """The share of all records that is expected to hold each combination, shape (n,); `codes` those of each attribute.
-
-        DP: post-processing.
-        """
-        if self.spread is None:
-            return self.model.probabilities(attributes, codes)
-        merged = [self.spread.codes[a][code] for a, code in zip(attributes, codes, strict=True)]
-        apart = [self.spread.shares[a][code] for a, code in zip(attributes, codes, strict=True)]
-        found: FloatArray = self.model.probabilities(attributes, merged) * np.prod(apart, axis=0)
-        return found
+    if spread is None:
+        return model.probabilities(attributes, codes)
+    merged = [spread.codes[a][code] for a, code in zip(attributes, codes, strict=True)]
+    apart = [spread.shares[a][code] for a, code in zip(attributes, codes, strict=True)]
+    found: FloatArray = model.probabilities(attributes, merged) * np.prod(apart, axis=0)
+    return found
 
 
-def error_parts(records: Records, aggregates: Aggregates, expected: Expected) -> tuple[ErrorParts, ...]:
+def error_parts(
+    records: Records, aggregates: Aggregates, model: Mixture, spread: Spread | None
+) -> tuple[ErrorParts, ...]:
     """Model error and sampling error apart, of lengths 1..R.
 
     Args:
         records: Codes over the released domain.
         aggregates: Released counts of lengths 1..R.
-        expected: The model that was fitted to them, of which the records are made.
+        model: The model that was fitted to them, of which the records are made.
+        spread: How its merged values are split, if it has any.
 
     Returns:
         One a length of which something was counted, in order. DP: post-processing.
@@ -155,7 +146,7 @@ def error_parts(records: Records, aggregates: Aggregates, expected: Expected) ->
         if not len(counted):
             return None
         keys = cells.keys[cells.complete & (cells.reference > 0)]
-        modelled = expected.shares(cells.attributes, cells.numbering.codes(keys))
+        modelled = expected_shares(model, spread, cells.attributes, cells.numbering.codes(keys))
         return shares_apart(counted, modelled), shares_apart(modelled, made)
 
     parts = []
@@ -163,6 +154,6 @@ def error_parts(records: Records, aggregates: Aggregates, expected: Expected) ->
         if not (sets := counted_sets(aggregates, level.length)):
             continue
         found = [pair for pair in comparison.measure(sets, measure) if pair is not None]
-        model, sampling = (ratio(math.fsum(pair[side] for pair in found), len(found)) for side in (0, 1))
-        parts.append(ErrorParts(length=level.length, model_error=model, sampling_error=sampling))
+        errors = (ratio(math.fsum(pair[side] for pair in found), len(found)) for side in (0, 1))
+        parts.append(ErrorParts(length=level.length, model_error=next(errors), sampling_error=next(errors)))
     return tuple(parts)

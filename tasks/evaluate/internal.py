@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,10 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.schemas.released.statement import PrivacyStatement
+from marginweave.tasks.aggregate.domain import recode
 from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, plain_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
-from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type, encode_table
+from marginweave.tasks.encode.codes import EncodedTable, encode_table, joined_codes
 from marginweave.tasks.evaluate.metrics import evaluate_internal
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules
 from marginweave.tasks.preprocess.clean import clean_table
@@ -45,26 +46,24 @@ def compare_internally(reference: RunReference) -> None:
     Raises:
         InputError: the source is not the one the release was made from.
     """
-    manifest = reference.manifest
-    configuration = reference.configuration.with_bounds(published_bounds(reference))
+    manifest, configuration = reference.manifest, _published_configuration(reference)
     source = TableSource(reference.source, configuration.source)
-    state = source.state()
-    check_source(reference, source)
-    reference.ledger.evaluations.record(configuration.dataset, manifest.release)
-    raw = RawBlocks(source, configuration, (*configuration.source_names, *_determined(reference.source, configuration)))
-    sensitive = joined_tables(encoded_rows(raw, configuration, reference.folder.internal))
-    broken = add_rules([(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw])
-    if source.state() != state:
-        raise InputError(f"the source was changed while run {manifest.run} was compared with it")
+    with _unchanged(source, f"the source was changed while run {manifest.run} was compared with it"):
+        check_source(reference, source)
+        reference.ledger.evaluations.record(configuration.dataset, manifest.release)
+        columns = (*configuration.source_names, *_determined(reference.source, configuration))
+        raw = RawBlocks(source, configuration, columns)
+        sensitive = joined_tables(encoded_rows(raw, configuration, reference.folder.internal))
+        broken = add_rules([(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw])
     check_source(reference, source)
     records, broken_made = published_records(reference.folder.release / "synthetic.parquet", configuration)
+    real, made = over_one_domain(sensitive, records)
     names = tuple(attribute.name for attribute in configuration.attributes)
-    domain, real, made = _common_domain(sensitive, records, names)
     target = configuration.evaluate.target
     evaluation = evaluate_internal(
-        real,
-        made,
-        domain,
+        real.codes,
+        made.codes,
+        Domain(names=names, labels=real.labels),
         ordered=configuration.ordered,
         target=None if target is None else names.index(target),
         rules=broken_made,
@@ -73,9 +72,10 @@ def compare_internally(reference: RunReference) -> None:
     replace_file(reference.folder.internal_evaluation, evaluation.to_json(), PRIVATE_MODE)
 
 
-def published_bounds(reference: RunReference) -> dict[str, tuple[float, float]]:
-    """The released bounds, from the release itself: the checkpoints of a finished run are gone."""
-    return PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes()).bounds
+def _published_configuration(reference: RunReference) -> Configuration:
+    """With the released bounds, from the release itself: the checkpoints of a finished run are gone."""
+    statement = PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes())
+    return reference.configuration.with_bounds(statement.bounds)
 
 
 def published_records(place: Path, configuration: Configuration) -> tuple[EncodedTable, tuple[BrokenRule, ...]]:
@@ -101,9 +101,13 @@ def _determined(source: str, configuration: Configuration) -> list[str]:
 
 def check_source(reference: RunReference, source: TableSource) -> None:
     """Raise InputError unless `source` holds the bytes that the release was made from."""
-    manifest = reference.manifest
-    if not reference.ledger.keys.source_digest(source.chunks()).matches(manifest.release, manifest.source_digest):
-        raise InputError(f"the source is not the one that run {manifest.run} was made from")
+    if not _is_source(reference, source):
+        raise InputError(f"the source is not the one that run {reference.manifest.run} was made from")
+
+
+def _is_source(reference: RunReference, source: TableSource) -> bool:
+    manifest, digest = reference.manifest, reference.ledger.keys.source_digest(source.chunks())
+    return digest.matches(manifest.release, manifest.source_digest)
 
 
 @dataclass(frozen=True)
@@ -132,37 +136,23 @@ def joined_tables(tables: Iterable[EncodedTable]) -> EncodedTable:
     """One table of all rows, each over its own labels so far, over the union of these; sets as wide as the longest cell."""
     parts = list(tables)
     labels = tuple(_union(found) for found in zip(*(part.labels for part in parts), strict=True))
-    codes = []
-    for j, union in enumerate(labels):
-        some = [_renumbered(part, j, union) for part in parts]
-        width = max(values.shape[1] if values.ndim > 1 else 1 for values in some)
-        if some[0].ndim > 1:
-            gaps = [((0, 0), (0, width - values.shape[1])) for values in some]
-            some = [np.pad(v, gap, constant_values=len(union)) for v, gap in zip(some, gaps, strict=True)]
-        codes.append(np.concatenate(some))
+    recoded = [recode(p, {j: own for j, own in enumerate(labels) if p.labels[j] != own}) for p in parts]
+    codes = [joined_codes([part.codes[j] for part in recoded], len(own)) for j, own in enumerate(labels)]
     return EncodedTable(codes=tuple(codes), labels=labels)
+
+
+def over_one_domain(*tables: EncodedTable) -> list[EncodedTable]:
+    """The tables over the union of their values; they differ only where a domain is private."""
+    together = joined_tables(tables)
+    edges = pairwise([0, *accumulate(table.records for table in tables)])
+    parts = (tuple(codes[start:stop] for codes in together.codes) for start, stop in edges)
+    return [EncodedTable(codes=part, labels=together.labels) for part in parts]
 
 
 def _union(labels: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """The labels where all agree, as in every public domain, or all of them, sorted."""
     found = set(labels)
     return found.pop() if len(found) == 1 else tuple(sorted({text for some in found for text in some}))
-
-
-def _renumbered(table: EncodedTable, j: int, labels: tuple[str, ...]) -> Codes:
-    place = {label: i for i, label in enumerate(labels)}
-    numbers = np.array([*(place[label] for label in table.labels[j]), len(labels)], code_type(len(labels)))
-    return numbers[table.codes[j]]
-
-
-def _common_domain(
-    sensitive: EncodedTable, synthetic: EncodedTable, names: tuple[str, ...]
-) -> tuple[Domain, list[Codes], list[Codes]]:
-    """Both tables over the union of their values; they differ only where a domain is private."""
-    labels = tuple(_union(both) for both in zip(sensitive.labels, synthetic.labels, strict=True))
-    tables = ([_renumbered(table, j, union) for j, union in enumerate(labels)] for table in (sensitive, synthetic))
-    real, made = tables
-    return Domain(names=names, labels=labels), real, made
 
 
 # Distances are between all pairs of rows.
@@ -175,8 +165,7 @@ _ABOUT = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttackedTables:
+class AttackedTables(NamedTuple):
     """Codes of the rows that were released, of the synthetic records, and of rows that were not released."""
 
     released: pd.DataFrame
@@ -198,12 +187,10 @@ def attack_internally(reference: RunReference, holdout: Path) -> Path:
             installed.
     """
     _metrics()
-    configuration = reference.configuration.with_bounds(published_bounds(reference))
-    source = TableSource(reference.source, configuration.source)
-    places = (source, TableSource(str(holdout.resolve()), configuration.source))
-    check_source(reference, source)
-    held_out, manifest = reference.ledger.keys.source_digest(places[1].chunks()), reference.manifest
-    if held_out.matches(manifest.release, manifest.source_digest):
+    configuration = _published_configuration(reference)
+    places = [TableSource(place, configuration.source) for place in (reference.source, str(holdout.resolve()))]
+    check_source(reference, places[0])
+    if _is_source(reference, places[1]):
         raise InputError("--attacks needs rows that were in no release, and these are the source of the run")
     reference.ledger.evaluations.record(configuration.dataset, reference.manifest.release)
     rows, others = (_encoded_table(place, configuration, reference.folder.internal) for place in places)
@@ -222,16 +209,14 @@ def attack(tables: AttackedTables) -> dict[str, Any]:
         InputError: too few rows to train and test on, or no column that holds one value a row.
     """
     classifier, identifiability = _metrics()
-    least = min(len(tables.released), len(tables.synthetic), len(tables.others))
-    if least < _FEWEST_ROWS:
+    if min(map(len, tables)) < _FEWEST_ROWS:
         raise InputError(f"attacks need at least {_FEWEST_ROWS} released, synthetic and other rows each")
     columns = list(tables.released.columns)
     if not columns:
         raise InputError("attacks need a column that is no set of values")
     settings = {"cat_cols": columns, "num_cols": [], "do_preprocessing": False, "verbose": False, "plot_figures": False}
-    membership = classifier(tables.released, tables.synthetic, tables.others, **settings).evaluate()
-    near = [frame.head(_MOST_ROWS) for frame in (tables.released, tables.synthetic, tables.others)]
-    near = [frame.head(min(map(len, near))) for frame in near]
+    membership = classifier(*tables, **settings).evaluate()
+    near = [frame.head(min(_MOST_ROWS, *map(len, tables))) for frame in tables]
     nearest = identifiability(*near, nn_dist="gower", **settings).evaluate()
     return {
         "membership_inference": {name: float(value) for name, value in membership.items()},
@@ -249,29 +234,27 @@ def _metrics() -> tuple[Any, Any]:
 
 
 def _encoded_table(source: TableSource, configuration: Configuration, folder: Path) -> EncodedTable:
-    with _readable(source):
+    with _unchanged(source, "a table was changed while it was read"):
         raw = RawBlocks(source, configuration, configuration.source_names)
         return joined_tables(encoded_rows(raw, configuration, folder))
 
 
 @contextmanager
-def _readable(source: TableSource) -> Iterator[None]:
-    """The source as it was when it was opened."""
+def _unchanged(source: TableSource, otherwise: str) -> Iterator[None]:
+    """The source is in the end what it was in the beginning, or else an InputError."""
     state = source.state()
     yield
     if source.state() != state:
-        raise InputError("a table was changed while it was read")
+        raise InputError(otherwise)
 
 
 def _frames(configuration: Configuration, *tables: EncodedTable) -> AttackedTables:
     """The tables over the union of their values, in random order; sets of values are left out."""
     import pandas as pd
 
-    together = joined_tables(tables)
-    names = [a.name for a, codes in zip(configuration.attributes, together.codes, strict=True) if codes.ndim == 1]
-    codes = [values for values in together.codes if values.ndim == 1]
-    frame = pd.DataFrame(dict(zip(names, codes, strict=True))).astype(np.int64)
-    edges = np.cumsum([table.records for table in tables])[:-1].tolist()
-    parts = (frame.iloc[i:j] for i, j in zip([0, *edges], [*edges, len(frame)], strict=True))
-    shuffled = [part.sample(frac=1).reset_index(drop=True) for part in parts]
-    return AttackedTables(released=shuffled[0], synthetic=shuffled[1], others=shuffled[2])
+    single = [j for j, attribute in enumerate(configuration.attributes) if not attribute.is_set]
+    frames = []
+    for table in over_one_domain(*tables):
+        codes = {configuration.attributes[j].name: table.codes[j].astype(np.int64) for j in single}
+        frames.append(pd.DataFrame(codes).sample(frac=1).reset_index(drop=True))
+    return AttackedTables(*frames)

@@ -7,6 +7,7 @@ the count as it was drawn; the published one, made consistent afterwards, may li
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import log_ndtr, ndtri
 from marginweave.schemas.budget import NoiseName
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level, LevelNoise
+from marginweave.schemas.released.aggregates import Aggregates, IntArray
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.aggregate.domain import Compression
 from marginweave.tasks.mechanisms.catalogue import count_noise
@@ -111,15 +112,13 @@ def selected_interval(
     return Intervals(low=found.low[rows], high=found.high[rows])
 
 
-def record_interval(aggregates: Aggregates, *, level: float = LEVEL) -> tuple[int, int]:
+def record_interval(aggregates: Aggregates) -> tuple[int, int]:
     """The ends of the `count_interval` of the record count. DP: post-processing."""
-    inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation, level=level)
+    inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation)
     return int(inside.low[0]), int(inside.high[0])
 
 
-def release_intervals(
-    aggregates: Aggregates, drawn: Aggregates, configuration: Configuration, *, level: float = LEVEL
-) -> tuple[Intervals, ...]:
+def release_intervals(aggregates: Aggregates, drawn: Aggregates, configuration: Configuration) -> tuple[Intervals, ...]:
     """An interval for every count of k-tuples, one `Intervals` a length, aligned with `aggregates.levels[k - 1].counts`.
 
     Every length has a threshold, so all of its counts were selected and have a `selected_interval`: with T of private domains
@@ -130,28 +129,20 @@ def release_intervals(
         aggregates: normalized counts, as published.
         drawn: the same before they were made consistent.
         configuration: says which domains are private.
-        level: of confidence, in (0, 1).
 
     Raises:
         InputError: a combination that was not drawn.
     """
-    found = []
+    found, private = [], np.array([attribute.private for attribute in configuration.attributes])
     for published, source, noise in zip(aggregates.levels, drawn.levels, aggregates.noise, strict=True):
         rows = find_rows(source, published.columns, published.values, aggregates.domain.sizes)
         if (rows < 0).any():
             raise InputError("aggregates must hold no combination that was not drawn")
-        thresholds = _thresholds(published, noise, configuration)
-        found.append(selected_interval(source.counts[rows], thresholds, noise.deviation, level=level))
+        thresholds = np.full(len(published), noise.threshold, np.int64)
+        if published.length == 1:
+            thresholds[private[published.columns[:, 0]]] = noise.private_threshold
+        found.append(selected_interval(source.counts[rows], thresholds, noise.deviation))
     return tuple(found)
-
-
-def _thresholds(level: Level, noise: LevelNoise, configuration: Configuration) -> IntArray:
-    """The threshold that each combination had to reach; shape (n,)."""
-    thresholds = np.full(len(level), noise.threshold, np.int64)
-    if level.length == 1:
-        private = np.array([attribute.private for attribute in configuration.attributes])
-        thresholds[private[level.columns[:, 0]]] = noise.private_threshold
-    return thresholds
 
 
 def _inverted(counts: IntArray, least: IntArray, deviation: float, tail: float, nominal: Intervals) -> Intervals:
@@ -163,19 +154,17 @@ def _inverted(counts: IntArray, least: IntArray, deviation: float, tail: float, 
         survival: NDArray[np.float64] = ends[0] - ends[1]
         return survival
 
-    below, above = np.full(len(counts), -1), nominal.low
-    while (above - below > 1).any():
-        middle = np.maximum((below + above) // 2, 0)
-        reached = log_survival(counts, middle) >= math.log(tail)
-        below, above = np.where(reached, below, middle), np.where(reached, middle, above)
-    low = above
+    def bisected(above: IntArray, beyond: Callable[[IntArray], NDArray[np.bool_]]) -> tuple[IntArray, IntArray]:
+        below = np.full(len(counts), -1)
+        while (above - below > 1).any():
+            middle = np.maximum((below + above) // 2, 0)
+            reached = beyond(middle)
+            below, above = np.where(reached, below, middle), np.where(reached, middle, above)
+        return below, above
 
-    below, above = np.full(len(counts), -1), nominal.high + 1
-    while (above - below > 1).any():
-        middle = np.maximum((below + above) // 2, 0)
-        reached = -np.expm1(log_survival(counts + 1, middle)) >= tail
-        below, above = np.where(reached, middle, below), np.where(reached, above, middle)
-    return Intervals(low=low, high=np.maximum(below, 0))
+    _, low = bisected(nominal.low, lambda mean: log_survival(counts, mean) >= math.log(tail))
+    high, _ = bisected(nominal.high + 1, lambda mean: -np.expm1(log_survival(counts + 1, mean)) < tail)
+    return Intervals(low=low, high=np.maximum(high, 0))
 
 
 def _tail(level: float, deviation: float) -> float:
@@ -188,7 +177,7 @@ def _tail(level: float, deviation: float) -> float:
 
 
 def marginal_intervals(
-    aggregates: Aggregates, marginals: Marginals, configuration: Configuration, *, level: float = LEVEL
+    aggregates: Aggregates, marginals: Marginals, configuration: Configuration
 ) -> tuple[Intervals, ...]:
     """As `release_intervals` for counts from marginals: the `count_interval` of the cell, or sum of cells, as measured.
 
@@ -198,12 +187,11 @@ def marginal_intervals(
     compression = compression_of(marginals, configuration)[1]
     holders = Holders([m.attributes for m in marginals.larger])
     found = []
-    for level_counts in aggregates.levels:
-        low, high = np.zeros(len(level_counts), np.int64), np.zeros(len(level_counts), np.int64)
-        for columns, rows in level_counts.by_columns():
+    for level in aggregates.levels:
+        low, high = np.zeros(len(level), np.int64), np.zeros(len(level), np.int64)
+        for columns, rows in level.by_columns():
             holder = _holder(columns, marginals, holders)
-            inside = _cell_intervals(columns, level_counts.values[rows], holder, compression, level)
-            low[rows], high[rows] = inside.low, inside.high
+            low[rows], high[rows] = _cell_intervals(columns, level.values[rows], holder, compression)
         found.append(Intervals(low=low, high=high))
     return tuple(found)
 
@@ -228,13 +216,13 @@ def _summed(measurement: Measurement, columns: Clique) -> int:
 
 
 def _cell_intervals(
-    columns: Clique, values: IntArray, holder: Measurement, compression: Compression, level: float
-) -> Intervals:
+    columns: Clique, values: IntArray, holder: Measurement, compression: Compression
+) -> tuple[IntArray, IntArray]:
     table, summed = project(holder, columns)
     codes, alone = list(values.T), np.ones(len(values), np.bool_)
     if len(columns) > 1:
         merged = [compression.codes[a] for a in columns]
         codes = [new[old] for new, old in zip(merged, codes, strict=True)]
         alone = np.logical_and.reduce([np.bincount(new)[code] == 1 for new, code in zip(merged, codes, strict=True)])
-    inside = count_interval(table[tuple(codes)], holder.deviation, noise=holder.noise, level=level, cells=summed)
-    return Intervals(low=np.where(alone, inside.low, 0), high=inside.high)
+    inside = count_interval(table[tuple(codes)], holder.deviation, noise=holder.noise, cells=summed)
+    return np.where(alone, inside.low, 0), inside.high

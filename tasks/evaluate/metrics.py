@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import chain, combinations
+from itertools import combinations
 from math import comb
 from typing import NamedTuple
 
 from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.schemas.released.evaluation import (
+    Association,
     BrokenRule,
     InternalEvaluation,
-    LengthMetrics,
     MarginalDistance,
     MeanDistance,
     RecordAgreement,
 )
 from marginweave.tasks.evaluate.association import association
-from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Released, counted_sets
+from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Records, Released, counted_sets
 from marginweave.tasks.evaluate.classifiers import downstream, has_scikit_learn, propensity
 from marginweave.tasks.evaluate.combinations import (
     CombinationSums,
@@ -38,8 +38,7 @@ from marginweave.tasks.evaluate.distances import (
     total_variation,
     worst,
 )
-from marginweave.tasks.evaluate.numbering import Attributes, Codes
-from marginweave.tasks.evaluate.tallies import Records
+from marginweave.tasks.evaluate.tallies import Attributes, Codes
 
 _LONGER = (4, 5)
 _WITHOUT_SCIKIT_LEARN = "propensity and downstream need scikit-learn: pip install 'marginweave[evaluation]'"
@@ -77,27 +76,14 @@ def evaluate_release(
     sets = [counted_sets(aggregates, level.length) for level in aggregates.levels]
     measured = _measured(comparison, sets, total)
     distances = [
-        MarginalDistance(
-            attributes=_names(domain, attributes), tvd=m.known, noise=_noise(aggregates, attributes, m.released)
-        )
-        for chosen, found in zip(sets, measured, strict=True)
-        for attributes, m in zip(chosen, found, strict=True)
+        MarginalDistance(attributes=_names(domain, a), tvd=m.known, noise=_noise(aggregates, a, m.released))
+        for found in measured
+        for a, m in found.items()
         if m.known is not None
     ]
-    buckets = count_buckets(m.buckets for found in measured for m in found)
-    return RecordAgreement(
-        records=len(comparison.synthetic),
-        reference_records=total,
-        expansion=_expansion(len(comparison.synthetic), total),
-        lengths=_lengths(measured, released=True),
-        by_count=buckets,
-        by_count_means=bucket_means(buckets),
-        marginals=worst(distances),
-        association=association(
-            comparison, domain.names, ordered, sets[1] if len(sets) > 1 else [], with_missing=False
-        ),
-        rules=rules,
-    )
+    pairs = sets[1] if len(sets) > 1 else []
+    linked = association(comparison, domain.names, ordered, pairs, with_missing=False)
+    return _agreement(len(records), total, measured, distances, linked, rules, released=True)
 
 
 def evaluate_internal(
@@ -134,39 +120,24 @@ def evaluate_internal(
     places = range(len(domain.names))
     sets = [list(combinations(places, k)) for k in range(1, min(max_length, len(places)) + 1)]
     measured = _measured(comparison, sets, len(real))
-    by_set = _by_set(sets, measured)
+    by_set = {a: m.with_missing for found in measured for a, m in found.items() if m.with_missing is not None}
     scored = [by_set[attributes] for attributes in sampled_sets(places, 3, SCORED) if attributes in by_set]
     distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
-    buckets = count_buckets(m.buckets for found in measured for m in found)
-    learned = has_scikit_learn()
+    linked = association(comparison, domain.names, ordered, list(combinations(places, 2)), with_missing=True)
+    agreement = _agreement(len(made), len(real), measured, distances, linked, rules, released=False)
+    learned, predicted = has_scikit_learn(), None if target is None else (target, domain.names[target])
     return InternalEvaluation(
-        records=len(made),
-        reference_records=len(real),
-        expansion=_expansion(len(made), len(real)),
-        lengths=_lengths(measured, released=False),
-        by_count=buckets,
-        by_count_means=bucket_means(buckets),
-        marginals=worst(distances),
-        association=association(comparison, domain.names, ordered, list(combinations(places, 2)), with_missing=True),
-        rules=rules,
+        **dict(agreement),
         distances=_distances(comparison, by_set),
         k_marginal_score=k_marginal_score(scored),
         sensitive_rules=sensitive_rules,
         propensity=propensity(sensitive, records, domain.sizes) if learned else None,
-        downstream=downstream(sensitive, records, domain.sizes, target, domain.names[target])
-        if learned and target is not None
-        else None,
+        downstream=downstream(sensitive, records, domain.sizes, *predicted) if learned and predicted else None,
         absent=() if learned else (_WITHOUT_SCIKIT_LEARN,),
     )
 
 
-def _by_set(sets: list[list[Attributes]], measured: list[list[_Measured]]) -> dict[Attributes, float]:
-    """The distances of the attribute sets that have one."""
-    pairs = zip(chain.from_iterable(sets), chain.from_iterable(measured), strict=True)
-    return {attributes: m.with_missing for attributes, m in pairs if m.with_missing is not None}
-
-
-def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) -> list[list[_Measured]]:
+def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) -> list[dict[Attributes, _Measured]]:
     """Each attribute set, by length: one pass over the records of both sides."""
     made = len(comparison.synthetic)
 
@@ -179,20 +150,40 @@ def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) 
             released=int((cells.reference[cells.complete] > 0).sum()),
         )
 
-    return [comparison.measure(chosen, measure) for chosen in sets]
+    return [dict(zip(chosen, comparison.measure(chosen, measure), strict=True)) for chosen in sets]
 
 
-def _lengths(measured: list[list[_Measured]], *, released: bool) -> tuple[LengthMetrics, ...]:
-    """Lengths of which something was counted: marginals of four columns say nothing of three."""
-    return tuple(
-        length_metrics(
-            length,
-            [m.sums for m in found],
-            [m.known for m in found if m.known is not None],
-            [m.with_missing for m in found if m.with_missing is not None and not released],
-        )
-        for length, found in enumerate(measured, start=1)
-        if found
+def _agreement(
+    records: int,
+    reference_records: int,
+    measured: list[dict[Attributes, _Measured]],
+    distances: list[MarginalDistance],
+    linked: Association,
+    rules: tuple[BrokenRule, ...],
+    *,
+    released: bool,
+) -> RecordAgreement:
+    """Lengths are those of which something was counted: marginals of four columns say nothing of three."""
+    buckets = count_buckets(m.buckets for found in measured for m in found.values())
+    return RecordAgreement(
+        records=records,
+        reference_records=reference_records,
+        expansion=100 * (records / reference_records - 1) if reference_records > 0 else None,
+        lengths=tuple(
+            length_metrics(
+                length,
+                [m.sums for m in found.values()],
+                [m.known for m in found.values() if m.known is not None],
+                [m.with_missing for m in found.values() if m.with_missing is not None and not released],
+            )
+            for length, found in enumerate(measured, start=1)
+            if found
+        ),
+        by_count=buckets,
+        by_count_means=bucket_means(buckets),
+        marginals=worst(distances),
+        association=linked,
+        rules=rules,
     )
 
 
@@ -219,10 +210,6 @@ def _noise(aggregates: Aggregates, attributes: Attributes, released: int) -> flo
     else:
         deviation = next((n.deviation for n in aggregates.noise if n.length == len(attributes)), None)
     return None if deviation is None else noise_distance(released, deviation, aggregates.record_count)
-
-
-def _expansion(records: int, reference: int) -> float | None:
-    return 100 * (records / reference - 1) if reference > 0 else None
 
 
 def _names(domain: Domain, attributes: Attributes) -> tuple[str, ...]:

@@ -8,16 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from marginweave.schemas.arrays import Counts
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.evaluation import Estimate, PaidEvaluation
-from marginweave.tasks.evaluate.cells import Comparison
+from marginweave.tasks.evaluate.cells import Cells, Comparison, Records
 from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
-from marginweave.tasks.evaluate.numbering import Attributes, Codes
-from marginweave.tasks.evaluate.tallies import Records
+from marginweave.tasks.evaluate.tallies import Attributes, Codes
 
 _ABOUT = (
     "mean over all marginals of {length} attribute(s), {marginals} of them, of the sum over cells, missing as a value, of "
@@ -67,16 +65,13 @@ def mean_count_error(
     weight = Fraction(record_count, number) if number else Fraction(0)
     synthetic, real = weight.as_integer_ratio()
 
-    def distance(one: Counts, other: Counts) -> int:
+    def distance(cells: Cells) -> int:
         # counts are whole and below 2^53; weighted ones below 2^63 for all tables that there are
-        return int(np.abs(real * one - synthetic * other).sum())
+        return int(np.abs(real * cells.reference.astype(np.int64) - synthetic * cells.synthetic.astype(np.int64)).sum())
 
     one, other = (Records.of_blocks(blocks, domain, memory) for blocks in (sensitive, records))
     comparison = Comparison(reference=one, synthetic=other, sizes=domain.sizes)
-    total = sum(
-        comparison.measure(marginals, lambda c: distance(c.reference.astype(np.int64), c.synthetic.astype(np.int64)))
-    )
-    return total // (len(marginals) * real)
+    return sum(comparison.measure(marginals, distance)) // (len(marginals) * real)
 
 
 def paid_evaluation(

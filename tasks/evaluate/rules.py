@@ -36,13 +36,11 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
         One entry a rule, in the order of the declaration; determined columns that the table lacks are left out.
         DP: as private as the table.
     """
-    found = list(_broken(table, configuration))
-    return tuple(
-        BrokenRule(
-            rule=rule, subject=subject, records=int(broken.sum()), share=float(broken.sum() / max(len(broken), 1))
-        )
-        for rule, subject, broken in found
-    )
+    rules = []
+    for rule, subject, broken in _broken(table, configuration):
+        share = float(broken.sum() / max(len(broken), 1))
+        rules.append(BrokenRule(rule=rule, subject=subject, records=int(broken.sum()), share=share))
+    return tuple(rules)
 
 
 def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[BrokenRule, ...]:
@@ -78,10 +76,9 @@ def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str
 
 def _structural_zeros(clean: pa.Table, configuration: Configuration) -> Broken:
     """Records with a combination that cannot be; those over one set of attributes are looked up together."""
-    encoded = {}
-    for place, attribute in enumerate(configuration.attributes):
-        if any(place in dict(combination) for combination in configuration.forbidden):
-            encoded[place] = column_codes(clean, configuration, attribute.columns[0], None)
+    places = {j for combination in configuration.forbidden for j, _ in combination}
+    names = {j: configuration.attributes[j].columns[0] for j in places}
+    encoded = {j: column_codes(clean, configuration, name, None) for j, name in names.items()}
     labels = [encoded[j][1] if j in encoded else () for j in range(len(configuration.attributes))]
     by_attributes: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
     for combination in forbidden_codes(configuration.forbidden, labels):
@@ -117,13 +114,8 @@ def _undetermined(table: pa.Table, configuration: Configuration, rule: Determine
     wanted = mapped.clean(determined_values(known, rule, configuration))
     released = values_of(column, configuration.missing_texts(rule.column))
     given = released.clean(table.column(rule.column).combine_chunks())
-    one, other = (_plain(values) for values in (wanted, given))
-    equal = pc.fill_null(pc.equal(one, other), False)
+    one, other = (v.dictionary_decode() if pa.types.is_dictionary(v.type) else v for v in (wanted, given))
     missing = pc.and_(one.is_null(), other.is_null())
-    same = pc.or_(equal, missing)
+    same = pc.or_(pc.fill_null(pc.equal(one, other), False), missing)
     broken: Broken = ~same.to_numpy(zero_copy_only=False)
     return broken
-
-
-def _plain(values: pa.Array) -> pa.Array:
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

@@ -10,12 +10,12 @@ from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.model import unpack_mixture
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
-from marginweave.tasks.evaluate.distances import Expected, error_parts
+from marginweave.tasks.evaluate.cells import Records
+from marginweave.tasks.evaluate.distances import error_parts
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import evaluate_release
 from marginweave.tasks.evaluate.paid_task import bought
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules
-from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import Spread, compression_of
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
@@ -49,15 +49,12 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         configuration, counts = reference.resolved, released_counts(reference, normalized)
         blocks = CodeBlocks(reference.load_blocks(synthesized))
         records = Records.of_blocks(blocks, counts.domain, configuration.memory)
-        agreement = evaluate_release(
-            records, counts, ordered=configuration.ordered, rules=_broken_rules(reference, parts["decode"])
-        )
+        rules = _broken_rules(reference, parts["decode"])
+        agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules)
         more: dict[str, Any] = {}
         if (fitted := parts.get("fit")) is not None:
-            expected = Expected(
-                model=unpack_mixture(reference.load(fitted)).conditioned(), spread=_spread(reference, normalized)
-            )
-            more["model"] = error_parts(records, counts, expected)
+            model = unpack_mixture(reference.load(fitted)).conditioned()
+            more["model"] = error_parts(records, counts, model, _spread(reference, normalized))
         if (paid := parts.get("paid")) is not None:
             more["paid"] = bought(reference, paid, synthesized, counts.record_count)
         bounds = _bounds(reference, records, parts["collect"])

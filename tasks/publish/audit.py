@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from marginweave.tasks.empirical.findings import Finding, Verdict
-from marginweave.tasks.publish.figures import BLUE, ORANGE, drawing, inline_svg, new_figure
+from marginweave.tasks.publish.figures import BLUE, ORANGE, drawing, inline_svg, new_figure, rows_from_the_top
 from marginweave.tasks.publish.templates import render
 
 VERDICTS: dict[Verdict, str] = {
@@ -43,12 +43,9 @@ def audit_figure(findings: Sequence[Finding], name: str) -> str:
             axes.plot(ends, [row, row], "|-", color=colour, markersize=8, linewidth=2)
         axes.axvline(1, color="#1b1b1b", linewidth=0.9)
         axes.set_yticks(range(len(findings)), [f"{finding.name} ({finding.quantity})" for finding in findings])
-        axes.set_ylim(len(findings) - 0.4, -0.6)
+        rows_from_the_top(axes, len(findings))
         axes.set_xlim(0, 2.05)
-        axes.tick_params(axis="y", length=0)
         axes.set_xlabel("measured, as a share of the claim")
-        axes.grid(axis="x", linewidth=0.3, color="#d9d9d9")
-        axes.set_axisbelow(True)
         said = "; ".join(
             f"{f.name}: {f.quantity} {f.measured.low:.3g} to {f.measured.high:.3g} of {f.claim:.3g}" for f in findings
         )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.released.evaluation import CountBucket, MarginalDistance
-from marginweave.tasks.publish.records import Distribution
+from marginweave.tasks.publish.reader import Distribution, ValueCounts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -116,6 +116,8 @@ def _own_ids(root: ElementTree.Element, name: str) -> None:
 
 def distribution_figure(distribution: Distribution, name: str) -> str:
     """Synthetic records as bars, released counts as dots with their interval, value by value from the top."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
     values = distribution.values
     with drawing(name):
         figure = new_figure(0.42 + _LINE * max(2, len(values)))
@@ -126,19 +128,15 @@ def distribution_figure(distribution: Distribution, name: str) -> str:
         places = [i for i, _ in known]
         ends = np.array([[v.low, v.high] for _, v in known], float).reshape(-1, 2)
         # a count that was made consistent may stand beside the interval of what was drawn
-        axes.errorbar(
-            ends.mean(axis=1),
-            places,
-            xerr=np.ptp(ends, axis=1) / 2,
-            fmt="none",
-            ecolor=BLUE,
-            capsize=2.2,
-            elinewidth=1.1,
-        )
+        style: dict[str, Any] = {"fmt": "none", "ecolor": BLUE, "capsize": 2.2, "elinewidth": 1.1}
+        axes.errorbar(ends.mean(axis=1), places, xerr=np.ptp(ends, axis=1) / 2, **style)
         axes.plot(np.array([v.reported for _, v in known], float), places, "o", color=BLUE, markersize=3.2)
         axes.set_yticks(rows, [shown_label(v.label) for v in values])
-        _counted(axes, len(values))
-        said = "; ".join(_value_words(i, distribution) for i in range(len(values)))
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        rows_from_the_top(axes, max(2, len(values)))
+        said = "; ".join(map(_value_words, values))
         title = f"{distribution.name}: synthetic records beside released counts"
         return inline_svg(figure, name, title, said or "no value")
 
@@ -224,22 +222,12 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> str:
     """Mean proportional error of combinations by the size of their synthetic count, in bins of a logarithmic axis."""
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-    known = [
-        (b.at_most, max(b.mean_count or 0, 1), 100 * b.proportional_error)
-        for b in buckets
-        if b.proportional_error is not None
-    ]
+    known = [(b, 100 * b.proportional_error) for b in buckets if b.proportional_error is not None]
+    places = [max(bucket.mean_count or 0, 1) for bucket, _ in known]
     with drawing(name):
         figure = new_figure(3.0)
         axes = figure.subplots()
-        axes.plot(
-            [place for _, place, _ in known],
-            [error for *_, error in known],
-            "o-",
-            color=BLUE,
-            markersize=4,
-            linewidth=1,
-        )
+        axes.plot(places, [error for _, error in known], "o-", color=BLUE, markersize=4, linewidth=1)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -247,25 +235,19 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> str:
         axes.set_xlabel("synthetic count")
         axes.set_ylabel("mean error, in % of the count")
         axes.grid(linewidth=0.3, color="#d9d9d9")
-        said = "; ".join(f"up to {at_most}: {error:.0f} %" for at_most, _, error in known)
+        said = "; ".join(f"up to {bucket.at_most}: {error:.0f} %" for bucket, error in known)
         return inline_svg(figure, name, "Error of combinations by the size of their synthetic count", said)
 
 
-def _counted(axes: Any, values: int) -> None:
-    """An axis of records below, values from the top."""
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
-
-    axes.set_xlim(left=0)
-    axes.set_ylim(max(2, values) - 0.4, -0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+def rows_from_the_top(axes: Any, rows: int) -> None:
+    """Room for so many rows, and lines only along the axis below."""
+    axes.set_ylim(rows - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", linewidth=0.3, color="#d9d9d9")
     axes.set_axisbelow(True)
 
 
-def _value_words(place: int, distribution: Distribution) -> str:
-    value = distribution.values[place]
+def _value_words(value: ValueCounts) -> str:
     reported = "not released" if value.reported is None else f"released {value.reported} ({value.low} to {value.high})"
     return f"{value.label or '(empty)'}: synthetic {value.synthetic}, {reported}"
 

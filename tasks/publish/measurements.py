@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import SEPARATOR
@@ -19,6 +18,7 @@ from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.evaluate.intervals import count_interval
 from marginweave.tasks.normalize.marginals import compression_of
+from marginweave.tasks.publish.tables import with_combinations
 
 _MISSING = "(missing)"
 
@@ -42,22 +42,17 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
         labels = single if i < len(marginals.one_way) else merged
         cells = np.unravel_index(np.arange(m.counts.size), m.counts.shape)
         inside = count_interval(m.counts.ravel().astype(np.int64), m.deviation, noise=m.noise)
-        rows: dict[str, pa.Array] = {
+        numbers = {
             "marginal": pa.array(np.full(m.counts.size, i + 1), pa.int32()),
             "count": pa.array(m.counts.ravel(), pa.int64()),
             "deviation": pa.array(np.full(m.counts.size, m.deviation), pa.float64()),
-            "noise": pa.array([m.noise], pa.string()).take(pa.array(np.zeros(m.counts.size, np.int64))),
+            "noise": pa.repeat(m.noise, m.counts.size),
             "low": pa.array(inside.low, pa.int64()),
             "high": pa.array(inside.high, pa.int64()),
         }
-        for place in range(longest):
-            here = place < len(m.attributes)
-            column = pa.array([names[m.attributes[place]]] if here else [None], pa.string())
-            values = pa.array(labels[m.attributes[place]] if here else [None], pa.string())
-            codes = cells[place] if here else np.zeros(m.counts.size, np.int64)
-            rows[f"column_{place + 1}"] = column.take(pa.array(np.zeros(m.counts.size, np.int64)))
-            rows[f"value_{place + 1}"] = values.take(pa.array(codes))
-        parts.append(pa.table(rows))
+        values = [pa.array(labels[a], pa.string()).take(pa.array(c)) for a, c in zip(m.attributes, cells, strict=True)]
+        columns = [pa.repeat(names[a], m.counts.size) for a in m.attributes]
+        parts.append(with_combinations(numbers, list(zip(columns, values, strict=True)), longest))
     return pa.concat_tables(parts).combine_chunks()
 
 
@@ -70,6 +65,10 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
     larger = "marginals" if rounds_of(configuration) is None else "rounds"
     groups = zip(names, _labels(marginals.domain), _groups(marginals, configuration), strict=True)
+    together = {
+        name: tuple(tuple(labels[v] for v in group) for group in found if len(group) > 1)
+        for name, labels, found in groups
+    }
     return MarginalsStatement(
         marginals=tuple(
             MarginalStatement(
@@ -81,11 +80,7 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
             )
             for i, m in enumerate(drawn)
         ),
-        measured_together={
-            name: tuple(tuple(labels[v] for v in group) for group in found if len(group) > 1)
-            for name, labels, found in groups
-            if any(len(group) > 1 for group in found)
-        },
+        measured_together={name: merged for name, merged in together.items() if merged},
         not_measured=tuple(tuple(names[a] for a in clique) for clique in _not_measured(marginals, configuration)),
     )
 
@@ -109,26 +104,21 @@ def read_measurements(
         InputError: cells that are not those of the marginals.
     """
     numbers, counts = table.column("marginal").to_numpy(), table.column("count").to_numpy()
-    place = {name: j for j, name in enumerate(domain.names)}
-    cliques = [tuple(place[name] for name in fact.attributes) for fact in facts]
-    first = len(domain.names)
-    one_way = tuple(
-        _measurement(fact, clique, counts[numbers == i + 1])
-        for i, (fact, clique) in enumerate(zip(facts[:first], cliques, strict=False))
-    )
-    plain = Marginals(domain=domain, one_way=one_way, larger=())
-    sizes = compression_of(plain, configuration)[1].sizes
-    larger = []
-    for i in range(first, len(facts)):
-        cells, shape = counts[numbers == i + 1], tuple(sizes[a] for a in cliques[i])
+    place, single = {name: j for j, name in enumerate(domain.names)}, len(domain.names)
+
+    def measured(i: int, sizes: Sequence[int] | None) -> Measurement:
+        fact, cells = facts[i], counts[numbers == i + 1]
+        attributes = tuple(place[name] for name in fact.attributes)
+        shape = (len(cells),) if sizes is None else tuple(sizes[a] for a in attributes)
         if len(cells) != np.prod(shape):
             raise InputError("measurements must have every cell of every marginal that privacy.json names")
-        larger.append(_measurement(facts[i], cliques[i], cells.reshape(shape)))
-    return Marginals(domain=domain, one_way=one_way, larger=tuple(larger))
+        counted = cells.reshape(shape)
+        return Measurement(attributes=attributes, counts=counted, deviation=fact.deviation, noise=fact.noise)
 
-
-def _measurement(fact: MarginalStatement, clique: Clique, counts: NDArray[np.int64]) -> Measurement:
-    return Measurement(attributes=clique, counts=counts, deviation=fact.deviation, noise=fact.noise)
+    one_way = tuple(measured(i, None) for i in range(len(facts))[:single])
+    sizes = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), configuration)[1].sizes
+    larger = tuple(measured(i, sizes) for i in range(len(facts))[single:])
+    return Marginals(domain=domain, one_way=one_way, larger=larger)
 
 
 def _labels(domain: Domain) -> list[list[str | None]]:

@@ -1,25 +1,39 @@
-"""Reads a published release back: all that a new synthesis needs, and nothing private."""
+"""Reads a published release back, and what its pages show of it and of its synthetic records; nothing private.
+
+Records are codes over the released domain, read block by block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import AnySynthesis
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.decode.decode import decode_table
+from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
+from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.measurements import read_measurements
 from marginweave.tasks.publish.tables import read_counts, read_intervals
+
+RecordCodes = tuple[NDArray[np.integer], ...]
+
+MOST_RECORDS = 20_000
+"""Records that the explorer's page holds."""
+MOST_VALUES = 25
+"""Values of an attribute that the report shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,3 +95,143 @@ class PublishedRelease:
         blocks = synthesize_blocks(self.marginals or self.aggregates, self.configuration, settings)
         for block, codes in enumerate(blocks):
             yield decode_table(codes, self.aggregates.domain, self.configuration, settings.seed, block)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShownRecords:
+    """What the pages show of the synthetic records: `records` is their number.
+
+    `values[j]` has how many hold each value of attribute j, a missing value last, a set once for each of its slots;
+    `empty[name]` how many have no value in a section of the report. `sample` has the codes of all, or of `MOST_RECORDS` of
+    them, drawn with the release's public seed, in their order.
+    """
+
+    records: int
+    values: tuple[NDArray[np.int64], ...]
+    empty: dict[str, int]
+    sample: RecordCodes
+
+
+def show_records(
+    blocks: Iterable[RecordCodes], records: int, domain: Domain, configuration: Configuration
+) -> ShownRecords:
+    """What is shown of records, of which one block at a time is in memory; the same however they are cut into blocks.
+
+    Args:
+        blocks: Codes of each attribute, shape (n,), or (n, width) for a set; at least one block.
+        records: How many records there are.
+        domain: The released domain.
+        configuration: What is declared.
+
+    Returns:
+        Counts and a sample. DP: post-processing.
+
+    Raises:
+        StageError: there are not as many records as `records` says.
+    """
+    rng, sections = np.random.default_rng(configuration.synthesize.seed), sections_of(configuration)  # post-processing
+    sampled = records > MOST_RECORDS
+    rows = np.sort(rng.choice(records, MOST_RECORDS, replace=False)) if sampled else np.arange(records)
+    values = [np.zeros(size + 1, np.int64) for size in domain.sizes]
+    empty, parts, seen = dict.fromkeys(sections, 0), [], 0
+    for block in blocks:
+        for counted, codes in zip(values, block, strict=True):
+            np.add(counted, np.bincount(codes.ravel(), minlength=len(counted)), out=counted)
+        for name, places in sections.items():
+            slots = [slot == domain.sizes[j] for j in places for slot in value_slots(block[j])]
+            empty[name] += int(np.logical_and.reduce(slots).sum())
+        start, seen = seen, seen + len(block[0])
+        chosen = rows[slice(*np.searchsorted(rows, (start, seen)))] - start
+        parts.append([codes[chosen] for codes in block])
+    if seen != records:
+        raise StageError("the synthetic records are not as many as their evaluation says")
+    sample = tuple(np.concatenate(some) for some in zip(*parts, strict=True))
+    return ShownRecords(records=records, values=tuple(values), empty=empty, sample=sample)
+
+
+def sections_of(configuration: Configuration) -> dict[str, list[int]]:
+    """Attributes by the name that they are shown under: a set whose values are attributes of their own is one column."""
+    sections: dict[str, list[int]] = {}
+    for j, attribute in enumerate(configuration.attributes):
+        sections.setdefault(attribute.columns[0] if attribute.of_set else attribute.name, []).append(j)
+    return sections
+
+
+def record_codes(records: pa.Table, domain: Domain, configuration: Configuration) -> RecordCodes:
+    """Codes of each attribute, shape (n,), or (n, width) for a set, whatever the block holds; its size is missing.
+
+    The values of a private domain are those that the records hold, so they are numbered anew. DP: post-processing.
+
+    Args:
+        records: The synthetic table, as it was decoded or read back.
+        domain: The released domain.
+        configuration: What is declared, bounds resolved.
+    """
+    encoded = encode_table(clean_table(records, configuration), configuration)
+    codes = []
+    columns = zip(encoded.codes, encoded.labels, domain.labels, configuration.attributes, strict=True)
+    for own, held, labels, attribute in columns:
+        place = {label: i for i, label in enumerate(labels)}
+        numbers = np.array([*(place[label] for label in held), len(labels)], code_type(len(labels)))
+        slots = [(0, 0), (0, attribute.width - own.shape[-1])] if attribute.is_set else 0
+        codes.append(np.pad(numbers[own], slots, constant_values=len(labels)))
+    return tuple(codes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueCounts:
+    """One value: its released count with an interval, None where none was released, and the synthetic count."""
+
+    label: str
+    reported: int | None
+    low: int | None
+    high: int | None
+    synthetic: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """One attribute, or one set column; `more` values are left out; `missing` is how many synthetic records have no value."""
+
+    name: str
+    kind: str
+    values: tuple[ValueCounts, ...]
+    more: int
+    missing: int
+
+
+def distributions(published: PublishedRelease, shown: ShownRecords, scale: float) -> list[Distribution]:
+    """Values in declared order; of more than `MOST_VALUES` the most frequent ones.
+
+    Args:
+        published: The release.
+        shown: What is shown of its synthetic records.
+        scale: What a synthetic record counts for. DP: post-processing.
+    """
+    found, columns = [], published.configuration.columns
+    for name, places in sections_of(published.configuration).items():
+        values = [value for j in places for value in _values(published, j, shown.values[j], scale)]
+        kept = values
+        if len(values) > MOST_VALUES:
+            kept = sorted(values, key=lambda v: (v.reported or 0, v.synthetic), reverse=True)[:MOST_VALUES]
+        kind = columns[name].type if name in columns else "group"
+        missing, more = round(shown.empty[name] * scale), len(values) - len(kept)
+        found.append(Distribution(name=name, kind=kind, values=tuple(kept), more=more, missing=missing))
+    return found
+
+
+def _values(published: PublishedRelease, j: int, made: NDArray[np.int64], scale: float) -> list[ValueCounts]:
+    first, intervals = published.aggregates.levels[0], published.intervals[0]
+    labels = published.aggregates.domain.labels[j]
+    rows = np.flatnonzero(first.columns[:, 0] == j)
+    row_of = dict(zip(first.values[rows, 0].tolist(), rows.tolist(), strict=True))
+    return [
+        ValueCounts(
+            label=label,
+            reported=None if (row := row_of.get(v)) is None else int(first.counts[row]),
+            low=None if row is None else int(intervals.low[row]),
+            high=None if row is None else int(intervals.high[row]),
+            synthetic=round(float(made[v]) * scale),
+        )
+        for v, label in enumerate(labels)
+    ]

@@ -12,7 +12,6 @@ from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.statement import (
-    Confidence,
     DrawNoise,
     Guarantee,
     LevelNoiseStatement,
@@ -29,7 +28,7 @@ from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 from marginweave.tasks.mechanisms.gaussian import error_sensitivity
-from marginweave.tasks.publish.wording import Bounds, preparation_words, unit_assumption
+from marginweave.tasks.publish.wording import Bounds, preparation_words, stated_confidence, unit_assumption
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
@@ -90,7 +89,6 @@ def privacy_statement(
     release: ReleaseFacts,
     bounds: Bounds,
     *,
-    confidence: Confidence,
     marginals: MarginalsStatement = NO_MARGINALS,
 ) -> PrivacyStatement:
     """privacy.json: the promise, and with what noise it was kept.
@@ -103,18 +101,16 @@ def privacy_statement(
         for row, draw in zip(stated.mechanisms, plan.draws, strict=True)
     )
     preparation = tuple(preparation_words(configuration, bounds))
-    domain = aggregates.domain
+    domain, noise = aggregates.domain, aggregates.noise if configuration.marginals is None else ()
     return PrivacyStatement(
         format=2,
         **dict(release.identity),
         **dict(stated) | {"mechanisms": mechanisms, "preparation": preparation},
         bounds=dict(bounds),
         domain=dict(zip(domain.names, domain.labels, strict=True)),
-        noise=()
-        if configuration.marginals is not None
-        else tuple(LevelNoiseStatement(**asdict(noise)) for noise in aggregates.noise),
+        noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
         **dict(marginals),
-        confidence=confidence,
+        confidence=stated_confidence(configuration.with_bounds(bounds), plan, aggregates),
     )
 
 
@@ -150,9 +146,7 @@ def _guarantee(configuration: Configuration, plan: BudgetPlan) -> Guarantee:
         rho=None if mu is None else float(plan.cost.rho),
         delta_threshold=plan.delta_threshold,
         accountant=privacy.accountant,
-        fabrication="possible"
-        if configuration.marginals is not None
-        else configuration.tuples.fabrication or "possible",
+        fabrication=(configuration.marginals is None and configuration.tuples.fabrication) or "possible",
     )
 
 
@@ -166,7 +160,7 @@ def _assumptions(configuration: Configuration, account: AccountStatement, releas
         unit_assumption(configuration),
         *ASSUMPTIONS,
         *old_releases(account.releases_before_box or 0),
-        *_private_domains(configuration),
+        *(f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns),
         *_stated_facts(configuration),
         *([approved] if configuration.publish.approval else []),
     )
@@ -209,18 +203,9 @@ def _observer(plan: BudgetPlan, mu: float | None) -> float:
 
 def old_releases(number: int) -> list[str]:
     """What an account's guarantee rests on where so many of its releases were made before it had a box."""
-    if not number:
-        return []
     which = "release 1" if number == 1 else f"releases 1 to {number}"
-    return [
-        f"The budgets of {which} of the account, made by 0.1.0, were not chosen from noisy results of earlier ones."
-    ]
-
-
-def _private_domains(configuration: Configuration) -> list[str]:
-    return [
-        f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns
-    ]
+    words = f"The budgets of {which} of the account, made by 0.1.0, were not chosen from noisy results of earlier ones."
+    return [words] if number else []
 
 
 def _stated_facts(configuration: Configuration) -> list[str]:
@@ -230,9 +215,8 @@ def _stated_facts(configuration: Configuration) -> list[str]:
         if column.public is not None:
             stated.append(f"What the configuration says of column {name!r} is public knowledge: {column.public}.")
         elif column.confirm:
-            stated.append(
-                f"Kind and form of column {name!r} were drafted from the data and are taken for public knowledge."
-            )
+            drafted = f"Kind and form of column {name!r} were drafted from the data"
+            stated.append(f"{drafted} and are taken for public knowledge.")
     return stated
 
 
@@ -258,10 +242,10 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
     of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
     of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
     """
-    unit, found = configuration.stability, DrawNoise()
-    if draw.kind is DrawKind.EVALUATION:
-        (sigma,) = planned_sigmas(configuration, plan, draw)
-        found = DrawNoise(sensitivity=error_sensitivity(unit), sigma=float(sigma))
+    sensitivity, found = error_sensitivity(configuration.stability), DrawNoise()
+    if draw.kind in {DrawKind.EVALUATION, DrawKind.MEASURE}:
+        sigma = float(planned_sigmas(configuration, plan, draw)[0])
+        found = DrawNoise(sensitivity=sensitivity if draw.kind is DrawKind.EVALUATION else None, sigma=sigma)
     elif draw.mechanism == "rounded-gaussian" and configuration.marginals is None:
         levels = aggregates.noise
         found = DrawNoise(sigma=levels[draw.length - 1].deviation if draw.length else aggregates.record_deviation)
@@ -269,9 +253,7 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
         scale, threshold = discovery(configuration, plan)
         found = DrawNoise(threshold=threshold, sigma=float(scale))
     elif draw.kind is DrawKind.SELECT:
-        found = DrawNoise(sensitivity=error_sensitivity(unit))
-    elif draw.kind is DrawKind.MEASURE:
-        found = DrawNoise(sigma=float(planned_sigmas(configuration, plan, draw)[0]))
+        found = DrawNoise(sensitivity=sensitivity)
     elif draw.kind is DrawKind.SCORES:
         grid = scoring(configuration, plan)
         found = DrawNoise(sigma=grid.score_deviation, step=1 / grid.steps)

@@ -8,20 +8,19 @@ from pathlib import Path
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.account import AccountStatement
+from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.schemas.released.statement import MarginalsStatement, ReleaseFacts
-from marginweave.tasks.aggregate.payloads import unpack_marginals
+from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
+from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, release_intervals
 from marginweave.tasks.normalize.task import released_counts
-from marginweave.tasks.publish.confidence import count_intervals, stated_confidence
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
 from marginweave.tasks.publish.pages import internal_report, release_pages
-from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.publish.records import show_records
+from marginweave.tasks.publish.reader import PublishedRelease, show_records
 from marginweave.tasks.publish.statement import privacy_statement
-from marginweave.tasks.publish.synthetic import write_synthetic
-from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
+from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes, write_synthetic
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -46,11 +45,9 @@ def publish(
     intervals = count_intervals(reference, aggregates, parts["collect"], parts["normalize"])
     counts = counts_table(aggregates, intervals, configuration.longest)
     measured, marginals = _measured(reference, parts["normalize"])
-    confidence = stated_confidence(reference.resolved, plan, aggregates)
     statement = privacy_statement(
-        configuration, plan, aggregates, account, release, reference.released_bounds,
-        confidence=confidence, marginals=marginals,
-    )  # fmt: skip
+        configuration, plan, aggregates, account, release, reference.released_bounds, marginals=marginals
+    )
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement
     )
@@ -80,6 +77,19 @@ def _measured(reference: DerivedReference, normalized: StageResult) -> tuple[dic
     marginals = unpack_marginals(reference.load(normalized))
     table = measurements_table(marginals, reference.resolved)
     return {"measurements.parquet": parquet_bytes(table)}, marginal_facts(marginals, reference.resolved)
+
+
+def count_intervals(
+    reference: DerivedReference, aggregates: Aggregates, collected: StageResult, normalized: StageResult
+) -> tuple[Intervals, ...]:
+    """The intervals of normalized counts, from the checkpoints of `collect` and `normalize`: one item a length.
+
+    DP: post-processing.
+    """
+    configuration = reference.resolved
+    if configuration.marginals is None:
+        return release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
+    return marginal_intervals(aggregates, unpack_marginals(reference.load(normalized)), configuration)
 
 
 @stage_task("report internally", patient=True)

@@ -1,15 +1,40 @@
-"""What was done to the rows before they were counted, and what was bought, in plain words; from what is released alone."""
+"""What a release says in plain words, from what is released alone.
+
+What was done to the rows before they were counted, what was bought, how sure the counts are, and where they are weak.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from scipy.special import ndtr
 
 from marginweave.schemas.configuration.columns import MeasuredColumn
-from marginweave.schemas.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
+from marginweave.schemas.configuration.preparation import GaussianImputation, WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import BudgetPlan
+from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import Evaluation
+from marginweave.schemas.released.statement import Confidence, Mechanism
+from marginweave.tasks.evaluate.bounds import bounding_biases
+from marginweave.tasks.evaluate.intervals import LEVEL
+from marginweave.tasks.mechanisms.percentile import rank_error
 
 Bounds = Mapping[str, tuple[float, float]]
+_ABOUT = (
+    "The interval from low to high covers the true count (after preparation, with bounded contributions) with the level for "
+    "itself, not for all intervals together. It comes from the count as it was drawn; the published count was made consistent "
+    "and may lie outside."
+)
+_SELECTED = (
+    "Every combination was published because its noisy count reached a threshold. Its interval is adjusted for that: it "
+    "inverts the normal distribution truncated at the threshold, and has the level among the published counts."
+)
+_MEASURED = (
+    "No cell of a marginal was selected: its interval is that of its noise, and has the level among all measured "
+    "cells. A value measured together with others has at most the count of all of them."
+)
 
 
 def unit_assumption(configuration: Configuration) -> str:
@@ -49,7 +74,7 @@ def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]
     """Unit, imputation, private bounds and resize, a sentence each."""
     return [
         *_unit(configuration),
-        *(_imputation(name, column.impute) for name, column in _imputed(configuration)),
+        *_imputations(configuration),
         *(
             f"The bounds of column {name!r}, {low:g} and {high:g}, were bought under the budget: two quantiles among public "
             "candidates; values beyond them count as the nearest bound."
@@ -75,22 +100,18 @@ def _unit(configuration: Configuration) -> Iterator[str]:
         yield "Rows without a subject were left out."
 
 
-def _imputed(configuration: Configuration) -> Iterator[tuple[str, MeasuredColumn]]:
+def _imputations(configuration: Configuration) -> Iterator[str]:
     for name, column in configuration.columns.items():
-        if isinstance(column, MeasuredColumn) and column.impute is not None:
-            yield name, column
-
-
-def _imputation(name: str, impute: Imputation | None) -> str:
-    if isinstance(impute, GaussianImputation):
-        source = (
-            f"a normal distribution with mean {impute.mean:g} and deviation {impute.deviation:g}, clamped to the bounds"
-        )
-    elif isinstance(impute, WeightedImputation):
-        source = "declared values with declared weights"
-    else:
-        source = "the uniform distribution"
-    return f"Missing values of column {name!r} were replaced by draws of {source}."
+        impute = column.impute if isinstance(column, MeasuredColumn) else None
+        if isinstance(impute, GaussianImputation):
+            normal = f"a normal distribution with mean {impute.mean:g} and deviation {impute.deviation:g}"
+            source = f"{normal}, clamped to the bounds"
+        elif isinstance(impute, WeightedImputation):
+            source = "declared values with declared weights"
+        else:
+            source = "the uniform distribution"
+        if impute is not None:
+            yield f"Missing values of column {name!r} were replaced by draws of {source}."
 
 
 def _resize(configuration: Configuration) -> Iterator[str]:
@@ -110,3 +131,125 @@ def _resize(configuration: Configuration) -> Iterator[str]:
     else:
         replaced = resize.copies * configuration.privacy.stability.records
         yield f"Noise was calibrated for {replaced} replaced record(s) of that table, the most that one unit can cause."
+
+
+def stated_confidence(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates) -> Confidence:
+    """For privacy.json: the level, how intervals are meant, and what bounding may have taken from each count.
+
+    DP: post-processing.
+    """
+    return Confidence(
+        level=LEVEL,
+        intervals=(_ABOUT, _SELECTED if configuration.marginals is None else _MEASURED),
+        bounding=bounding_biases(configuration, plan, aggregates),
+    )
+
+
+def reader_warnings(
+    configuration: Configuration,
+    aggregates: Aggregates,
+    mechanisms: Sequence[Mechanism],
+    not_measured: Sequence[Sequence[str]],
+) -> tuple[str, ...]:
+    """Warnings, a sentence each, from public and released facts only; the last two arguments are those of privacy.json.
+
+    DP: post-processing.
+    """
+    return (
+        *_weak_guarantee(configuration, aggregates.record_count),
+        *_weak_percentiles(configuration, aggregates.record_count, mechanisms),
+        *_weak_counts(configuration, aggregates),
+        *_too_many(configuration, aggregates),
+        *_left_out([" x ".join(attributes) for attributes in not_measured]),
+    )
+
+
+def invented(candidates: int, released: int, deviation: float, threshold: int) -> float:
+    """About how many released combinations no record has, at most `released`.
+
+    An empty candidate is released with probability q = P(noise >= threshold). Were every candidate that is not released
+    empty, they would be (1 - q) E of E empty ones; so E is about (candidates - released) / (1 - q), and q E of them are
+    among the released. DP: post-processing.
+    """
+    q = float(ndtr(-(threshold - 0.5) / deviation)) if deviation > 0 else 0.0
+    return min(float(released), q * max(0, candidates - released) / (1 - q))
+
+
+def _weak_guarantee(configuration: Configuration, count: int) -> Iterator[str]:
+    epsilon, delta = configuration.privacy.epsilon, configuration.privacy.delta
+    if epsilon > 5:
+        yield f"epsilon ({epsilon:g}) is above 5: the formal protection of a person is weak."
+    if count > 1 and delta * count >= 1:
+        yield (
+            f"delta ({delta:g}) is at least 1/n for about {count} records: a release that shows one record as it is would "
+            "keep this promise."
+        )
+    elif count > 1 and delta > count**-1.5:
+        yield f"delta ({delta:g}) is large for about {count} records; 1/n^1.5 would be {count**-1.5:.1e}."
+    if configuration.privacy.neighbors == "replace-one":
+        yield "Under replace-one the number of records itself is not protected; it carries noise all the same."
+
+
+def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequence[Mechanism]) -> Iterator[str]:
+    """Contribution bounds whose rank may be off by more records than lie above it."""
+    percentile = configuration.percentile if configuration.marginals is None else None
+    if percentile is None:
+        return
+    bought = {row.length: row.epsilon or 0.0 for row in mechanisms if row.draw.startswith("percentile-")}
+    above = (1 - percentile / 100) * count
+    lengths = [
+        str(length)
+        for length, epsilon in bought.items()
+        if rank_error(percentile, configuration.stability, epsilon, configuration.contribution_cap(length)) > above
+    ]
+    if lengths:
+        yield (
+            f"The {percentile:g}th percentile that bounds how many combinations of {', '.join(lengths)} one record adds means "
+            f"little here: about {max(0, round(above))} records lie above it, and its rank may be off by more than that."
+        )
+
+
+def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
+    """Lengths of which half of what was released may be noise; of length 1 the public domains alone, where one is private."""
+    if not any(len(level) for level in aggregates.levels):
+        yield "No combination was released: the noise is larger than the table."
+    for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
+        released, candidates, whose = len(level), noise.candidates, ""
+        if configuration.marginals is None and configuration.tuples.fabrication == "none":
+            continue  # nothing is released that nobody has
+        if candidates is None and level.length == 1:
+            public = np.array([not attribute.private for attribute in configuration.attributes])
+            released = int(public[level.columns[:, 0]].sum())
+            candidates = sum(len(a.labels) for a in configuration.attributes if not a.private)
+            whose = " with public domains"
+        if candidates is None or not released:
+            continue
+        wrong = invented(candidates, released, noise.deviation, noise.threshold)
+        about, half = ("About", "half of them or more") if noise.exact else ("Up to", "perhaps half of them or more")
+        if 2 * wrong >= released:
+            counts = f"{released} published counts of {level.length} value{'s' * (level.length > 1)}{whose}"
+            yield f"{about} {round(wrong)} of the {counts} may be noise only: {half}. Do not use them one by one."
+
+
+def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
+    """Lengths of which more might have been released than are kept, or more drawn than there is room for to choose from."""
+    if configuration.marginals is not None:
+        return
+    most = configuration.tuples.max_combinations
+    for noise in aggregates.noise:
+        if noise.raised_from is not None:
+            yield (
+                f"More than {most} combinations of {noise.length} might have reached the threshold "
+                f"{noise.raised_from}, or too many drawn to choose them from; it was raised to {noise.threshold}."
+            )
+        if noise.stopped:
+            yield (
+                f"Combinations of {noise.length} and more were not counted, as more than {most} might have reached the "
+                "threshold, or too many drawn to choose them from; their share of the budget was given back."
+            )
+
+
+def _left_out(sets: Sequence[str]) -> Iterator[str]:
+    """Marginals that the configuration asks for and that the discovered values made too large."""
+    if sets:
+        yield f"Not measured, because they have too many cells with the values that were discovered: {', '.join(sets)}."

@@ -16,12 +16,11 @@ import pandas as pd
 
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.evaluate.association import association
-from marginweave.tasks.evaluate.cells import Cells, Comparison
+from marginweave.tasks.evaluate.cells import Cells, Comparison, Records
 from marginweave.tasks.evaluate.classifiers import propensity
 from marginweave.tasks.evaluate.combinations import bucket_sums, combination_sums
 from marginweave.tasks.evaluate.distances import known_distance, total_variation
 from marginweave.tasks.evaluate.metrics import evaluate_internal
-from marginweave.tasks.evaluate.tallies import Records
 
 ROWS = 1_000_000
 SIZES = (2, 2, 3, 5, 6, 7, 9, 14, 16, 16, 42, 75, 100, 1000)

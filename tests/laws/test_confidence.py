@@ -28,8 +28,8 @@ from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_
 from marginweave.tasks.aggregate.marginals import count_marginal, measure_marginals
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds, most_cut_records
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval, marginal_intervals, selected_interval
-from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.mechanisms.gaussian import add_noise, select_percentile
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
-from marginweave.schemas.released.contract import json_schema
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.schemas.released.statement import PrivacyStatement, RejectedStatement
@@ -20,6 +20,14 @@ CONTRACTS: dict[str, type[BaseModel]] = {
     "internal-evaluation": InternalEvaluation,
     "manifest": Manifest,
 }
+
+
+def json_schema(file: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a released file, its identifier as `$id`."""
+    schema = file.model_json_schema()
+    name = schema["properties"]["$schema"]["const"]
+    required = ["$schema", *schema.pop("required", [])]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": name, "required": required, **schema}
 
 
 def contract_text(name: str) -> str:

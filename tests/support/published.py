@@ -34,9 +34,7 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.paid import paid_evaluation
-from marginweave.tasks.publish.confidence import stated_confidence
-from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.publish.records import ShownRecords, show_records
+from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, show_records
 from marginweave.tasks.publish.statement import privacy_statement
 from tests.support.configurations import configuration
 
@@ -201,8 +199,7 @@ def stated(
     config: Configuration, plan: BudgetPlan, aggregates: Aggregates, facts: ReleaseFacts = FACTS
 ) -> PrivacyStatement:
     """The privacy statement of these counts."""
-    confidence = stated_confidence(config, plan, aggregates)
-    return privacy_statement(config, plan, aggregates, ACCOUNT, facts, {}, confidence=confidence)
+    return privacy_statement(config, plan, aggregates, ACCOUNT, facts, {})
 
 
 def table_of(release: PublishedRelease, codes: Codes) -> pa.Table:

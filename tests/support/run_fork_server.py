@@ -52,10 +52,10 @@ from marginweave.tasks.mechanisms import laplace
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.preprocess import task as preprocess_stage
-from marginweave.tasks.publish import report
+from marginweave.tasks.publish import pages
 from marginweave.tasks.publish import task as publish_stage
-from marginweave.tasks.publish.confidence import count_intervals
 from marginweave.tasks.publish.tables import counts_table, csv_bytes
+from marginweave.tasks.publish.task import count_intervals
 from tests.support.outcomes import Injected
 
 flow_module = sys.modules["marginweave.flows.release"]
@@ -131,7 +131,7 @@ POINTS: dict[str, tuple[Any, str]] = {
 def main() -> None:
     """Warm up, then serve orders."""
     for name in FIGURES:  # drawing them passes no transition, and would be half of a run and of what random times hit
-        setattr(report, name, lambda *_: "")
+        setattr(pages, name, lambda *_: "")
     for line in sys.stdin:
         order = json.loads(line)
         _answer({"calls": _count(order["count"])} if "count" in order else _serve(order))

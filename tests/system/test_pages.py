@@ -15,10 +15,8 @@ import numpy as np
 import pytest
 
 from marginweave.tasks.evaluate.intervals import record_interval
-from marginweave.tasks.publish.explore import render_explorer
-from marginweave.tasks.publish.pages import release_pages
+from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
 from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.publish.report import render_report
 from tests.support.browser import Browser, browser, need
 from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
 

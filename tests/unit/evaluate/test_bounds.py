@@ -20,10 +20,10 @@ from marginweave.tasks.evaluate.bounds import (
     marginal_bounds,
     most_cut_records,
 )
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import marginal_intervals
-from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
-from marginweave.tasks.publish.confidence import stated_confidence
+from marginweave.tasks.publish.wording import stated_confidence
 from tests.support.configurations import configuration
 
 MARGINALS = {"method": "marginals", "cliques": [["sex", "region"]]}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.tasks.evaluate.cells import Cells
+from marginweave.tasks.evaluate.cells import Cells, Records
 from marginweave.tasks.evaluate.combinations import (
     bucket_means,
     bucket_sums,
@@ -16,8 +16,7 @@ from marginweave.tasks.evaluate.combinations import (
     length_metrics,
 )
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
-from marginweave.tasks.evaluate.numbering import Numbering
-from marginweave.tasks.evaluate.tallies import Records
+from marginweave.tasks.evaluate.tallies import Numbering
 from tests.support.known import known
 from tests.support.noisy_counts import aggregates_of, domain_of
 

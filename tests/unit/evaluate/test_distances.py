@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.released.aggregates import LevelNoise
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.distances import noise_distance, sampled_sets
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
-from marginweave.tasks.evaluate.tallies import Records
 from tests.support.known import known
 from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
 

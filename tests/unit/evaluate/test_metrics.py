@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Level
+from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
-from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.normalize.normalize import normalize
 from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, noisy_counts, tally
 

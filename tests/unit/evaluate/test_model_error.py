@@ -17,9 +17,9 @@ from marginweave.schemas.released.evaluation import ErrorParts
 from marginweave.tasks.aggregate.payloads import pack_aggregates, pack_marginals
 from marginweave.tasks.decode.task import decode
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.evaluate.distances import Expected, error_parts
+from marginweave.tasks.evaluate.cells import Records
+from marginweave.tasks.evaluate.distances import error_parts, expected_shares
 from marginweave.tasks.evaluate.metrics import evaluate_release
-from marginweave.tasks.evaluate.tallies import Records
 from marginweave.tasks.evaluate.task import evaluate
 from marginweave.tasks.normalize.marginals import Spread, normalize_marginals
 from marginweave.tasks.references import DerivedReference, StageResult
@@ -54,7 +54,7 @@ def test_the_two_parts_by_hand() -> None:
     """
     counts = aggregates_of(COUNTS, record_count=10, length=2, sizes=SIZES)
     records = Records.of(ROWS.T, domain_of(SIZES))
-    parts = error_parts(records, counts, Expected(model=MODEL_OF_TWO, spread=None))
+    parts = error_parts(records, counts, MODEL_OF_TWO, None)
     whole = [length.tvd for length in evaluate_release(records, counts).lengths]
     assert [part.length for part in parts] == [1, 2]
     assert [part.model_error for part in parts] == pytest.approx([(0.1 + 0.1) / 2, 0.1])
@@ -65,7 +65,7 @@ def test_the_two_parts_by_hand() -> None:
 def test_a_length_without_sets_has_no_parts() -> None:
     counts = replace(aggregates_of(COUNTS, 10, 2, SIZES), measured={(0,): 1.0, (1,): 1.0})
     records = Records.of(ROWS.T, domain_of(SIZES))
-    parts = error_parts(records, counts, Expected(model=MODEL_OF_TWO, spread=None))
+    parts = error_parts(records, counts, MODEL_OF_TWO, None)
     assert [part.length for part in parts] == [1]
 
 
@@ -73,7 +73,7 @@ def test_columns_of_which_nothing_was_released_have_no_error() -> None:
     """Of the first attribute nothing, nor of a pair: the mean is that of the second, by hand as above."""
     counts = aggregates_of({key: n for key, n in COUNTS.items() if key[0][0] == 1}, 10, 2, SIZES)
     records = Records.of(ROWS.T, domain_of(SIZES))
-    parts = error_parts(records, counts, Expected(model=MODEL_OF_TWO, spread=None))
+    parts = error_parts(records, counts, MODEL_OF_TWO, None)
     assert parts[0].model_error == pytest.approx(0.1)
     assert parts[0].sampling_error == pytest.approx(0.05)
     assert parts[1] == ErrorParts(length=2, model_error=None, sampling_error=None)
@@ -84,7 +84,7 @@ def test_merged_values_share_what_the_model_says_of_them_together() -> None:
     model = replace(MODEL_OF_TWO, sizes=(2, 4))
     shares = (np.ones(2), np.array([1, 0.75, 1, 0.25, 1]))
     spread = Spread(codes=(np.arange(2), np.array([0, 1, 2, 1, 3])), shares=shares)
-    found = Expected(model=model, spread=spread).shares((0, 1), [np.array([0, 0, 1]), np.array([1, 3, 2])])
+    found = expected_shares(model, spread, (0, 1), [np.array([0, 0, 1]), np.array([1, 3, 2])])
     assert found == pytest.approx([0.075, 0.025, 0.2])
 
 

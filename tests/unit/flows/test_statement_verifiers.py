@@ -20,9 +20,8 @@ import pytest
 from marginweave.flows.verify.bundle import _row_hash, verify
 from marginweave.flows.verify.bundle_noise import Fault
 from marginweave.flows.verify.bundle_statement import NOT_IN_ROWS
-from marginweave.flows.verify.files import audit_files
+from marginweave.flows.verify.files import StatementAudit, audit_files
 from marginweave.flows.verify.handover import hand_over, verifier
-from marginweave.flows.verify.statement import StatementAudit
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import ReleaseRecord

@@ -25,9 +25,9 @@ from marginweave.tasks.evaluate.intervals import marginal_intervals
 from marginweave.tasks.mechanisms.gaussian import deviation
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
-from marginweave.tasks.publish.cautions import reader_warnings
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table, read_measurements
 from marginweave.tasks.publish.tables import counts_table
+from marginweave.tasks.publish.wording import reader_warnings
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
 from tests.support.noisy_marginals import CLIQUES, config, marginals

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import StageError
-from marginweave.tasks.publish import records
-from marginweave.tasks.publish.explore import explorer_data, render_explorer
-from marginweave.tasks.publish.records import MOST_RECORDS, show_records
+from marginweave.tasks.publish import reader
+from marginweave.tasks.publish.pages import explorer_data, render_explorer
+from marginweave.tasks.publish.reader import MOST_RECORDS, show_records
 from tests.support.published import published, shown
 
 
@@ -82,7 +82,7 @@ def test_pages_do_not_depend_on_blocks(cuts: list[int], most: int) -> None:
     edges = [0, *sorted(cuts), 300]
     blocks = [tuple(code[low:high] for code in codes) for low, high in pairwise(edges)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "MOST_RECORDS", most)
+        patch.setattr(reader, "MOST_RECORDS", most)
         found = show_records(blocks, 300, release.aggregates.domain, release.configuration)
         whole = shown(release, codes)
     assert (found.records, found.empty) == (whole.records, whole.empty)

@@ -15,11 +15,9 @@ import pytest
 from marginweave.schemas.released.aggregates import Domain, LevelNoise
 from marginweave.schemas.released.evaluation import BrokenRule, LengthMetrics, MarginalDistance
 from marginweave.tasks.evaluate.intervals import release_intervals
-from marginweave.tasks.publish.explore import render_explorer
 from marginweave.tasks.publish.figures import worst_marginals_figure
-from marginweave.tasks.publish.pages import release_pages
-from marginweave.tasks.publish.records import MOST_VALUES, distributions, record_codes
-from marginweave.tasks.publish.report import render_report
+from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
+from marginweave.tasks.publish.reader import MOST_VALUES, distributions, record_codes
 from tests.support.configurations import configuration
 from tests.support.published import EVALUATION, FULL, HOSTILE, MORE, internal_evaluation, published, shown, table_of
 

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import MachineError
 from marginweave.tasks.checkpoint.files import file_digest, streamed_file
-from marginweave.tasks.publish import synthetic, tables
-from marginweave.tasks.publish.synthetic import write_synthetic
-from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes
+from marginweave.tasks.publish import tables
+from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes, write_synthetic
 
 
 def table_of(rows: int) -> pa.Table:
@@ -37,8 +36,7 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     blocks = [table.slice(low, high - low) for low, high in pairwise(edges)]
     place = tmp_path_factory.mktemp("release")
     with pytest.MonkeyPatch.context() as patch:
-        for module in (tables, synthetic):
-            patch.setattr(module, "ROW_GROUP", 16)
+        patch.setattr(tables, "ROW_GROUP", 16)
         digests = write_synthetic(place, blocks)
         wanted = {"synthetic.parquet": parquet_bytes(table), "synthetic.csv": csv_bytes(table)}
     assert {name: (place / name).read_bytes() for name in wanted} == wanted
