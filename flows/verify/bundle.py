@@ -163,10 +163,8 @@ def _check_course(own: list[Content], ended: Content) -> None:
     steps = [row for row in own if row["kind"] in {"SUBMITTED", "APPROVED", "REJECTED", "PUBLISHED"}]
     kinds = [row["kind"] for row in steps]
     if own[0]["body"].get("approval") == "required" or ended["kind"] == "REJECTED":
-        decided = kinds in (["SUBMITTED", "APPROVED", "PUBLISHED"], ["SUBMITTED", "REJECTED"])
-        require(
-            decided, "it needs an approval, and was not submitted, approved and published, or rejected, in this order"
-        )
+        fits = kinds in (["SUBMITTED", "APPROVED", "PUBLISHED"], ["SUBMITTED", "REJECTED"])
+        require(fits, "it needs an approval, and was not submitted, approved and published, or rejected, in this order")
         same = ended["kind"] != "PUBLISHED" or steps[0]["body"]["outputs"] == ended["body"]["outputs"]
         require(same, "what was published is not what was submitted for approval")
 

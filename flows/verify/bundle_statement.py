@@ -129,15 +129,13 @@ def _check_epsilon(said: Content, draws: list[Content], body: Content) -> None:
     else:  # all is charged on the first draw; what they are to the sample follows from their parameters
         left = Decimal(repr(sampled["delta"])) - Decimal(repr(said["delta_threshold"]))
         by_parameter = [_by_parameter(draw) for draw in draws]
-        covered = body["accountant"] == "joint" or draws_hold(by_parameter, sampled["epsilon"], left, None)
+        private = body["accountant"] == "joint" or draws_hold(by_parameter, sampled["epsilon"], left, None)
         require(
-            covered, "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
+            private, "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
         )
     spent, discovery = said["epsilon_of_the_draws"], body.get("discovery") if sampled is None else None
-    covered = spent <= said["epsilon"] * (1 + SLACK) and draws_hold(draws, spent, delta, discovery)
-    require(
-        covered, "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon"
-    )
+    paid = spent <= said["epsilon"] * (1 + SLACK) and draws_hold(draws, spent, delta, discovery)
+    require(paid, "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon")
 
 
 def _by_parameter(draw: Content) -> Content:

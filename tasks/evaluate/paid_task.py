@@ -24,6 +24,7 @@ from marginweave.tasks.draw import draw_once
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.paid import compared_marginals, mean_count_error, paid_evaluation
+from marginweave.tasks.evaluate.tallies import Attributes
 from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, gaussian_terms, query_sigma
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
@@ -62,8 +63,7 @@ def bought(
     if meta["synthesized"] != _digest(reference.load_blocks(synthesized)):
         return None
     configuration = reference.configuration
-    settings = _settings(configuration)
-    marginals = compared_marginals(configuration.attributes, settings.length)
+    settings, marginals = _compared(configuration)
     return paid_evaluation(int(arrays["value"][0]), meta["deviation"], record_count, settings, len(marginals))
 
 
@@ -76,7 +76,7 @@ def _prepared(
     blocks = open_encoded(reference, encoded)
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
     rows = _Recoded(blocks, private)
-    marginals = compared_marginals(configuration.attributes, _settings(configuration).length)
+    _, marginals = _compared(configuration)
     records = CodeBlocks(made)
     error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
     deviation = query_sigma(reference.plan.draw(DrawKind.EVALUATION), configuration.stability)
@@ -99,10 +99,11 @@ class _Recoded:
         return (recode(table, self.private).codes for table in self.blocks)
 
 
-def _settings(configuration: Configuration) -> PaidSettings:
+def _compared(configuration: Configuration) -> tuple[PaidSettings, tuple[Attributes, ...]]:
+    """What was bought, and the marginals that it is about."""
     settings = configuration.evaluate.paid
     assert settings is not None
-    return settings
+    return settings, compared_marginals(configuration.attributes, settings.length)
 
 
 def _digest(made: Iterable[bytes]) -> str:

@@ -37,6 +37,7 @@ _STYLE = {
     "legend.fontsize": 8.5,
     "text.parse_math": False,  # a label may hold dollar signs
 }
+_NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 _LINE = 0.21  # inches a value
 _COLOURS = 10  # of a heat map
 _SAID_IN_CELLS = 10  # a heat map of more attributes has no room for its numbers
@@ -80,13 +81,10 @@ def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
 
     sink = io.StringIO()
     # `savefig` would lay everything out and draw it twice, with the same result
-    FigureCanvasSVG(figure).print_svg(sink, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+    FigureCanvasSVG(figure).print_svg(sink, metadata=_NO_METADATA)  # type: ignore[no-untyped-call]
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", _XLINK)
     root = ElementTree.fromstring(sink.getvalue())  # noqa: S314 - matplotlib wrote it, just now
-    for child in list(root):
-        if child.tag == f"{{{_SVG}}}metadata":
-            root.remove(child)
     for definitions in root.findall(f"{{{_SVG}}}defs"):
         for style in definitions.findall(f"{{{_SVG}}}style"):
             definitions.remove(style)  # it would hold for the whole page

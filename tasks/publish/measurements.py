@@ -33,9 +33,7 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     """
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
     single = _labels(marginals.domain)
-    merged = [
-        _together(labels, groups) for labels, groups in zip(single, _groups(marginals, configuration), strict=True)
-    ]
+    merged = [_together(own, groups) for own, groups in zip(single, _groups(marginals, configuration), strict=True)]
     longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
     parts = []
     for i, m in enumerate(drawn):

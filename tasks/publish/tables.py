@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.tasks.checkpoint.codecs import in_blocks
@@ -142,7 +142,7 @@ def _write(writers: Sequence[Callable[[pa.Table], None]], rows: pa.Table) -> Non
         pass
 
 
-def count_deviations(aggregates: Aggregates, level: Level, noise: LevelNoise) -> NDArray[np.float64]:
+def count_deviations(aggregates: Aggregates, level: Level, noise: LevelNoise) -> Floats:
     """Deviation of the noise of every combination; shape (n,)."""
     deviations = np.empty(len(level))
     for columns, rows in level.by_columns():
@@ -150,9 +150,7 @@ def count_deviations(aggregates: Aggregates, level: Level, noise: LevelNoise) ->
     return deviations
 
 
-def _rows(
-    domain: Domain, level: Level, deviations: NDArray[np.float64], intervals: Intervals, positions: int
-) -> pa.Table:
+def _rows(domain: Domain, level: Level, deviations: Floats, intervals: Intervals, positions: int) -> pa.Table:
     numbers = {
         "length": pa.array(np.full(len(level), level.length), pa.int16()),
         "count": pa.array(level.counts, pa.int64()),
