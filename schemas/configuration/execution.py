@@ -21,10 +21,6 @@ from marginweave.schemas.configuration.values import FrozenModel, PositiveWhole
 _SIZE = re.compile(r"[\d.]+\s*[A-Za-z]*")
 _LEAST_MEMORY = 256_000_000
 _MOST_PARTITIONS = 4096
-# A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
-_BYTES_A_CELL = 64
-_SHARE = 8
-_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
 
 
 def _nothing_else(value: object) -> object:
@@ -134,12 +130,3 @@ class Execution(FrozenModel):
     engine: Engine = EngineSettings()
     memory: Memory = ByteSize(2_000_000_000)
     partitions: Partitions = 16
-
-
-def block_rows(memory: int, columns: int) -> int:
-    """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), from public facts alone, 1024 to 262144.
-
-    Beyond that many rows a block gains no speed. DP: arithmetic on public numbers.
-    """
-    fitting = memory // (_SHARE * _BYTES_A_CELL * max(1, columns))
-    return min(max(fitting, _LEAST_ROWS), _MOST_ROWS)

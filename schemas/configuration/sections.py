@@ -26,7 +26,7 @@ from marginweave.schemas.configuration.columns import (
     Texts,
 )
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
-from marginweave.schemas.configuration.execution import Execution, block_rows
+from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.methods import Aggregation, Synthesis
@@ -35,6 +35,11 @@ from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.source import Source
 from marginweave.schemas.configuration.structure import GroupedColumns, Structure, member_codes
 from marginweave.schemas.names import check_name
+
+# A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
+_BYTES_A_CELL = 64
+_SHARE = 8
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
 
 
 class Sections(Execution):
@@ -202,8 +207,12 @@ class Sections(Execution):
 
     @property
     def block_rows(self) -> int:
-        """Rows that a stage holds at a time, from public facts alone."""
-        return block_rows(self.memory, len(self.source_names))
+        """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), from public facts alone, 1024 to 262144.
+
+        Beyond that many rows a block gains no speed. DP: arithmetic on public numbers.
+        """
+        fitting = self.memory // (_SHARE * _BYTES_A_CELL * max(1, len(self.source_names)))
+        return min(max(fitting, _LEAST_ROWS), _MOST_ROWS)
 
     @property
     def bounds_share(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -51,19 +51,20 @@ class ValueMatcher:
         return found
 
 
+def value_key(text: str) -> Hashable:
+    """What two declared texts share that no text of a table can tell apart."""
+    value = declared_number(text.strip())
+    return text.strip() if value is None else value
+
+
 def first_duplicate(declared: Iterable[str]) -> tuple[str, str] | None:
     """The first pair of declared values that no text could tell apart, or None."""
-    texts: dict[str, str] = {}
-    numbers: dict[Decimal, str] = {}
+    seen: dict[Hashable, str] = {}
     for text in declared:
-        trimmed = text.strip()
-        value = declared_number(trimmed)
-        earlier = texts.get(trimmed) if value is None else numbers.get(value)
-        if earlier is not None:
-            return earlier, text
-        texts[trimmed] = text
-        if value is not None:
-            numbers[value] = text
+        key = value_key(text)
+        if key in seen:
+            return seen[key], text
+        seen[key] = text
     return None
 
 

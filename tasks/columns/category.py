@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from marginweave.schemas.arrays import Codes
-from marginweave.schemas.configuration.columns import OTHER, BooleanColumn, Category, MeasuredColumn
+from marginweave.schemas.configuration.columns import OTHER, BooleanColumn, MeasuredColumn
 from marginweave.schemas.configuration.columns.base import RULE_LABELS
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.errors import StageError
@@ -18,7 +18,7 @@ from marginweave.tasks.columns.texts import distinct_texts
 from marginweave.tasks.mechanisms.randomness import CellWords
 
 
-class LabeledValues(ColumnValues[Kind]):
+class CategoryValues(ColumnValues[Kind]):
     """Values that are labels: of a public domain, or of a private one those that the table holds."""
 
     def clean(self, values: pa.Array) -> pa.Array:
@@ -53,11 +53,7 @@ class LabeledValues(ColumnValues[Kind]):
         return values.dictionary_decode()
 
 
-class CategoryValues(LabeledValues[Category]):
-    """Texts."""
-
-
-class BooleanValues(LabeledValues[BooleanColumn]):
+class BooleanValues(CategoryValues[BooleanColumn]):
     """False and true, which are released as booleans."""
 
     def declare(self, values: pa.Array) -> pa.Array:

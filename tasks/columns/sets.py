@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.arrays import Codes, Integers, Words
+from marginweave.schemas.arrays import Codes, Flags, Integers, Words
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.arrow import compute as pc
@@ -38,10 +38,7 @@ class SetValues(ColumnValues[SetColumn]):
         labels, codes = self._codes(parts, absent)
         owners = np.repeat(np.arange(len(cells)), pc.list_value_length(parts).to_numpy(zero_copy_only=False))
         known = codes >= 0
-        pairs = np.unique(owners[known] * max(1, len(labels)) + codes[known])
-        owners, codes = np.divmod(pairs, max(1, len(labels)))
-        lengths = np.bincount(owners, minlength=len(cells))
-        return list_array(*_gather(codes, lengths, positions), labels)
+        return distinct_sets(owners[known], codes[known], len(cells), labels).take(pa.array(positions))
 
     def _codes(self, parts: pa.ListArray, absent: ValueMatcher) -> tuple[tuple[str, ...], Integers]:
         """Labels and the code of every part, -1 for one that is no value; a missing text is none of a private domain."""
@@ -117,13 +114,18 @@ def cut_sets(
     over = np.flatnonzero(lengths[owners] > cap)
     if not len(over):
         return owners, codes, lengths
-    mine = owners[over]
-    order = np.lexsort((words.words_of(mine, codes[over]), mine))
-    first = np.flatnonzero(np.concatenate([[True], np.diff(mine[order]) > 0]))
-    rank = np.arange(len(over)) - np.repeat(first, np.diff(np.append(first, len(over))))
     kept = np.ones(len(owners), np.bool_)
-    kept[over[order[rank >= cap]]] = False
+    kept[over] = lowest_words(owners[over], words.words_of(owners[over], codes[over]), cap)
     return owners[kept], codes[kept], np.minimum(lengths, cap)
+
+
+def lowest_words(owners: Integers, words: Words, most: int) -> Flags:
+    """Which entries have one of the `most` smallest words of their owner; of equal words the earlier goes first."""
+    order = np.lexsort((words, owners))
+    ordered = owners[order]
+    kept = np.empty(len(order), np.bool_)
+    kept[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered) < most
+    return kept
 
 
 def list_array(codes: Codes, lengths: Integers, labels: Sequence[str]) -> pa.ListArray:
@@ -133,10 +135,8 @@ def list_array(codes: Codes, lengths: Integers, labels: Sequence[str]) -> pa.Lis
     return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=pa.array(lengths == 0))
 
 
-def _gather(codes: Integers, lengths: Integers, positions: Codes) -> tuple[Integers, Integers]:
-    """The cells at `positions`: their codes, one after the other, and their lengths."""
-    starts = np.cumsum(lengths) - lengths
-    taken = lengths[positions]
-    ends = np.cumsum(taken)
-    places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[positions] - (ends - taken), taken)
-    return codes[places], taken
+def distinct_sets(owners: Integers, codes: Integers, cells: int, labels: Sequence[str]) -> pa.ListArray:
+    """So many `cells`, each of the codes that it owns, once each and in increasing order."""
+    pairs = np.unique(owners * max(1, len(labels)) + codes)
+    owners, codes = np.divmod(pairs, max(1, len(labels)))
+    return list_array(codes, np.bincount(owners, minlength=cells), labels)

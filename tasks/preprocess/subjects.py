@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.privacy import SubjectUnit
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.arrow import compute as pc
-from marginweave.tasks.columns.sets import list_array
+from marginweave.tasks.columns.sets import distinct_sets, lowest_words
 from marginweave.tasks.columns.texts import distinct_texts
 from marginweave.tasks.mechanisms.randomness import UniformWords
 
@@ -76,11 +76,7 @@ def kept_rows(subjects: NDArray[np.int64], most: int, words: UniformWords) -> ND
     word = words.uniform_words(len(subjects))
     kept = np.ones(len(subjects), np.bool_)
     over = np.flatnonzero(np.bincount(subjects)[subjects] > most)
-    order = over[np.lexsort((word[over], subjects[over]))]
-    mine = subjects[order]
-    first = np.flatnonzero(np.concatenate(([True], mine[1:] != mine[:-1])))[: len(mine)]
-    rank = np.arange(len(mine)) - np.repeat(first, np.diff(np.append(first, len(mine))))
-    kept[order[rank >= most]] = False
+    kept[over] = lowest_words(subjects[over], word[over], most)
     return kept
 
 
@@ -125,6 +121,4 @@ def _united(values: pa.ListArray, owners: NDArray[np.int64], records: int) -> pa
     labels = flat.dictionary.to_pylist()
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
     codes = flat.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    pairs = np.unique(np.repeat(owners, lengths) * max(1, len(labels)) + codes)
-    owner, code = np.divmod(pairs, max(1, len(labels)))
-    return list_array(code, np.bincount(owner, minlength=records), labels)
+    return distinct_sets(np.repeat(owners, lengths), codes, records, labels)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, model_validator
 
 from marginweave.schemas.configuration.preparation import Imputation
-from marginweave.schemas.configuration.values import FROZEN, ValueMatcher, declared_number
+from marginweave.schemas.configuration.values import FROZEN, ValueMatcher, value_key
 
 OTHER = "other"
 
@@ -138,8 +138,7 @@ class ColumnBase(BaseModel, frozen=True):
     def value_key(self, text: str) -> Hashable | None:
         """What two texts share that name one value; None for a text that names no value."""
         if self.private:
-            number = declared_number(text.strip())
-            return text.strip() if number is None else number
+            return value_key(text)
         code = self.code_of(text)
         return code if code >= 0 else None
 
@@ -187,8 +186,8 @@ class MeasuredColumn(ColumnBase, frozen=True):
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:
-        """The contract of the column in the clean table, in the form of `clean_frame`."""
-        return ()
+        """The contract of the column in the clean table, in the form of `clean_frame`: public labels are the declared ones."""
+        return (Rule(name=RULE_LABELS, labels=self.labels),) if self.public_cells else ()
 
     @property
     def explicit(self) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from pydantic import model_validator
 from marginweave.schemas.configuration.columns.base import (
     OTHER,
     RULE_DECLARED,
-    RULE_LABELS,
     MeasuredColumn,
     Rule,
     Texts,
@@ -75,11 +74,6 @@ class Category(ValuedColumn, frozen=True):
     type: Literal["category"]
 
     @property
-    def clean_rules(self) -> tuple[Rule, ...]:
-        """Public labels are the declared ones."""
-        return () if self.private else (Rule(name=RULE_LABELS, labels=self.labels),)
-
-    @property
     def released_rules(self) -> tuple[Rule, ...]:
         """Every value is a public one."""
         return () if self.private else (Rule(name=RULE_DECLARED, values=self.labels),)
@@ -118,22 +112,14 @@ class BooleanColumn(MeasuredColumn, frozen=True):
         return (*(self.false_values or ()), *(self.true_values or ()), *self.labels)
 
     @property
-    def clean_rules(self) -> tuple[Rule, ...]:
-        """The labels are false and true."""
-        return (Rule(name=RULE_LABELS, labels=self.labels),)
-
-    @property
     def released_rules(self) -> tuple[Rule, ...]:
         """Every value is true or false."""
         return (Rule(name=RULE_DECLARED, values=(False, True)),)
 
     @cached_property
     def _spellings(self) -> tuple[str, ...]:
-        return tuple(text.casefold() for text in (*self._false, *(self.true_values or TRUE_VALUES)))
-
-    @property
-    def _false(self) -> tuple[str, ...]:
-        return self.false_values or FALSE_VALUES
+        spelled = (*(self.false_values or FALSE_VALUES), *(self.true_values or TRUE_VALUES))
+        return tuple(text.casefold() for text in spelled)
 
     @cached_property
     def _matcher(self) -> ValueMatcher:
@@ -144,5 +130,5 @@ class BooleanColumn(MeasuredColumn, frozen=True):
         spelled = text.strip().casefold()
         found = self._matcher.index(spelled)
         if found >= 0:
-            return int(found >= len(self._false))
+            return int(found >= len(self.false_values or FALSE_VALUES))
         return self.labels.index(spelled) if spelled in self.labels else -1

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
 DAY = 86_400
@@ -40,21 +38,12 @@ def moment_of(seconds: int) -> datetime:
 
 def period_starts(period: str, first: int, last: int) -> list[int]:
     """Day numbers at which a year, quarter, month or ISO week begins, from the one that holds `first` up to `last`."""
-    return list(itertools.takewhile(lambda day: day <= last, _starts(period, first)))
-
-
-def _starts(period: str, first: int) -> Iterator[int]:
-    day = moment_of(first * DAY).date()
     if period == "week":
-        start = first - day.weekday()
-        while True:
-            yield start
-            start += 7
+        return list(range(first - (first + EPOCH_WEEKDAY) % 7, last + 1, 7))
     months = {"year": 12, "quarter": 3, "month": 1}[period]
-    index = (day.year * 12 + day.month - 1) // months * months
-    while index < 9999 * 12 + 12:
-        yield day_number(date(index // 12, index % 12 + 1, 1))
-        index += months
+    low, high = (day.year * 12 + day.month - 1 for day in (moment_of(first * DAY), moment_of(last * DAY)))
+    starts = range(low // months * months, high + 1, months)
+    return [day_number(date(month // 12, month % 12 + 1, 1)) for month in starts]
 
 
 def day_number(day: date) -> int:
@@ -65,11 +54,8 @@ def day_number(day: date) -> int:
 def period_label(period: str, start: int) -> str:
     """Name of the period that begins on day number `start`: 2019, 2019-Q1, 2019-01, 2019-W01."""
     day = moment_of(start * DAY).date()
-    if period == "year":
-        return f"{day.year:04d}"
-    if period == "quarter":
-        return f"{day.year:04d}-Q{(day.month + 2) // 3}"
-    if period == "month":
-        return f"{day.year:04d}-{day.month:02d}"
-    year, week, _ = day.isocalendar()
-    return f"{year:04d}-W{week:02d}"
+    if period == "week":
+        year, week, _ = day.isocalendar()
+        return f"{year:04d}-W{week:02d}"
+    names = {"year": "", "quarter": f"-Q{(day.month + 2) // 3}", "month": f"-{day.month:02d}"}
+    return f"{day.year:04d}{names[period]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from marginweave.schemas.configuration.columns.base import RULE_DECLARED, Rule
 from marginweave.schemas.configuration.columns.category import ValuedColumn
@@ -26,14 +26,12 @@ class SetColumn(ValuedColumn, frozen=True):
     is_set: ClassVar[bool] = True
     type: Literal["set"]
     separator: Annotated[str, BeforeValidator(str)] = ";"
-    max_values: PositiveWhole
+    max_values: Annotated[PositiveWhole, Field(le=MAX_VALUES)]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.separator:
             raise ValueError("has an empty separator")
-        if self.max_values > MAX_VALUES:
-            raise ValueError(f"has max_values ({self.max_values}), which must be at most {MAX_VALUES}")
         if any(self.separator in label or not label for label in self.labels):
             raise ValueError("declares a value that is empty or holds the separator")
         return self

@@ -32,7 +32,7 @@ REFUSED = [
     ({**DATE, "format": "%d.%m.%Y", "bounds": ["0950-01-01", "2019-01-01"]}, "bounds before the year 1000"),
     ({**DATE, "draw": {"edges": [0, 1], "weights": [1]}}, "columns.x has a draw that is neither uniform nor midpoint"),
     ({**SET, "max_values": 0}, "columns.x.max_values (0) must be at least 1"),
-    ({**SET, "max_values": 65}, "columns.x has max_values (65), which must be at most 64"),
+    ({**SET, "max_values": 65}, "columns.x.max_values (65) must be at most 64"),
     ({**SET, "separator": ""}, "columns.x has an empty separator"),
     ({**SET, "values": ["a;b"]}, "columns.x declares a value that is empty or holds the separator"),
     ({**SET, "domain": "private"}, "columns.x has both values and domain: private"),
