@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -145,24 +144,19 @@ _INSTEAD = {
 
 
 def refuse_unsupported(raw: dict[str, Any]) -> None:
-    """Raises InputError for the first key of `raw` that asks for survey weights, linked tables or households."""
-    for place, key in _keys(raw):
-        if key in _INSTEAD:
-            raise InputError(f"{place}{key}: {_INSTEAD[key]}")
+    """Raises InputError for the first key of `raw` that asks for survey weights, linked tables or households.
 
-
-def _keys(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The places where such a key would stand; the names of columns are the user's own."""
-    yield from (("", key) for key in raw)
-    privacy, source, columns = (_mapping(raw.get(key)) for key in ("privacy", "source", "columns"))
+    Such a key is looked for where it would stand; the names of columns are the user's own.
+    """
+    privacy, columns = _mapping(raw.get("privacy")), _mapping(raw.get("columns"))
     unit = privacy.get("unit")
-    yield from (("privacy.", key) for key in privacy)
-    yield from (("source.", key) for key in source)
-    yield from (
-        ("privacy.unit.", key) for key in ([unit] if isinstance(unit, str) else _mapping(unit)) if key != "join"
-    )
-    for name, column in columns.items():
-        yield from ((f"columns.{name}.", key) for key in _mapping(column))
+    unit = {unit: None} if isinstance(unit, str) else {key: None for key in _mapping(unit) if key != "join"}
+    places = {"": raw, "privacy.": privacy, "source.": raw.get("source"), "privacy.unit.": unit}
+    places |= {f"columns.{name}.": column for name, column in columns.items()}
+    for place, mapping in places.items():
+        for key in _mapping(mapping):
+            if key in _INSTEAD:
+                raise InputError(f"{place}{key}: {_INSTEAD[key]}")
 
 
 def _mapping(value: Any) -> dict[str, Any]:

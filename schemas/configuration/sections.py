@@ -34,7 +34,7 @@ from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.source import Source
 from marginweave.schemas.configuration.structure import GroupedColumns, Structure, member_codes
-from marginweave.schemas.names import check_name
+from marginweave.schemas.configuration.values import check_name
 
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
 _BYTES_A_CELL = 64

@@ -14,6 +14,16 @@ NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?
 _NUMBER = re.compile(NUMBER_PATTERN)
 _CANONICAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
 
+NAME_RULE = "must be 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def check_name(text: str) -> str:
+    """A name that can stand in a path: of a dataset or a run."""
+    if not _NAME.fullmatch(text):
+        raise ValueError(NAME_RULE)
+    return text
+
 
 def number(text: str) -> Decimal | None:
     """The exact number that `text` spells (9, +9, 9.0, 09, 9e0), or None; NaN and infinity are no numbers."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +33,24 @@ _SPECIAL = {".nan": math.nan, ".inf": math.inf, "+.inf": math.inf, "-.inf": -mat
 _CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
+def read_text(path: Path, what: str) -> str:
+    """The UTF-8 text of a file; `what` is what errors call it."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        reason = "does not exist"
+    except IsADirectoryError:
+        reason = "is a folder; it must be a file"
+    except UnicodeDecodeError:
+        reason = "must be UTF-8"
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+    raise InputError(f"{what} ({path}) {reason}")
+
+
 def read_yaml(path: Path, *, as_text: bool = False) -> dict[str, Any]:
     """Parse the mapping in `path`, with every scalar `as_text` if asked; InputError names the line that is not plain YAML."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"configuration ({path}) does not exist") from None
-    except IsADirectoryError:
-        raise InputError(f"configuration ({path}) is a folder; it must be a YAML file") from None
-    except UnicodeDecodeError:
-        raise InputError(f"configuration ({path}) must be UTF-8") from None
-    except OSError as error:
-        raise InputError(f"configuration ({path}) cannot be read: {error.strerror}") from None
-    return parse_yaml(text, str(path), as_text=as_text)
+    return parse_yaml(read_text(path, "configuration"), str(path), as_text=as_text)
 
 
 def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False) -> dict[str, Any]:
@@ -65,50 +70,52 @@ def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False)
         raise InputError(
             f"{name} holds no keys with values, as a configuration does. To draft one from a table: marginweave init TABLE"
         )
-    value: dict[str, Any] = _construct(node, name, as_text, (), itertools.count())
-    return value
+    return _Reader(name).mapping(node, as_text, (), names=False)
 
 
-def _construct(
-    node: yaml.Node, name: str, as_text: bool, above: tuple[int, ...], made: Iterator[int], *, names: bool = False
-) -> Any:
-    if next(made) > _MOST_NODES:
-        raise InputError(f"{name} has more than {_MOST_NODES} values")
-    if id(node) in above:
-        raise InputError(f"{name}, line {node.start_mark.line + 1}: an alias refers to itself")
-    above = (*above, id(node))
-    if isinstance(node, yaml.SequenceNode):
-        return [_construct(item, name, as_text, above, made) for item in node.value]
-    if isinstance(node, yaml.MappingNode):
-        return _construct_mapping(node, name, as_text, above, made, names=names)
-    quoted = getattr(node, "style", None) is not None
-    text = _text(node, name)
-    return text if as_text or quoted else _scalar(text)
+@dataclass
+class _Reader:
+    """Turns nodes into values; `name` is what errors call the text, and `made` counts the values."""
 
+    name: str
+    made: int = 0
 
-def _text(node: yaml.Node, name: str) -> str:
-    """The text of a scalar; the two halves in which JSON escapes a character beyond 16 bits become that character."""
-    try:
-        return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
-    except UnicodeDecodeError:
-        raise InputError(f"{name}, line {node.start_mark.line + 1}: half a character (a lone surrogate)") from None
+    def value(self, node: yaml.Node, as_text: bool, above: tuple[int, ...], *, names: bool = False) -> Any:
+        self.made += 1
+        if self.made > _MOST_NODES:
+            raise InputError(f"{self.name} has more than {_MOST_NODES} values")
+        if id(node) in above:
+            raise InputError(f"{self._line(node)}: an alias refers to itself")
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, as_text, (*above, id(node))) for item in node.value]
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, as_text, above, names=names)
+        quoted = getattr(node, "style", None) is not None
+        text = self._text(node)
+        return text if as_text or quoted else _scalar(text)
 
+    def mapping(self, node: yaml.MappingNode, as_text: bool, above: tuple[int, ...], *, names: bool) -> dict[str, Any]:
+        """Where the keys are `names` of columns, none of them says how to read what is below it."""
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise InputError(f"{self._line(key_node)}: a key must be a plain text")
+            key = self._text(key_node)
+            if key in found:
+                raise InputError(f"{self._line(key_node)}: the key {key!r} stands twice")
+            text, columns = as_text or (key in TEXT_KEYS and not names), key == "columns" and not names
+            found[key] = self.value(value_node, text, (*above, id(node)), names=columns)
+        return found
 
-def _construct_mapping(
-    node: yaml.MappingNode, name: str, as_text: bool, above: tuple[int, ...], made: Iterator[int], *, names: bool
-) -> dict[str, Any]:
-    """Where the keys are `names` of columns, none of them says how to read what is below it."""
-    mapping: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        where = f"{name}, line {key_node.start_mark.line + 1}"
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise InputError(f"{where}: a key must be a plain text")
-        key = _text(key_node, name)
-        if key in mapping:
-            raise InputError(f"{where}: the key {key!r} stands twice")
-        text = as_text or (key in TEXT_KEYS and not names)
-        mapping[key] = _construct(value_node, name, text, above, made, names=key == "columns" and not names)
-    return mapping
+    def _text(self, node: yaml.Node) -> str:
+        """The text of a scalar; the two halves in which JSON escapes a character beyond 16 bits become that character."""
+        try:
+            return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise InputError(f"{self._line(node)}: half a character (a lone surrogate)") from None
+
+    def _line(self, node: yaml.Node) -> str:
+        return f"{self.name}, line {node.start_mark.line + 1}"
 
 
 def _scalar(text: str) -> Any:

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.values import check_name
 from marginweave.schemas.configuration.yaml_source import digest_of
-from marginweave.schemas.names import check_name
 from marginweave.schemas.program import Program
 from marginweave.schemas.released.contract import Described, contract
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from marginweave.schemas.names import check_name
+from marginweave.schemas.configuration.values import check_name
 from marginweave.tasks.checkpoint.files import (
     PRIVATE_MODE,
     at_place,

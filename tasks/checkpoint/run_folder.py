@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from pydantic import ValidationError
 
+from marginweave.schemas.configuration.values import check_name
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.names import check_name
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, file_digest, read_file, replace_file, sync_folder
 

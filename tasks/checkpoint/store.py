@@ -19,8 +19,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, overload
 
+from marginweave.schemas.configuration.values import check_name
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.names import check_name
 from marginweave.tasks.checkpoint.files import at_place, opened_file, read_file, remove_file, staged_file, write_once
 
 MAGIC = b"MWSEAL01"

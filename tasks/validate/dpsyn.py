@@ -11,7 +11,7 @@ from typing import Any
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.values import to_number
-from marginweave.schemas.configuration.yaml_source import parse_yaml, read_yaml
+from marginweave.schemas.configuration.yaml_source import parse_yaml, read_text, read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.validate.draft import column_line, dataset_name, flow, heading
@@ -154,11 +154,10 @@ def _checked(text: str, public: str | None) -> Configuration:
 def _json(path: Path | None, name: str) -> dict[str, Any]:
     if path is None:
         return {}
+    text = read_text(path, name)
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise InputError(f"{name} ({path}) does not exist") from None
-    except (OSError, ValueError):
+        content = json.loads(text)
+    except ValueError:
         raise InputError(f"{name} ({path}) must be JSON") from None
     if not isinstance(content, dict):
         raise InputError(f"{name} ({path}) must be a JSON object")

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marginweave.schemas.configuration.yaml_source import read_text
 from marginweave.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,12 +43,11 @@ def read_suite(path: Path, *, raw_input: bool) -> list[dict[str, Any]]:
     Raises:
         InputError: the file is absent or no suite, or asks for a statistic of the raw input.
     """
+    text = read_text(path, "expectation suite")
     try:
-        suite = json.loads(path.read_text(encoding="utf-8"))
+        suite = json.loads(text)
         expectations = [{"type": str(e["type"]), "kwargs": dict(e.get("kwargs", {}))} for e in suite["expectations"]]
-    except FileNotFoundError:
-        raise InputError(f"expectation suite ({path}) does not exist") from None
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"expectation suite ({path}) must be the JSON of a Great Expectations suite") from None
     for expectation in expectations:
         if raw_input and (expectation["type"] not in _ROW_WISE or set(expectation["kwargs"]) - _ROW_WISE_KEYS):
