@@ -12,7 +12,7 @@ from marginweave.flows.cli.console import command, out
 from marginweave.schemas.errors import InputError
 
 if TYPE_CHECKING:
-    from marginweave.schemas.configuration.source import SourceFile
+    from marginweave.schemas.configuration.execution import SourceFile
 
 _File = Annotated[
     str | None, typer.Argument(metavar="FILE", help="The table to look at: CSV, TSV, Parquet, or a folder of parts.")
@@ -76,7 +76,7 @@ def _form(named: str, target: Path, encoding: str, delimiter: str | None) -> Sou
     """The source as the draft names it: relative to the draft, like every source."""
     from pydantic import ValidationError
 
-    from marginweave.schemas.configuration.source import EXAMPLE_PREFIX, SourceFile
+    from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
 
     keep = named.startswith(EXAMPLE_PREFIX) or Path(named).is_absolute()
     file = named if keep else os.path.relpath(named, target.parent)

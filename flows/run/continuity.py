@@ -9,8 +9,8 @@ from pathlib import Path
 from marginweave.flows.run.progress import reporter
 from marginweave.flows.run.request import Request, source_of
 from marginweave.schemas.budget import Cost
+from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.source import EXAMPLE_PREFIX
 from marginweave.schemas.configuration.yaml_source import is_written, written_content
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.records import ReleaseRecord, State

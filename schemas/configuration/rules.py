@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from marginweave.schemas.configuration.attributes import check_records
 from marginweave.schemas.configuration.columns import Category, IdentifierColumn, MeasuredColumn
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.sections import Sections
-from marginweave.schemas.configuration.structure_records import check_records
 
 
 def check_preparation(configuration: Sections) -> None:

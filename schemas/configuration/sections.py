@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import (
@@ -26,15 +26,39 @@ from marginweave.schemas.configuration.columns import (
     Texts,
 )
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
-from marginweave.schemas.configuration.execution import Execution
+from marginweave.schemas.configuration.execution import Execution, Source
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.configuration.marginals import MarginalSettings
-from marginweave.schemas.configuration.methods import Aggregation, Synthesis
 from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.configuration.privacy import PrivacySettings
-from marginweave.schemas.configuration.source import Source
 from marginweave.schemas.configuration.structure import GroupedColumns, Structure, member_codes
+from marginweave.schemas.configuration.synthesis import SYNTHESES, AnySynthesis
 from marginweave.schemas.configuration.values import check_name
+
+
+def method_of(value: Any, default: str) -> str:
+    """The method that a section names; what is no mapping is refused by the default's model."""
+    found = value.get("method", default) if isinstance(value, dict) else getattr(value, "method", default)
+    return str(found)
+
+
+def _known(default: str, *others: str, resolved: tuple[str, ...] = ()) -> Discriminator:
+    methods, named = (default, *others), (*resolved, default, *others)
+    return Discriminator(
+        lambda value: method if (method := method_of(value, default)) in methods else None,
+        custom_error_type="method",
+        custom_error_message=f"must have method {', '.join(named[:-1])} or {named[-1]}",
+    )
+
+
+Aggregation = Annotated[
+    Annotated[AggregateSettings, Tag("k-tuples")] | Annotated[MarginalSettings, Tag("marginals")],
+    _known("k-tuples", "marginals", resolved=("auto",)),
+]
+Synthesis = Annotated[
+    AnySynthesis, _known(*(model.model_fields["method"].default for model in SYNTHESES), resolved=("auto",))
+]
+
 
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
 _BYTES_A_CELL = 64

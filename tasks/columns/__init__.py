@@ -15,10 +15,9 @@ from marginweave.schemas.configuration.columns import (
     SetColumn,
 )
 from marginweave.tasks.columns.base import ColumnValues
-from marginweave.tasks.columns.category import BooleanValues, CategoryValues
+from marginweave.tasks.columns.category import BooleanValues, CategoryValues, SetValues
 from marginweave.tasks.columns.date import DateValues
 from marginweave.tasks.columns.number import NumberValues
-from marginweave.tasks.columns.sets import SetValues
 
 KINDS: dict[type[MeasuredColumn], type[ColumnValues[Any]]] = {
     Category: CategoryValues,

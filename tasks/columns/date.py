@@ -19,9 +19,8 @@ from marginweave.schemas.configuration.columns.periods import (
 )
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.arrow import compute as pc
-from marginweave.tasks.columns.base import ColumnValues, Uniform, binned, nulls
+from marginweave.tasks.columns.base import UNITS, ColumnValues, Uniform, binned, distinct_texts, nulls
 from marginweave.tasks.columns.draws import draw_among, draw_inside
-from marginweave.tasks.columns.texts import UNITS, distinct_texts
 from marginweave.tasks.mechanisms.randomness import CellWords
 
 _ISO = f"^{ISO_PATTERN}$"

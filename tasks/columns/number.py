@@ -11,9 +11,8 @@ from marginweave.schemas.arrays import Codes
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.values import NUMBER_PATTERN, declared_number
 from marginweave.tasks.arrow import compute as pc
-from marginweave.tasks.columns.base import ColumnValues, Uniform, binned
+from marginweave.tasks.columns.base import ColumnValues, Uniform, binned, is_text
 from marginweave.tasks.columns.draws import draw_among, draw_inside
-from marginweave.tasks.columns.texts import is_text
 from marginweave.tasks.mechanisms.randomness import CellWords
 
 _NUMBER = f"^{NUMBER_PATTERN}$"

@@ -17,7 +17,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
-from marginweave.tasks.columns.texts import distinct_texts
+from marginweave.tasks.columns.base import distinct_texts
 from marginweave.tasks.synthesize.shards import stream
 
 

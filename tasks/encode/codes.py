@@ -21,7 +21,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import pack_codes, unpack_codes
 from marginweave.tasks.columns import values_of
-from marginweave.tasks.columns.sets import ColumnWords
+from marginweave.tasks.columns.category import ColumnWords
 from marginweave.tasks.mechanisms.randomness import CellWords
 
 Codes = NDArray[np.unsignedinteger]

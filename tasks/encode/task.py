@@ -16,7 +16,7 @@ from marginweave.tasks.encode.codes import (
 )
 from marginweave.tasks.encode.complete import Numbers, complete_blocks
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.tasks.preprocess.blocks import CleanBlock, CleanBlocks
+from marginweave.tasks.preprocess.clean import CleanBlock, CleanBlocks
 from marginweave.tasks.preprocess.task import open_clean
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task

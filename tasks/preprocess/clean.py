@@ -1,10 +1,15 @@
 """Row-local cleaning of a table: every step looks at one cell and public constants, so it is 1-stable.
 
-Here too is what the percentile mechanism is shown of a clean column whose bounds are bought, and what becomes of its answers.
+Clean records pass on in blocks, of which one at a time needs to be in memory. Here too is what the percentile mechanism is
+shown of a column whose bounds are bought, and what becomes of its answers.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +18,12 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.arrow import compute as pc
+from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 from marginweave.tasks.columns import values_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 LOW_PERCENTILE = 1.0
 HIGH_PERCENTILE = 99.0
@@ -71,3 +78,64 @@ def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple
     DP: post-processing.
     """
     return candidates[min(low, high) - 1], candidates[max(low, high) - 1]
+
+
+_NUMBER = ""  # no column of a configuration has this name
+
+
+@dataclass(frozen=True)
+class CleanBlock:
+    """Some clean records, and the number of each: that of its row in the source, of joined rows that of the first. Private.
+
+    The number says which random words are the record's, so that a choice does not depend on blocks or partitions.
+    """
+
+    table: pa.Table
+    numbers: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CleanBlocks:
+    """Clean records block by block, numbers increasing; private. A pass over the blocks can be repeated.
+
+    `payloads` holds the table of each block and then what they share: the values of private domains.
+    """
+
+    payloads: Sequence[bytes]
+
+    @cached_property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """The values of each column with a private domain in all blocks together, sorted: raw texts."""
+        shared: dict[str, list[str]] = json.loads(self.payloads[len(self.payloads) - 1])
+        return {name: tuple(values) for name, values in shared.items()}
+
+    def __len__(self) -> int:
+        return len(self.payloads) - 1
+
+    def __iter__(self) -> Iterator[CleanBlock]:
+        for block in range(len(self)):
+            table = unpack_table(self.payloads[block])
+            yield CleanBlock(table.drop_columns([_NUMBER]), table.column(_NUMBER).to_numpy())
+
+
+def pack_clean(blocks: Iterable[CleanBlock], configuration: Configuration) -> Iterator[bytes]:
+    """The payloads of `CleanBlocks`, one block at a time. Private."""
+    labels: dict[str, set[str]] = {name: set() for name in private_domains(configuration)}
+    for block in blocks:
+        for name, found in labels.items():
+            found.update(labels_of(block.table.column(name)))
+        yield pack_table(block.table.append_column(_NUMBER, pa.array(block.numbers)))
+    yield json.dumps({name: sorted(found) for name, found in labels.items()}).encode()
+
+
+def private_domains(configuration: Configuration) -> tuple[str, ...]:
+    """Names of the counted columns whose values are discovered."""
+    return tuple(name for name in configuration.names if configuration.columns[name].private)
+
+
+def labels_of(values: pa.ChunkedArray) -> list[str]:
+    """The dictionary of a clean category or set, whether all of it occurs or not."""
+    whole = values.combine_chunks()
+    cells = whole.values if pa.types.is_list(whole.type) else whole
+    labels: list[str] = cells.dictionary.to_pylist()
+    return labels

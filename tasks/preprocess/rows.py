@@ -20,8 +20,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.checkpoint.codecs import compact_table, pack_table, plain_table, unpack_table
 from marginweave.tasks.checkpoint.spill import Spill
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.tasks.preprocess.blocks import CleanBlock
-from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.preprocess.clean import CleanBlock, clean_table
 from marginweave.tasks.preprocess.subjects import join_subjects, kept_rows, same_subjects, subject_digests
 
 # Columns that are added to those of a source: no configuration has such names.

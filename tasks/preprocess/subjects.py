@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.privacy import SubjectUnit
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.arrow import compute as pc
-from marginweave.tasks.columns.sets import distinct_sets, lowest_words
-from marginweave.tasks.columns.texts import distinct_texts
+from marginweave.tasks.columns.base import distinct_texts
+from marginweave.tasks.columns.category import distinct_sets, lowest_words
 from marginweave.tasks.mechanisms.randomness import UniformWords
 
 _WIDTH = 16

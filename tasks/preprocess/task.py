@@ -21,12 +21,14 @@ from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.draw import draw_once
 from marginweave.tasks.mechanisms.gaussian import select_percentile
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
-from marginweave.tasks.preprocess.blocks import CleanBlock, CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.clean import (
     HIGH_PERCENTILE,
     LOW_PERCENTILE,
+    CleanBlock,
+    CleanBlocks,
     candidate_histogram,
     clean_frame,
+    pack_clean,
     released_bounds,
 )
 from marginweave.tasks.preprocess.rows import prepare_blocks

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.structure_records import find_record
+from marginweave.schemas.configuration.attributes import find_record
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import Aggregates, IntArray
 from marginweave.tasks.synthesize.combinations import Combinations

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.released.aggregates import Aggregates, Domain, IntArray
-from marginweave.tasks.columns.sets import cut_sets, pad_sets
+from marginweave.tasks.columns.category import cut_sets, pad_sets
 
 
 @dataclass(frozen=True, kw_only=True)

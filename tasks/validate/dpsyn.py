@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.values import to_number
 from marginweave.schemas.configuration.yaml_source import parse_yaml, read_text, read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.validate.draft import column_line, dataset_name, flow, heading
-from marginweave.tasks.validate.look import ColumnDraft, plain
+from marginweave.tasks.validate.draft import ColumnDraft, column_line, dataset_name, flow, heading, plain
 
 _HEAD = """\
 # Converted from the files of DPSyn by `marginweave init --from-dpsyn`.

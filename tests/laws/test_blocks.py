@@ -17,7 +17,7 @@ from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks
 from marginweave.tasks.checkpoint.spill import Spill
 from marginweave.tasks.encode.codes import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.task import encode_blocks
-from marginweave.tasks.preprocess.blocks import CleanBlocks, pack_clean
+from marginweave.tasks.preprocess.clean import CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from tests.support.configurations import configuration
 

@@ -18,8 +18,7 @@ from marginweave.tasks.encode.codes import EncodedTable, encode_table, encoded_l
 from marginweave.tasks.encode.complete import complete_blocks
 from marginweave.tasks.evaluate.internal import joined_tables
 from marginweave.tasks.mechanisms.randomness import KeyedBits, UniformWords
-from marginweave.tasks.preprocess.blocks import labels_of, private_domains
-from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.preprocess.clean import clean_table, labels_of, private_domains
 from marginweave.tasks.preprocess.rows import prepare_blocks
 
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.contracts import check_contract, input_schema
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.validate.source import TableSource

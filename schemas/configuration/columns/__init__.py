@@ -13,10 +13,9 @@ from marginweave.schemas.configuration.columns.base import (
     MeasuredColumn,
     Texts,
 )
-from marginweave.schemas.configuration.columns.category import BooleanColumn, Category
+from marginweave.schemas.configuration.columns.category import BooleanColumn, Category, SetColumn
 from marginweave.schemas.configuration.columns.date import DateColumn
 from marginweave.schemas.configuration.columns.number import NumberColumn
-from marginweave.schemas.configuration.columns.sets import SetColumn
 
 __all__ = [
     "OTHER",

@@ -8,10 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from marginweave.schemas.configuration.methods import method_of
 from marginweave.schemas.configuration.parse import refusal, refuse_unsupported
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.sections import Sections
+from marginweave.schemas.configuration.sections import Sections, method_of
 from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.default_records import resolve_method

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from marginweave.schemas.arrays import Floats
-from marginweave.schemas.configuration.structure_records import tied_parts
+from marginweave.schemas.configuration.attributes import tied_parts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.estimate.mixture.calibrate import nearest_column

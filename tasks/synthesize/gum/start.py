@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats, Integers, Records
-from marginweave.schemas.configuration.structure_records import find_record, tied_parts
+from marginweave.schemas.configuration.attributes import find_record, tied_parts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.estimate.rounding import apportion

@@ -18,7 +18,7 @@ FAULTS = (
     ),
     Fault(
         name="a subject keeps one row more than theta",
-        file="tasks/columns/sets.py",
+        file="tasks/columns/category.py",
         text="np.searchsorted(ordered, ordered) < most",
         instead="np.searchsorted(ordered, ordered) <= most",
         killed_by=(_ROWS, "tests/laws/test_units.py::test_a_subject_changes_at_most_theta_rows_and_all_its_own"),

@@ -28,7 +28,7 @@ from marginweave.schemas.configuration.evaluation import (
     PaidSettings,
     PublishSettings,
 )
-from marginweave.schemas.configuration.execution import EngineSettings
+from marginweave.schemas.configuration.execution import EngineSettings, SourceFile
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.preparation import (
@@ -39,7 +39,6 @@ from marginweave.schemas.configuration.preparation import (
 )
 from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUnit
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.schemas.configuration.yaml_source import parse_yaml

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.structure_records import check_records, find_record
+from marginweave.schemas.configuration.attributes import Attribute, check_records, find_record
 from marginweave.schemas.errors import InputError
 from tests.support.configurations import configuration
 

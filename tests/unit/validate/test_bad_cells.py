@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.schemas.configuration.source import SourceFile
+from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.contracts import check_contract, input_schema
 from marginweave.schemas.errors import InputError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration

@@ -14,14 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.source import SourceFile
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.validate.draft import draft_configuration, flow
-from marginweave.tasks.validate.look import ColumnDraft, look_at, rounded_outward
+from marginweave.tasks.validate.draft import ColumnDraft, draft_configuration, flow, look_at, rounded_outward
 
 ROWS = 60
 

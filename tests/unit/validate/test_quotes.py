@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.validate.quotes import check_quotes
+from marginweave.tasks.validate.text_source import check_quotes
 
 PIECES = st.lists(st.sampled_from(['"', '""', ",", ";", "\n", "\r\n", "\r", "x", " ", "é", '"x,\n"']), max_size=24)
 

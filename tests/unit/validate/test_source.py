@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.source import SourceFile
+from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.validate.source import TableSource, source_columns
 from tests.support.configurations import configuration
