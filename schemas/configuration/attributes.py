@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from marginweave.schemas.configuration.columns import Column, MeasuredColumn
-from marginweave.schemas.configuration.structure import GroupedColumns, Structure
+from marginweave.schemas.configuration.structure import Structure
 from marginweave.schemas.configuration.values import ValueMatcher
 
 MAX_FORBIDDEN = 100_000
@@ -41,6 +41,27 @@ class Attribute:
     is_set: bool = False
     of_set: bool = False
 
+    @classmethod
+    def of_column(cls, name: str, column: MeasuredColumn, optional: bool) -> Attribute:
+        """The attribute of a measured column, whose value a record can lack if `optional`."""
+        return cls(
+            name=name,
+            columns=(name,),
+            labels=column.labels,
+            private=column.private,
+            optional=optional,
+            width=column.width,
+            is_set=column.is_set,
+        )
+
+    @property
+    def values(self) -> tuple[Attribute, ...]:
+        """The values of a set, an attribute each: its one value says that a record has it, a missing value that it lacks it."""
+        return tuple(
+            Attribute(name=f"{self.name}={label}", columns=self.columns, labels=(label,), of_set=True)
+            for label in self.labels
+        )
+
 
 def most_combinations(widths: Iterable[int], length: int) -> int:
     """How many combinations of `length` a record can hold that has at most so many values of each attribute.
@@ -54,32 +75,6 @@ def most_combinations(widths: Iterable[int], length: int) -> int:
         for k in range(length, 0, -1):
             counts[k] += width * counts[k - 1]
     return counts[length]
-
-
-def column_attribute(name: str, column: MeasuredColumn, optional: bool) -> Attribute:
-    """The attribute of a measured column, whose value a record can lack if `optional`."""
-    return Attribute(
-        name=name,
-        columns=(name,),
-        labels=column.labels,
-        private=column.private,
-        optional=optional,
-        width=column.width,
-        is_set=column.is_set,
-    )
-
-
-def value_attributes(attribute: Attribute) -> tuple[Attribute, ...]:
-    """The values of a set, an attribute each: its one value says that a record has it, a missing value that it lacks it."""
-    return tuple(
-        Attribute(name=f"{attribute.name}={label}", columns=attribute.columns, labels=(label,), of_set=True)
-        for label in attribute.labels
-    )
-
-
-def group_attribute(group: GroupedColumns) -> Attribute:
-    """The one attribute of a group of columns."""
-    return Attribute(name=group.name, columns=group.columns, labels=group.labels, optional=group.outside == "null")
 
 
 def forbidden_labels(

@@ -48,8 +48,7 @@ class SourceFile(FrozenModel):
     @model_serializer(mode="wrap")
     def _short(self, full: SerializerFunctionWrapHandler) -> str | dict[str, Any]:
         """The path alone where nothing else is declared, so that both ways to write it have one canonical form."""
-        plain = self.encoding == "utf-8" and self.delimiter is None
-        return self.file if plain else full(self)
+        return self.file if self.encoding == "utf-8" and self.delimiter is None else full(self)
 
 
 def _source(value: Any) -> Any:

@@ -38,8 +38,7 @@ def refusal(error: ValidationError) -> InputError:
 
 
 def _message(error: dict[str, Any]) -> str:
-    location = _location(error["loc"])
-    key, kind, given = ".".join(location), error["type"], _short(error.get("input"))
+    key, kind, given = _place(error["loc"]), error["type"], _short(error.get("input"))
     text = str(error["msg"]).removeprefix("Value error, ")
     fixed = {
         "missing": f"{key} is required",
@@ -65,14 +64,10 @@ def _message(error: dict[str, Any]) -> str:
     return f"{key} ({given}) must be {expected}" if expected else f"{key}: {text}"
 
 
-def _location(loc: tuple[int | str, ...]) -> tuple[str, ...]:
+def _place(loc: tuple[int | str, ...]) -> str:
     """The path in the file: pydantic also names the branch of a union, which the reader never wrote."""
-    parts = [str(part) for part in loc]
-    if len(parts) > 1 and parts[0] in ("aggregate", "synthesize"):
-        del parts[1]
-    if len(parts) > 2 and parts[0] == "columns":
-        del parts[2]
-    return tuple(parts)
+    branch = {"aggregate": 1, "synthesize": 1, "columns": 2}.get(str(loc[0])) if loc else None
+    return ".".join(str(part) for number, part in enumerate(loc) if number != branch)
 
 
 def _suggestion(loc: tuple[int | str, ...]) -> str:

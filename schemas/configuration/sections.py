@@ -9,15 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.attributes import (
-    Attribute,
-    Forbidden,
-    column_attribute,
-    forbidden_labels,
-    group_attribute,
-    most_combinations,
-    value_attributes,
-)
+from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
 from marginweave.schemas.configuration.columns import (
     Column,
     ConstantColumn,
@@ -38,8 +30,7 @@ from marginweave.schemas.configuration.values import check_name
 
 def method_of(value: Any, default: str) -> str:
     """The method that a section names; what is no mapping is refused by the default's model."""
-    found = value.get("method", default) if isinstance(value, dict) else getattr(value, "method", default)
-    return str(found)
+    return str(value.get("method", default) if isinstance(value, dict) else getattr(value, "method", default))
 
 
 def _known(default: str, *others: str, resolved: tuple[str, ...] = ()) -> Discriminator:
@@ -144,11 +135,13 @@ class Sections(Execution):
         for name, column in self.columns.items():
             group = structure.group_of(name)
             if group is not None:
-                found.setdefault(group.name, (group_attribute(group),))
+                optional = group.outside == "null"
+                attribute = Attribute(name=group.name, columns=group.columns, labels=group.labels, optional=optional)
+                found[group.name] = (attribute,)
             elif isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
                 apart = self.marginals is not None and column.is_set and not column.private
-                attribute = column_attribute(name, column, self.lacks_values(name))
-                found[name] = value_attributes(attribute) if apart else (attribute,)
+                attribute = Attribute.of_column(name, column, self.lacks_values(name))
+                found[name] = attribute.values if apart else (attribute,)
         return tuple(itertools.chain.from_iterable(found.values()))
 
     @cached_property

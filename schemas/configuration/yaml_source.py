@@ -147,8 +147,7 @@ def canonical_written(raw: Mapping[str, Any]) -> str:
         kept["privacy"].pop("redraws", None)
     if isinstance(kept.get("columns"), dict):
         kept["columns"] = [[name, column] for name, column in kept["columns"].items()]
-    content = {"format": FORMAT, "written": kept}
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps({"format": FORMAT, "written": kept}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest_of(text: str) -> str:

@@ -112,16 +112,14 @@ class SetValues(ColumnValues[SetColumn]):
         """Labels and the code of every part, -1 for one that is no value; a missing text is none of a private domain."""
         encoded = parts.flatten().dictionary_encode()
         texts = [text.strip() for text in encoded.dictionary.to_pylist()]
-        private = self.column.private
         labels, mapping = label_codes(
-            self.column, texts, lambda text: not text or (private and absent.index(text) >= 0)
+            self.column, texts, lambda text: not text or (self.column.private and absent.index(text) >= 0)
         )
         return labels, np.array([*mapping, -1], np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:
         """Codes of shape (records, width): a uniform choice of `width` values where there are more, without `words` all."""
-        size = len(self.labels(values))
-        return set_codes(values, size, None if words is None else self.column.width, words)
+        return set_codes(values, len(self.labels(values)), None if words is None else self.column.width, words)
 
     def labels(self, values: pa.Array) -> tuple[str, ...]:
         """The declared labels, or those of the dictionary of a private domain."""

@@ -100,8 +100,7 @@ def _native(values: pa.Array) -> tuple[Integers, Flags]:
     if pa.types.is_date(values.type):
         days = pc.fill_null(pc.cast(values, pa.date32()).cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
         return days.astype(np.int64) * DAY, absent
-    ticks = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-    return ticks // UNITS[values.type.unit], absent
+    return pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False) // UNITS[values.type.unit], absent
 
 
 def _parse(distinct: pa.Array, format_: str | None, missing: Sequence[str]) -> tuple[Integers, Flags]:

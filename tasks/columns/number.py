@@ -58,8 +58,7 @@ class NumberValues(ColumnValues[NumberColumn]):
             points = draw_inside(first, last, codes, column.draw, 1 / scale, uniform)
         else:
             points = draw_among(runs, np.floor((first + last) / 2), codes, column.draw, 1 / scale, uniform)
-        values = np.clip(points / scale, (first / scale)[codes], (last / scale)[codes])
-        return pa.array(values, mask=missing)
+        return pa.array(np.clip(points / scale, (first / scale)[codes], (last / scale)[codes]), mask=missing)
 
     def declare(self, values: pa.Array) -> pa.Array:
         """int64 for a number of 0 decimals, otherwise float64."""

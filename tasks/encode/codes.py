@@ -90,8 +90,7 @@ class EncodedBlocks:
 
     def table(self, block: int) -> EncodedTable:
         """The records of one block."""
-        codes = cast("tuple[Codes, ...]", unpack_codes(self.payloads[block]))
-        return EncodedTable(codes=codes, labels=self.labels)
+        return EncodedTable(codes=cast("tuple[Codes, ...]", unpack_codes(self.payloads[block])), labels=self.labels)
 
     def __iter__(self) -> Iterator[EncodedTable]:
         return map(self.table, range(len(self)))

@@ -65,8 +65,7 @@ def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> NDAr
     clamped to it. Nulls are left out. F(i), the sum up to entry i, is the number of values at most candidate i exactly.
     A row is in one entry at most. Private.
     """
-    present = values.drop_null().to_numpy(zero_copy_only=False)
-    index = np.searchsorted(np.asarray(candidates), present, side="left")
+    index = np.searchsorted(np.asarray(candidates), values.drop_null().to_numpy(zero_copy_only=False), side="left")
     index = np.minimum(index, len(candidates) - 1)
     return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)
 

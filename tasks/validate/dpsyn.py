@@ -153,9 +153,8 @@ def _checked(text: str, public: str | None) -> Configuration:
 def _json(path: Path | None, name: str) -> dict[str, Any]:
     if path is None:
         return {}
-    text = read_text(path, name)
     try:
-        content = json.loads(text)
+        content = json.loads(read_text(path, name))
     except ValueError:
         raise InputError(f"{name} ({path}) must be JSON") from None
     if not isinstance(content, dict):

@@ -246,8 +246,7 @@ def draft_configuration(source: str, form: SourceFile) -> str:
 
 def heading(dataset: str, form: SourceFile) -> str:
     """The lines `dataset` and `source`."""
-    dumped = form.model_dump(exclude_none=True)
-    return f"dataset: {dataset}\nsource: {flow('source', dumped)}\n"
+    return f"dataset: {dataset}\nsource: {flow('source', form.model_dump(exclude_none=True))}\n"
 
 
 def dataset_name(source: str) -> str:

@@ -43,9 +43,8 @@ def read_suite(path: Path, *, raw_input: bool) -> list[dict[str, Any]]:
     Raises:
         InputError: the file is absent or no suite, or asks for a statistic of the raw input.
     """
-    text = read_text(path, "expectation suite")
     try:
-        suite = json.loads(text)
+        suite = json.loads(read_text(path, "expectation suite"))
         expectations = [{"type": str(e["type"]), "kwargs": dict(e.get("kwargs", {}))} for e in suite["expectations"]]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"expectation suite ({path}) must be the JSON of a Great Expectations suite") from None

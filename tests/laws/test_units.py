@@ -27,7 +27,7 @@ from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.preprocess.impute import sampled_rows
-from marginweave.tasks.preprocess.subjects import kept_rows
+from marginweave.tasks.preprocess.rows import kept_rows
 from tests.support.candidates import SIZES, all_candidates, from_codes
 from tests.support.configurations import configuration
 from tests.support.counting import count_bounded, histogram

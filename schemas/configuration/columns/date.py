@@ -149,8 +149,7 @@ class DateColumn(BinnedColumn, frozen=True):
             return first, stop
         if isinstance(self.bins, tuple):
             return (*(self._instant(edge) for edge in self.bins[:-1]), stop)
-        starts = self._period_starts
-        return (first, *(start * self.per_day for start in starts[1:]), stop)
+        return (first, *(start * self.per_day for start in self._period_starts[1:]), stop)
 
     @cached_property
     def _period_starts(self) -> list[int]:

@@ -11,7 +11,7 @@ _RESIZED = "tests/unit/preprocess/test_resize.py::test_90_of_100_at_one_and_a_ha
 FAULTS = (
     Fault(
         name="of a subject's rows the first in the file are kept",
-        file="tasks/preprocess/subjects.py",
+        file="tasks/preprocess/rows.py",
         text="lowest_words(subjects[over], word[over], most)",
         instead="lowest_words(subjects[over], over, most)",
         killed_by=(_OTHERS,),
@@ -25,7 +25,7 @@ FAULTS = (
     ),
     Fault(
         name="which rows are kept depends on the rows of others",
-        file="tasks/preprocess/subjects.py",
+        file="tasks/preprocess/rows.py",
         text="lowest_words(subjects[over], word[over], most)",
         instead="lowest_words(subjects[over], word[: len(over)], most)",
         killed_by=(_OTHERS,),

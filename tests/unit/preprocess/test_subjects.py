@@ -11,7 +11,7 @@ from scipy import stats
 
 from marginweave.schemas.configuration.privacy import SubjectUnit
 from marginweave.tasks.mechanisms.randomness import KeyedBits
-from marginweave.tasks.preprocess.subjects import kept_rows, same_subjects, subject_digests
+from marginweave.tasks.preprocess.rows import kept_rows, same_subjects, subject_digests
 from tests.support.configurations import configuration
 from tests.support.tables import prepare_rows
 
