@@ -11,7 +11,12 @@ from marginweave.schemas.configuration.sections import Sections
 
 def check_preparation(configuration: Sections) -> None:
     """Refuse a unit, an imputation, a resize, forbidden combinations or private bounds that do not fit; raises ValueError."""
-    _check_unit(configuration)
+    subject = configuration.privacy.subject
+    named = None if subject is None else configuration.columns.get(subject.column)
+    if subject is not None and named is not None and not isinstance(named, IdentifierColumn):
+        raise ValueError(
+            f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
+        )
     check_records(configuration.attributes, configuration.forbidden)
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
@@ -27,16 +32,6 @@ def check_preparation(configuration: Sections) -> None:
         )
     if configuration.resize is not None:
         _check_resize(configuration)
-
-
-def _check_unit(configuration: Sections) -> None:
-    subject = configuration.privacy.subject
-    if subject is None or subject.column not in configuration.columns:
-        return
-    if not isinstance(configuration.columns[subject.column], IdentifierColumn):
-        raise ValueError(
-            f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
-        )
 
 
 def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn) -> None:
@@ -121,23 +116,23 @@ MAX_PAIRS = 5_000_000
 def check_marginals(configuration: Sections) -> None:
     """Refuse methods that do not go together, and marginals that the attributes do not have; raises ValueError."""
     settings, method = configuration.marginals, configuration.synthesize.method
+    sets = [f"column {attribute.name!r}, a set" for attribute in configuration.attributes if attribute.is_set]
     if settings is None:
-        if method != "aggregate-seeded":
-            _refuse_sets(
-                configuration,
-                f"synthesize.method ({method}) cannot make records of",
-                "counted in k-tuples; use aggregate-seeded, aggregate.method: marginals, or a boolean column for each value",
+        if method != "aggregate-seeded" and sets:
+            raise ValueError(
+                f"synthesize.method ({method}) cannot make records of {sets[0]} counted in k-tuples; use aggregate-seeded, "
+                "aggregate.method: marginals, or a boolean column for each value"
             )
         return
     if method == "aggregate-seeded":
         _check_pairs(configuration)
     if configuration.privacy.accountant == "sds":
         raise ValueError("privacy.accountant (sds) must be gdp or zcdp with aggregate.method: marginals")
-    _refuse_sets(
-        configuration,
-        "aggregate.method (marginals) cannot measure",
-        "with a private domain: each value is an attribute of its own; declare the values, or use k-tuples",
-    )
+    if sets:  # of the others each value is an attribute
+        raise ValueError(
+            f"aggregate.method (marginals) cannot measure {sets[0]} with a private domain: each value is an attribute of its "
+            "own; declare the values, or use k-tuples"
+        )
     names = [attribute.name for attribute in configuration.attributes]
     for name in names:
         if names.count(name) > 1:
@@ -149,27 +144,17 @@ def check_marginals(configuration: Sections) -> None:
 
 def _check_pairs(configuration: Sections) -> None:
     """Refuse marginals whose pairs of values, measured or not, are too many to be looked up one by one."""
-    what, other = (
-        "synthesize.method (aggregate-seeded) cannot make records of marginals with",
-        "k-tuples, mixture or gum",
-    )
-    for attribute in configuration.attributes:
-        if attribute.private:
-            raise ValueError(
-                f"{what} the private domain {attribute.name!r}, as it needs every pair of values; use {other}"
-            )
+    what = "synthesize.method (aggregate-seeded) cannot make records of marginals with"
+    for name in configuration.private_columns:
+        raise ValueError(
+            f"{what} the private domain {name!r}, as it needs every pair of values; use k-tuples, mixture or gum"
+        )
     sizes = [len(attribute.labels) for attribute in configuration.attributes]
     pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
     if pairs > MAX_PAIRS:
         raise ValueError(
-            f"{what} {pairs} pairs of values, more than {MAX_PAIRS}, as it needs each of them; use {other}"
+            f"{what} {pairs} pairs of values, more than {MAX_PAIRS}, as it needs each of them; use k-tuples, mixture or gum"
         )
-
-
-def _refuse_sets(configuration: Sections, what: str, why: str) -> None:
-    for attribute in configuration.attributes:
-        if attribute.is_set:  # of the others each value is an attribute
-            raise ValueError(f"{what} column {attribute.name!r}, a set {why}")
 
 
 def _check_cliques(configuration: Sections, settings: MarginalSettings, names: list[str]) -> None:

@@ -33,22 +33,20 @@ def method_of(value: Any, default: str) -> str:
     return str(value.get("method", default) if isinstance(value, dict) else getattr(value, "method", default))
 
 
-def _known(default: str, *others: str, resolved: tuple[str, ...] = ()) -> Discriminator:
-    methods, named = (default, *others), (*resolved, default, *others)
+def _known(*methods: str) -> Discriminator:
+    """By the method that a section names; the first one is the default."""
     return Discriminator(
-        lambda value: method if (method := method_of(value, default)) in methods else None,
+        lambda value: method if (method := method_of(value, methods[0])) in methods else None,
         custom_error_type="method",
-        custom_error_message=f"must have method {', '.join(named[:-1])} or {named[-1]}",
+        custom_error_message=f"must have method {', '.join(['auto', *methods[:-1]])} or {methods[-1]}",
     )
 
 
 Aggregation = Annotated[
     Annotated[AggregateSettings, Tag("k-tuples")] | Annotated[MarginalSettings, Tag("marginals")],
-    _known("k-tuples", "marginals", resolved=("auto",)),
+    _known("k-tuples", "marginals"),
 ]
-Synthesis = Annotated[
-    AnySynthesis, _known(*(model.model_fields["method"].default for model in SYNTHESES), resolved=("auto",))
-]
+Synthesis = Annotated[AnySynthesis, _known(*(model.model_fields["method"].default for model in SYNTHESES))]
 
 
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.

@@ -111,9 +111,3 @@ def _has_year(values: pa.Array) -> pa.Array:
     if high >= 2**63:  # nanoseconds do not reach so far
         return values.is_valid()
     return pc.and_(pc.greater_equal(ticks, low), pc.less_equal(ticks, high))
-
-
-def is_text(values: pa.Array) -> bool:
-    """Whether the cells are texts, possibly behind a dictionary."""
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

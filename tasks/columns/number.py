@@ -11,7 +11,8 @@ from marginweave.schemas.arrays import Codes
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.values import NUMBER_PATTERN, declared_number
 from marginweave.tasks.arrow import compute as pc
-from marginweave.tasks.columns.base import ColumnValues, Uniform, binned, is_text
+from marginweave.tasks.arrow import is_text
+from marginweave.tasks.columns.base import ColumnValues, Uniform, binned
 from marginweave.tasks.columns.draws import draw_among, draw_inside
 from marginweave.tasks.mechanisms.randomness import CellWords
 
@@ -33,7 +34,9 @@ class NumberValues(ColumnValues[NumberColumn]):
         else:
             numbers = _parse(values, self.missing)
         array = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
-        if not is_text(values):  # a text that spells a number beyond the range of doubles is clamped like any other
+        if not is_text(
+            values.type
+        ):  # a text that spells a number beyond the range of doubles is clamped like any other
             array[~np.isfinite(array)] = np.nan
         absent = [float(value) for text in self.missing if (value := declared_number(text.strip())) is not None]
         if absent:

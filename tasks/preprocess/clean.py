@@ -119,17 +119,12 @@ class CleanBlocks:
 
 def pack_clean(blocks: Iterable[CleanBlock], configuration: Configuration) -> Iterator[bytes]:
     """The payloads of `CleanBlocks`, one block at a time. Private."""
-    labels: dict[str, set[str]] = {name: set() for name in private_domains(configuration)}
+    labels: dict[str, set[str]] = {name: set() for name in configuration.private_columns}
     for block in blocks:
         for name, found in labels.items():
             found.update(labels_of(block.table.column(name)))
         yield pack_table(block.table.append_column(_NUMBER, pa.array(block.numbers)))
     yield json.dumps({name: sorted(found) for name, found in labels.items()}).encode()
-
-
-def private_domains(configuration: Configuration) -> tuple[str, ...]:
-    """Names of the counted columns whose values are discovered."""
-    return tuple(name for name in configuration.names if configuration.columns[name].private)
 
 
 def labels_of(values: pa.ChunkedArray) -> list[str]:

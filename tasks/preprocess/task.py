@@ -64,7 +64,11 @@ def release_bounds(reference: RunReference, preprocessed: StageResult) -> StageR
     """
     configuration = reference.configuration
     names = configuration.private_bounds
-    histograms = _histograms(configuration, open_clean(reference, preprocessed))
+    histograms: dict[str, NDArray[np.int64]] = {}  # exact and private, summed over the blocks
+    for block in open_clean(reference, preprocessed):
+        for name in names:
+            counts = candidate_histogram(block.table.column(name).combine_chunks(), _candidates(configuration, name))
+            histograms[name] = histograms.get(name, 0) + counts
     released = {name: _released(reference, name, histograms[name]) for name in names}
     result = reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(released, sort_keys=True).encode())
     return replace(result, charged=tuple(str(draw) for name in names for draw in _draws(reference, name)))
@@ -74,16 +78,6 @@ def _candidates(configuration: Configuration, name: str) -> tuple[float, ...]:
     column = configuration.columns[name]
     assert isinstance(column, NumberColumn)
     return column.bound_candidates
-
-
-def _histograms(configuration: Configuration, clean: CleanBlocks) -> dict[str, NDArray[np.int64]]:
-    """The exact histogram of each column whose bounds are bought, summed over the blocks. Private."""
-    histograms: dict[str, NDArray[np.int64]] = {}
-    for block in clean:
-        for name in configuration.private_bounds:
-            counts = candidate_histogram(block.table.column(name).combine_chunks(), _candidates(configuration, name))
-            histograms[name] = histograms[name] + counts if name in histograms else counts
-    return histograms
 
 
 def _draws(reference: RunReference, name: str) -> list[PlannedDraw]:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.arrow import cell_type, is_text
 from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.validate.text_source import check_columns, delimiter_of, read_header, read_text
 
@@ -48,7 +49,7 @@ def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """
     check_columns(present.names, columns)
     for name in columns:
-        if not _is_cell(_inner(present.field(name).type)):
+        if not _is_cell(cell_type(present.field(name).type)):
             raise InputError(f"source has the column {name!r} with a type that is neither text nor number nor date")
     return pa.schema([(name, _read_as(present.field(name).type)) for name in columns])
 
@@ -98,7 +99,7 @@ def _batches(source: str, part: Path, columns: Sequence[str]) -> Iterator[pa.Rec
     reason = None
     try:
         with pq.ParquetFile(part) as file:
-            texts = [name for name in columns if _is_text(_inner(file.schema_arrow.field(name).type))]
+            texts = [name for name in columns if is_text(file.schema_arrow.field(name).type)]
         with pq.ParquetFile(part, read_dictionary=texts, memory_map=False, pre_buffer=False) as file:
             yield from file.iter_batches(batch_size=_ROWS, columns=list(columns))
     except (pa.ArrowException, OSError):
@@ -108,7 +109,7 @@ def _batches(source: str, part: Path, columns: Sequence[str]) -> Iterator[pa.Rec
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([(field.name, pa.string() if _is_text(_inner(field.type)) else field.type) for field in schema])
+    return pa.schema([(field.name, pa.string() if is_text(field.type) else field.type) for field in schema])
 
 
 def _plain_views(table: pa.Table) -> pa.Table:
@@ -117,18 +118,10 @@ def _plain_views(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
 
 
-def _inner(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def _read_as(kind: pa.DataType) -> pa.DataType:
     """Texts of any layout, and columns without a single value, behind a dictionary of plain texts."""
-    inner = _inner(kind)
-    return pa.dictionary(pa.int32(), pa.string()) if _is_text(inner) or pa.types.is_null(inner) else inner
+    inner = cell_type(kind)
+    return pa.dictionary(pa.int32(), pa.string()) if is_text(inner) or pa.types.is_null(inner) else inner
 
 
 def _is_cell(kind: pa.DataType) -> bool:

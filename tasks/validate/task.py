@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import broken_rules, input_schema, refuse
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.arrow import compute as pc
@@ -22,7 +19,6 @@ from marginweave.tasks.validate.source import TableSource
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pandera.pandas as pandera
 
 
 @stage_task("validate", patient=True)
@@ -38,18 +34,26 @@ def validate(reference: RunReference) -> StageResult:
 
     def compute() -> Iterator[bytes]:
         configuration = reference.configuration
-        checks = InputChecks(configuration, Suite(files[0], raw_input=True) if files else None)
+        schema, suite = input_schema(configuration), Suite(files[0], raw_input=True) if files else None
+        rules: set[tuple[str, str]] = set()
+        expectations: dict[str, None] = {}
         source = TableSource(reference.source, configuration.source)
         state = source.state()
         _check_unchanged(reference, source)
         for block in in_blocks(source.tables(configuration.source_names), configuration.block_rows):
             raw = compact_table(block)
-            checks.look_at(raw)
+            # all rules look at one row, so blocks are held against them one by one
+            rules |= broken_rules(schema, _frame(distinct_values(raw.select(list(configuration.names)))))
+            if suite is not None:
+                expectations |= dict.fromkeys(suite.broken(_frame(plain_table(raw))))
             yield pack_table(raw)
         if source.state() != state:
             raise InputError(_CHANGED)
         _check_unchanged(reference, source)
-        checks.refuse_broken()
+        refuse("validate", rules)
+        if expectations:
+            broken = "; ".join(expectations)
+            raise InputError(f"validate: the source does not meet the suite of expectations: {broken}")
 
     return reference.checkpoint_blocks("validate", [reference.manifest.source_digest], compute, files)
 
@@ -62,34 +66,6 @@ def _check_unchanged(reference: RunReference, source: TableSource) -> None:
     manifest = reference.manifest
     if not reference.ledger.keys.source_digest(source.chunks()).matches(manifest.release, manifest.source_digest):
         raise InputError(_CHANGED)
-
-
-@dataclass(frozen=True)
-class InputChecks:
-    """What a raw table must meet. All rules look at one row, so blocks are held against them one by one."""
-
-    configuration: Configuration
-    suite: Suite | None
-    _rules: set[tuple[str, str]] = field(default_factory=set, init=False)
-    _expectations: dict[str, None] = field(default_factory=dict, init=False)
-
-    @cached_property
-    def _schema(self) -> pandera.DataFrameSchema:
-        return input_schema(self.configuration)
-
-    def look_at(self, block: pa.Table) -> None:
-        """Hold one block against contract and suite."""
-        counted = block.select(list(self.configuration.names))
-        self._rules.update(broken_rules(self._schema, _frame(distinct_values(counted))))
-        if self.suite is not None:
-            self._expectations.update(dict.fromkeys(self.suite.broken(_frame(plain_table(block)))))
-
-    def refuse_broken(self) -> None:
-        """Raise InputError with column and rule, and no value, of all that was broken in any block."""
-        refuse("validate", self._rules)
-        if self._expectations:
-            broken = "; ".join(self._expectations)
-            raise InputError(f"validate: the source does not meet the suite of expectations: {broken}")
 
 
 def distinct_values(table: pa.Table) -> pa.Table:
