@@ -122,11 +122,6 @@ class Cost:
     @property
     def texts(self) -> dict[str, str]:
         """The amounts as exact texts, by the names that they have in the ledger."""
-        named = {
-            "mu2": self.mu2,
-            "rho": self.rho,
-            "delta": self.delta,
-            "plain_epsilon": self.plain.epsilon,
-            "plain_delta": self.plain.delta,
-        }
+        plain = {"plain_epsilon": self.plain.epsilon, "plain_delta": self.plain.delta}
+        named = {"mu2": self.mu2, "rho": self.rho, "delta": self.delta, **plain}
         return {name: format(value, "f") for name, value in named.items()}

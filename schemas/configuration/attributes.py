@@ -121,13 +121,9 @@ def forbidden_codes(
     for combination in forbidden:
         choices = []
         for attribute, text in combination:
-            code = places[attribute].get(text)
-            spelled = ValueMatcher([text])
-            choices.append(
-                [(attribute, code)]
-                if code is not None
-                else [(attribute, v) for label, v in places[attribute].items() if spelled.index(label) >= 0]
-            )
+            own, spelled = places[attribute], ValueMatcher([text])
+            codes = [own[text]] if text in own else [own[label] for label in own if spelled.index(label) >= 0]
+            choices.append([(attribute, code) for code in codes])
         found.extend(itertools.product(*choices))
     return tuple(dict.fromkeys(found))
 
@@ -165,16 +161,14 @@ def check_records(attributes: Sequence[Attribute], forbidden: Sequence[Forbidden
         places = tuple(place for place, _ in combination)
         if not any(attributes[place].optional or attributes[place].private for place in places):
             rules[places].add(tuple(label for _, label in combination))
-    try:
-        with suppress(UndecidedError):
+    with suppress(UndecidedError):
+        try:
             find_record({place: attributes[place].labels for places in rules for place in places}, rules)
-    except ContradictionError as contradiction:
-        names = ", ".join(attributes[place].name for place in contradiction.places)
-    else:
-        return
-    raise ValueError(
-        f"structure.forbidden leaves no combination of the values of columns {names}, which are never missing"
-    )
+        except ContradictionError as contradiction:
+            names = ", ".join(attributes[place].name for place in contradiction.places)
+            raise ValueError(
+                f"structure.forbidden leaves no combination of the values of columns {names}, which are never missing"
+            ) from None
 
 
 def find_record(values: Mapping[int, Sequence[Value]], rules: Rules[Value]) -> dict[int, Value]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.schemas.configuration.values import (
     FrozenModel,
@@ -29,18 +29,17 @@ class FixedThresholds(FrozenModel):
     fixed: dict[PositiveWhole, Annotated[Number, Field(ge=0)]]
 
 
+def _beyond_single(adaptive: dict[int, float]) -> dict[int, float]:
+    if 1 in adaptive:
+        raise ValueError("has an eta for length 1, whose threshold is fixed by delta; lengths begin at 2")
+    return adaptive
+
+
 class AdaptiveThresholds(FrozenModel):
     """Thresholds from the noise: `rule: sds` is eta_k / 2 a cell, `rule: paper` bounds the expected fabrication."""
 
-    adaptive: dict[PositiveWhole, Annotated[Positive, Field(le=1)]]
+    adaptive: Annotated[dict[PositiveWhole, Annotated[Positive, Field(le=1)]], AfterValidator(_beyond_single)]
     rule: Literal["sds", "paper"] = "sds"
-
-    @field_validator("adaptive")
-    @classmethod
-    def _lengths(cls, adaptive: dict[int, float]) -> dict[int, float]:
-        if 1 in adaptive:
-            raise ValueError("has an eta for length 1, whose threshold is fixed by delta; lengths begin at 2")
-        return adaptive
 
 
 def _sigma(value: Any) -> Any:

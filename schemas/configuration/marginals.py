@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
@@ -15,6 +15,7 @@ from marginweave.schemas.configuration.values import (
     MAX_CELLS,
     FrozenModel,
     OpenFraction,
+    PaperPreset,
     PositiveWhole,
     Whole,
     or_none,
@@ -113,12 +114,8 @@ Cliques = Annotated[Literal["selected"] | AdaptiveCliques | AllCliques | tuple[T
 _COMPRESS = or_none(to_number, lambda multiple: multiple > 0, "be positive, or none")
 _MERGE = or_none(to_whole, lambda limit: 1 <= limit <= MAX_CELLS, f"be at least 1 and at most {MAX_CELLS}, or none")
 
-# PrivSyn's constants where they are not ours: an eighth as much for single attributes and for scores as for pairs, and selected
-# pairs are merged up to so many cells.
-_PAPER: dict[str, Any] = {"one_way_share": 0.1, "selection_share": 0.1, "merge_cells": 5000}
 
-
-class MarginalSettings(FrozenModel):
+class MarginalSettings(PaperPreset):
     """Dense noisy marginals (DPSyn). Shares are of the accountant's budget (of mu² by default).
 
     Every attribute is measured by itself with `one_way_share`. `cliques` are the larger marginals: chosen by noisy InDif
@@ -132,8 +129,10 @@ class MarginalSettings(FrozenModel):
     constants of PrivSyn wherever nothing else is said.
     """
 
+    # PrivSyn's constants where they are not ours: an eighth as much for single attributes and for scores as for pairs, and
+    # selected pairs are merged up to so many cells.
+    paper: ClassVar[dict[str, Any]] = {"one_way_share": 0.1, "selection_share": 0.1, "merge_cells": 5000}
     method: Literal["marginals"] = "marginals"
-    preset: Literal["default", "paper"] = "default"
     cliques: Cliques = "selected"
     noise: NoiseSetting = "gaussian"
     allocation: Literal["cells", "equal"] = "cells"
@@ -144,11 +143,6 @@ class MarginalSettings(FrozenModel):
     delta_threshold_share: OpenFraction = 0.1
     merge_cells: Annotated[int | Literal["none"], _MERGE] = "none"
     compress: Annotated[float | Literal["none"], _COMPRESS] = 3.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _constants(cls, data: Any) -> Any:
-        return {**_PAPER, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
 
     @property
     def adaptive(self) -> AdaptiveCliques | None:

@@ -6,7 +6,7 @@ import itertools
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
@@ -23,9 +23,9 @@ from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, Agg
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.configuration.privacy import PrivacySettings
-from marginweave.schemas.configuration.structure import GroupedColumns, Structure, member_codes
+from marginweave.schemas.configuration.structure import SEPARATOR, GroupedColumns, Structure
 from marginweave.schemas.configuration.synthesis import SYNTHESES, AnySynthesis
-from marginweave.schemas.configuration.values import check_name
+from marginweave.schemas.configuration.values import ValueMatcher, check_name
 
 
 def method_of(value: Any, default: str) -> str:
@@ -55,6 +55,13 @@ _SHARE = 8
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
 
 
+def _named(columns: dict[str, Column]) -> dict[str, Column]:
+    for name in columns:
+        if not name.strip() or name != name.strip() or "\x00" in name:
+            raise ValueError(f"has a column named {name!r}; a name must not be empty or begin or end with a space")
+    return columns
+
+
 class Sections(Execution):
     """Everything that a release depends on; the order of `columns` is the order of everything that is written."""
 
@@ -62,7 +69,7 @@ class Sections(Execution):
     source: Source
     privacy: PrivacySettings
     missing: Texts = ("",)
-    columns: Annotated[dict[str, Column], Field(min_length=1)]
+    columns: Annotated[dict[str, Column], Field(min_length=1), AfterValidator(_named)]
     structure: Structure | None = None
     resize: ResizeSettings | None = None
     evaluate: EvaluationSettings = EvaluationSettings()
@@ -70,14 +77,6 @@ class Sections(Execution):
     synthesize: Annotated[Synthesis, Field(validate_default=True, default_factory=dict)]
     expectations: ExpectationSettings = ExpectationSettings()
     publish: PublishSettings = PublishSettings()
-
-    @field_validator("columns")
-    @classmethod
-    def _column_names(cls, columns: dict[str, Column]) -> dict[str, Column]:
-        for name in columns:
-            if not name.strip() or name != name.strip() or "\x00" in name:
-                raise ValueError(f"has a column named {name!r}; a name must not be empty or begin or end with a space")
-        return columns
 
     @property
     def marginals(self) -> MarginalSettings | None:
@@ -119,8 +118,24 @@ class Sections(Execution):
         return group.outside == "null" or any(codes[place] == size for codes in self.member_codes(group))
 
     def member_codes(self, group: GroupedColumns) -> tuple[tuple[int, ...], ...]:
-        """Codes of a group's combinations, one a column; the number of its values stands for missing."""
-        return member_codes(group, self.columns, {name: self.missing_texts(name) for name in group.columns})
+        """Codes of a group's combinations, one a column; the number of its values stands for missing.
+
+        Raises:
+            ValueError: a combination names no value of a column, or is one that stands there in another spelling.
+        """
+        found: dict[tuple[int, ...], Texts] = {}
+        for texts in group.combinations:
+            codes = []
+            for name, text in zip(group.columns, texts, strict=True):
+                column, absent = self.columns[name], ValueMatcher(self.missing_texts(name)).index(text) >= 0
+                codes.append(len(column.labels) if absent else column.code_of(text))
+                if codes[-1] < 0:
+                    raise ValueError(f"group {group.name!r} names {text!r}, which is no value of column {name!r}")
+            earlier = found.setdefault(tuple(codes), texts)
+            if earlier is not texts:
+                twice = " and ".join(repr(SEPARATOR.join(spelled)) for spelled in (earlier, texts))
+                raise ValueError(f"group {group.name!r} names a combination twice: {twice}")
+        return tuple(found)
 
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:

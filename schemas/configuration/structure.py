@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, NumberColumn, Texts
-from marginweave.schemas.configuration.values import FrozenModel, ValueMatcher
+from marginweave.schemas.configuration.values import FrozenModel
 
 SEPARATOR = " | "
 
@@ -72,31 +72,6 @@ class Structure(FrozenModel):
     def rule_of(self, column: str) -> DeterminedColumn | None:
         """The rule by which a column is computed."""
         return next((rule for rule in self.determined if rule.column == column), None)
-
-
-def member_codes(
-    group: GroupedColumns, columns: Mapping[str, Column], missing: Mapping[str, Sequence[str]]
-) -> tuple[tuple[int, ...], ...]:
-    """Codes of a group's combinations, one a column; the number of its values stands for missing.
-
-    Raises:
-        ValueError: a combination names no value of a column, or is one that stands there in another spelling.
-    """
-    found: dict[tuple[int, ...], Texts] = {}
-    for texts in group.combinations:
-        codes = []
-        for name, text in zip(group.columns, texts, strict=True):
-            absent, column = ValueMatcher(missing[name]).index(text) >= 0, columns[name]
-            code = len(column.labels) if absent else column.code_of(text)
-            if code < 0:
-                raise ValueError(f"group {group.name!r} names {text!r}, which is no value of column {name!r}")
-            codes.append(code)
-        earlier = found.setdefault(tuple(codes), texts)
-        if earlier is not texts:
-            raise ValueError(
-                f"group {group.name!r} names a combination twice: {SEPARATOR.join(earlier)!r} and {SEPARATOR.join(texts)!r}"
-            )
-    return tuple(found)
 
 
 def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, Field, Tag, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ByteSize, Field, Tag, field_validator
 
 from marginweave.schemas.configuration.values import (
     FrozenModel,
     Number,
+    PaperPreset,
     Positive,
     PositiveWhole,
     Whole,
-    to_number,
     to_whole,
 )
 
@@ -83,20 +83,7 @@ class CompleteSynthesis(RecordSettings):
         return True
 
 
-def _shares(value: Any) -> tuple[float, ...]:
-    if not isinstance(value, list | tuple) or not value:
-        raise ValueError("must be a list of shares")
-    shares = tuple(to_number(share) for share in value)
-    if not all(0 <= share <= 1 for share in shares):
-        raise ValueError("must have shares from 0 to 1")
-    return shares
-
-
-# PrivSyn, section 5.2, appendices I and J: each attribute by itself, about a hundred rounds, every count followed.
-_PAPER: dict[str, Any] = {"start": "one-way", "rounds": 100, "tolerance": 0.0}
-
-
-class GumSynthesis(CompleteSynthesis):
+class GumSynthesis(CompleteSynthesis, PaperPreset):
     """Records from marginals, or from k-tuples, by the gradually updating method; post-processing.
 
     `records` and `max_records` as in `SynthesisSettings`. `start`: first rows from a spanning tree of pairs, or each
@@ -105,18 +92,14 @@ class GumSynthesis(CompleteSynthesis):
     round. `preset: paper` has the constants of PrivSyn wherever nothing else is said.
     """
 
+    # PrivSyn, section 5.2, appendices I and J: each attribute by itself, about a hundred rounds, every count followed.
+    paper: ClassVar[dict[str, Any]] = {"start": "one-way", "rounds": 100, "tolerance": 0.0}
     method: Literal["gum"] = "gum"
-    preset: Literal["default", "paper"] = "default"
     start: Literal["tree", "one-way"] = "tree"
     rounds: Annotated[Whole, Field(ge=0, le=MAX_ROUNDS)] = 30
     schedule: Literal["step", "exponential", "linear", "root"] = "step"
     tolerance: Annotated[Number, Field(ge=0)] = 1.0
-    duplicate: Annotated[tuple[float, ...], BeforeValidator(_shares)] = (0.5, 1.0)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _constants(cls, data: Any) -> Any:
-        return {**_PAPER, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
+    duplicate: Annotated[tuple[Annotated[Number, Field(ge=0, le=1)], ...], Field(min_length=1)] = (0.5, 1.0)
 
 
 class MixtureSynthesis(CompleteSynthesis):

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 _NUMBER = re.compile(NUMBER_PATTERN)
@@ -139,3 +139,15 @@ class FrozenModel(BaseModel):
     """A section of a configuration, or a part of one: its keys are known, and nothing changes them."""
 
     model_config = FROZEN
+
+
+class PaperPreset(FrozenModel):
+    """`preset: paper` has the constants of PrivSyn wherever nothing else is said."""
+
+    paper: ClassVar[dict[str, Any]]
+    preset: Literal["default", "paper"] = "default"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _constants(cls, data: Any) -> Any:
+        return {**cls.paper, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data

@@ -17,11 +17,9 @@ from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.errors import InputError
 
 # Below these keys every scalar is the text that was written: no, N, 01, 12:30 and 1_000 survive.
-TEXT_KEYS = frozenset(
-    {
-        *("values", "missing", "true_values", "false_values", "value", "separator", "format", "structure"),
-        *("outside", "public", "dataset", "source", "input", "output"),
-    }
+TEXT_KEYS = (
+    *("values", "missing", "true_values", "false_values", "value", "separator", "format", "structure"),
+    *("outside", "public", "dataset", "source", "input", "output"),
 )
 
 # An alias can repeat a list of aliases of lists; nobody writes as many values.

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, model_validator
 
 from marginweave.schemas.configuration.columns.base import MeasuredColumn
-from marginweave.schemas.configuration.values import FrozenModel, Number, Positive, to_number
+from marginweave.schemas.configuration.values import FrozenModel, Number, Positive
 
 MAX_BINS = 100_000
 
@@ -21,15 +21,6 @@ Gap: TypeAlias = tuple[int, int]
 
 Run: TypeAlias = tuple[int, int, int]
 """A bin, and the first and last of consecutive points of its grid."""
-
-
-def _numbers(value: Any) -> tuple[float, ...]:
-    if not isinstance(value, list | tuple):
-        raise ValueError("must be a list of numbers")
-    return tuple(to_number(item) for item in value)
-
-
-Numbers = Annotated[tuple[float, ...], BeforeValidator(_numbers)]
 
 
 class BinSteps(FrozenModel):
@@ -61,8 +52,8 @@ class Histogram(FrozenModel):
     Inside a bin a value is drawn in proportion to it; where it has no weight, evenly.
     """
 
-    edges: Numbers
-    weights: Numbers
+    edges: tuple[Number, ...]
+    weights: tuple[Number, ...]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
