@@ -11,7 +11,6 @@ from pydantic import (
     ByteSize,
     Field,
     SerializerFunctionWrapHandler,
-    field_validator,
     model_serializer,
     model_validator,
 )
@@ -22,6 +21,12 @@ EXAMPLE_PREFIX = "example:"
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 
 
+def _not_empty(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value
+
+
 class SourceFile(FrozenModel):
     """One table: a .csv, .tsv or Parquet file, a folder of Parquet parts, or `example:NAME`.
 
@@ -29,16 +34,9 @@ class SourceFile(FrozenModel):
     alone, or as `{file: people.csv, encoding: latin-1, delimiter: semicolon}`.
     """
 
-    file: str
+    file: Annotated[str, AfterValidator(_not_empty)]
     encoding: Literal["utf-8", "latin-1", "windows-1252"] = "utf-8"
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
-
-    @field_validator("file")
-    @classmethod
-    def _file(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("must not be empty")
-        return value
 
     @property
     def separator(self) -> str | None:
@@ -99,6 +97,19 @@ _TLS = re.compile(rf"tls://[A-Za-z0-9._-]+{_PORT}|tls://\[[0-9a-fA-F:]+\]{_PORT}
 _LOOPBACK = re.compile(rf"tcp://(127\.0\.0\.1|\[::1\]){_PORT}")
 
 
+def _address(value: str | None) -> str | None:
+    if value is None or value == LOCAL:
+        return value
+    if not _TLS.fullmatch(value) and not _LOOPBACK.fullmatch(value):
+        raise ValueError(
+            f"({value}) must be local, tls://host:port or tcp://127.0.0.1:port: "
+            "what workers are sent is private, so that beyond this machine it is encrypted"
+        )
+    if not 1 <= int(value.rpartition(":")[2]) <= _LAST_PORT:
+        raise ValueError(f"({value}) must have a port in [1, {_LAST_PORT}]")
+    return value
+
+
 class EngineSettings(FrozenModel):
     """Threads of this machine (`local`), or a Dask cluster.
 
@@ -106,24 +117,10 @@ class EngineSettings(FrozenModel):
     `tls://host:port` with the files `ca`, `cert` and `key` (relative to the configuration), or `tcp://127.0.0.1:port`.
     """
 
-    dask: str | None = None
+    dask: Annotated[str | None, AfterValidator(_address)] = None
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
-
-    @field_validator("dask")
-    @classmethod
-    def _address(cls, value: str | None) -> str | None:
-        if value is None or value == LOCAL:
-            return value
-        if not _TLS.fullmatch(value) and not _LOOPBACK.fullmatch(value):
-            raise ValueError(
-                f"({value}) must be local, tls://host:port or tcp://127.0.0.1:port: "
-                "what workers are sent is private, so that beyond this machine it is encrypted"
-            )
-        if not 1 <= int(value.rpartition(":")[2]) <= _LAST_PORT:
-            raise ValueError(f"({value}) must have a port in [1, {_LAST_PORT}]")
-        return value
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -76,17 +76,18 @@ class Structure(FrozenModel):
 
 def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None:
     """Refuse a structure that does not fit the declared columns."""
+    forbidden = [name for combination in structure.forbidden for name in combination]
     determined = _once((rule.column for rule in structure.determined), "determined")
     grouped = _once((name for group in structure.grouped for name in group.columns), "grouped")
     _once((group.name for group in structure.grouped), "grouped")
-    for name in (*determined, *grouped, *(rule.by for rule in structure.determined), *_names_forbidden(structure)):
+    for name in (*determined, *grouped, *(rule.by for rule in structure.determined), *forbidden):
         if name not in columns:
             raise ValueError(f"structure names {name!r}, which is not among columns")
     for group in structure.grouped:
         _check_group(group, columns, determined)
     for rule in structure.determined:
         _check_determined(rule, columns, determined, grouped)
-    for name in _names_forbidden(structure):
+    for name in forbidden:
         if not columns[name].measured or name in determined or name in grouped or columns[name].buys_bounds:
             raise ValueError(
                 f"structure.forbidden names {name!r}, which is not counted by itself: a group lists its own combinations, "
@@ -100,10 +101,6 @@ def _once(names: Iterable[str], key: str) -> tuple[str, ...]:
         if given.count(name) > 1:
             raise ValueError(f"structure.{key} names {name!r} twice")
     return given
-
-
-def _names_forbidden(structure: Structure) -> list[str]:
-    return [name for combination in structure.forbidden for name in combination]
 
 
 def _check_group(group: GroupedColumns, columns: Mapping[str, Column], determined: tuple[str, ...]) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import GroupedColumns
@@ -187,8 +186,7 @@ def encoded_labels(found: Labels, configuration: Configuration) -> dict[str, tup
     """The values of each private domain, sorted: those that occur, and those that its imputation declares. Private."""
     labels = {}
     for name, values in found.items():
-        column = configuration.columns[name]
-        impute = column.impute if isinstance(column, MeasuredColumn) else None
+        impute = getattr(configuration.columns[name], "impute", None)
         declared = impute.weights if isinstance(impute, WeightedImputation) else ()
         labels[name] = tuple(sorted({*values, *declared}))
     return labels

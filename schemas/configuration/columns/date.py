@@ -163,8 +163,8 @@ class DateColumn(BinnedColumn, frozen=True):
             return WEEKDAYS
         if isinstance(self.bins, str):
             return tuple(period_label(self.bins, start) for start in self._period_starts)
-        last = len(self.bins) - 2
-        return tuple(f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(self.bins)))
+        bins = [f"[{first}, {stop})" for first, stop in pairwise(self.bins)]
+        return (*bins[:-1], f"{bins[-1][:-1]}]")
 
     @property
     def ordered(self) -> bool:
@@ -187,16 +187,10 @@ class DateColumn(BinnedColumn, frozen=True):
 
     def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ARG002 - the bins are public
         """The days, or seconds, of each bin; of a weekday, those within the bounds."""
-        if self.bins != "weekday":
-            return tuple(float(stop - first) for first, stop in pairwise(self.edges))
-        first, stop = self.edges
-        weeks, rest = divmod(stop - first, 7 * self.per_day)
-        counts = [weeks * self.per_day] * 7
-        while rest:
-            here = min(rest, self.per_day - first % self.per_day)
-            counts[(first // self.per_day + EPOCH_WEEKDAY) % 7] += here
-            first, rest = first + here, rest - here
-        return tuple(map(float, counts))
+        weights = [0.0] * len(self.labels)
+        for owner, first, last in self._units:
+            weights[owner] += last - first + 1
+        return tuple(weights)
 
     def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
         """What the missing codes leave of the units of the bins; None where none of them lies within the bounds."""

@@ -145,10 +145,10 @@ class NumberColumn(BinnedColumn, frozen=True):
             assert isinstance(self.bins, int)
             return tuple(f"bin {i + 1}" for i in range(self.bins + (2 if self.outer == "open" else 0)))
         texts = [format(edge, ".12g") for edge in self._inner]
-        last = len(texts) - 2
-        closing = [")" if i < last or self.outer == "open" else "]" for i in range(len(texts) - 1)]
-        inner = [f"[{low}, {high}{mark}" for (low, high), mark in zip(pairwise(texts), closing, strict=True)]
-        return (f"< {texts[0]}", *inner, f"≥ {texts[-1]}") if self.outer == "open" else tuple(inner)
+        inner = [f"[{low}, {high})" for low, high in pairwise(texts)]
+        if self.outer == "open":
+            return (f"< {texts[0]}", *inner, f"≥ {texts[-1]}")
+        return (*inner[:-1], f"{inner[-1][:-1]}]")
 
     @property
     def ordered(self) -> bool:
