@@ -22,11 +22,11 @@ from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level
+from marginweave.tasks.encode.complete import sampled_rows
 from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.preprocess.impute import sampled_rows
 from marginweave.tasks.preprocess.rows import kept_rows
 from tests.support.candidates import SIZES, all_candidates, from_codes
 from tests.support.configurations import configuration
