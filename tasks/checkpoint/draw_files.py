@@ -16,7 +16,6 @@ from pathlib import Path
 from marginweave.schemas.configuration.values import check_name
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.records import ReleaseRecord, State
-from marginweave.schemas.configuration.values import check_name
 from marginweave.tasks.checkpoint.files import (
     PRIVATE_MODE,
     StagedFile,

@@ -15,7 +15,6 @@ from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, CapChange, Policy
 from marginweave.schemas.ledger.records import Event, EventKind
-from marginweave.schemas.configuration.values import check_name
 from marginweave.tasks.ledger.boxes import account_total, box_for, box_of_cap, total_with
 from marginweave.tasks.ledger.location import opening_command, opening_for
 from marginweave.tasks.ledger.plans import check_cap
