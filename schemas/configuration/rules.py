@@ -79,8 +79,8 @@ def check_privacy(configuration: Sections) -> None:
     if privacy.accountant == "joint":
         if settings is None and configuration.tuples.fabrication == "none":
             raise ValueError("privacy.accountant (joint) must be gdp, zcdp or sds with aggregate.fabrication: none")
-        if settings is not None and settings.noise == "laplace":
-            raise ValueError("privacy.accountant (joint) must be gdp or zcdp with aggregate.noise: laplace")
+        if settings is not None and settings.noise not in ("gaussian", "auto"):
+            raise ValueError(f"privacy.accountant (joint) must be gdp or zcdp with aggregate.noise: {settings.noise}")
     if not privacy.delta:
         needs = _needs_delta(configuration)
         if needs is not None:
@@ -159,8 +159,8 @@ def _check_pairs(configuration: Sections) -> None:
 
 def _check_cliques(configuration: Sections, settings: MarginalSettings, names: list[str]) -> None:
     chosen = settings.cliques
-    if isinstance(chosen, AdaptiveCliques) and settings.noise == "laplace":
-        raise ValueError("aggregate.noise (laplace) must be gaussian with adaptive cliques")
+    if isinstance(chosen, AdaptiveCliques) and settings.noise not in ("gaussian", "auto"):
+        raise ValueError(f"aggregate.noise ({settings.noise}) must be gaussian with adaptive cliques")
     if chosen != "selected" and settings.merge_cells != "none" and settings.preset == "default":
         raise ValueError(
             f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges"

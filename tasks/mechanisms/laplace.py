@@ -18,8 +18,6 @@ from marginweave.schemas.budget import Cost, Plain, Stability
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.mechanisms.base import CountNoise, check_room
 
-# OpenDP makes 20,000 to 80,000 draws a second: more cells than these would take longer than everything else together.
-MAX_LAPLACE_CELLS = 1 << 20
 _SCALE_STEP = 1024
 # A loss as a double, rounded up, must not exceed the exact epsilon.
 _ROOM = 1 + Fraction(1, 1 << 40)
@@ -67,7 +65,7 @@ def laplace_variance(number: int, epsilon: float, stability: Stability) -> float
 def gaussian_variance(number: int, multiplier: float, stability: Stability) -> float:
     """Variance of a cell of `number` marginals that share mu^2 = 1 / multiplier^2 equally: m (S_2 multiplier)^2 (DPSyn).
 
-    S_2^2 is theta^2 or 2 theta^2 (`aggregate.marginals.marginal_deviation`), and mu^2 = 2 rho. DP: arithmetic on public
+    S_2^2 is theta^2 or 2 theta^2 (`gaussian.marginal_deviation`), and mu^2 = 2 rho. DP: arithmetic on public
     numbers.
     """
     return number * stability.records * l1_sensitivity(stability) * multiplier**2

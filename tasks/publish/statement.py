@@ -26,7 +26,7 @@ from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
-from marginweave.tasks.mechanisms.catalogue import MECHANISMS
+from marginweave.tasks.mechanisms.catalogue import MECHANISMS, pure_noise
 from marginweave.tasks.mechanisms.gaussian import error_sensitivity
 from marginweave.tasks.publish.wording import Bounds, preparation_words, stated_confidence, unit_assumption
 
@@ -40,7 +40,7 @@ SELECTED = (
     "; mu covers each exponential mechanism alone, and adds up over releases: within this one their exact worst curves are "
     "composed with the noise, which gives the smaller epsilon_of_the_draws"
 )
-PURE = "The draws of Laplace noise are (epsilon, 0)-differentially private, and their epsilons add; there is no delta"
+PURE = "The draws of {noise} noise are (epsilon, 0)-differentially private, and their epsilons add; there is no delta"
 JOINT = (
     "Gaussian differential privacy: mu^2 of all draws add; delta_threshold and the delta of the noise are treated together, "
     "as whoever has new values moves other counts the less; in the account both are added"
@@ -48,8 +48,8 @@ JOINT = (
 UNFABRICATED = (
     "; only combinations that occur are noised, and each length spends an equal part of delta_threshold on that"
 )
-LAPLACE = (
-    "The draws of Laplace noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
+PARTLY_PURE = (
+    "The draws of {noise} noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
     "differential privacy, are converted at delta; both are added"
 )
 IN_ROUNDS = (
@@ -169,8 +169,9 @@ def _assumptions(configuration: Configuration, account: AccountStatement, releas
 def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
     if configuration.resize is not None and configuration.resize.amplify:
         return AMPLIFIED
-    if plan.cost.plain:
-        return LAPLACE if plan.delta else PURE
+    noise = pure_noise(plan.draws)
+    if noise is not None:
+        return (PARTLY_PURE if plan.delta else PURE).format(noise=noise.title)
     words = JOINT if plan.discovery is not None else COMPOSED
     if words is COMPOSED and any(draw.mechanism == "exponential" for draw in plan.draws):
         words += SELECTED

@@ -23,10 +23,10 @@ from marginweave.flows.audit.suite import Effort, audit
 from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.accounting import noise
 from marginweave.tasks.aggregate import domain, level
 from marginweave.tasks.empirical.findings import Finding, refuted
 from marginweave.tasks.mechanisms import gaussian as mechanisms
+from marginweave.tasks.mechanisms import laplace
 from tests.support import configurations
 from tests.support.configurations import PRIVATE
 
@@ -97,7 +97,7 @@ def scale_choices(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 
 def scale_laplace(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """OpenDP's noise of another scale than the one whose loss was looked at."""
-    make: Callable[[float], Any] = mechanisms._discrete_laplace
+    make: Callable[[float], Any] = laplace._discrete_laplace
 
     class Faulty:
         def __init__(self, scale: float) -> None:
@@ -106,7 +106,7 @@ def scale_laplace(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
         def __call__(self, values: Any) -> Any:
             return self.draw(values)
 
-    monkeypatch.setattr(mechanisms, "_discrete_laplace", Faulty)
+    monkeypatch.setattr(laplace, "_discrete_laplace", Faulty)
 
 
 GAUSSIAN = {
@@ -223,7 +223,7 @@ def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.Monkey
     ids=["no root of Delta", "no theta"],
 )
 def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "deviation", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
+    monkeypatch.setattr(mechanisms, "deviation", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
     exceeded = named(found("k-tuples, no fabrication", QUICK).values(), "exceeded")
     assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
 

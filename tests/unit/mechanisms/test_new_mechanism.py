@@ -1,0 +1,119 @@
+"""A noise mechanism is its object in the catalogue: one that only this test knows is planned, priced, drawn and told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marginweave.flows.plan.noise import forecast, noise_forecast
+from marginweave.schemas.arrays import Integers
+from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import DrawKind
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.aggregate import marginals_task
+from marginweave.tasks.aggregate.payloads import unpack_measurements
+from marginweave.tasks.aggregate.terms import with_terms
+from marginweave.tasks.evaluate.intervals import count_interval
+from marginweave.tasks.ledger.plans import check_plan
+from marginweave.tasks.mechanisms.base import CountNoise
+from marginweave.tasks.mechanisms.catalogue import MECHANISMS
+from marginweave.tasks.mechanisms.laplace import l1_sensitivity
+from marginweave.tasks.mechanisms.randomness import DrawBits
+from tests.support.configurations import configuration
+from tests.support.level_draws import category, table_of
+from tests.support.stage_draws import ENCODED, MARGINALS, Stages
+
+SIZE = 20_000
+
+
+class Geometric(CountNoise):
+    """The difference of two geometric numbers, by inversion in floats: for this test alone."""
+
+    name = "two-sided-geometric"  # type: ignore[assignment]
+    parameter = "epsilon"
+    words = "two-sided geometric noise, epsilon {parameter:.6g}"
+    setting = "geometric"  # type: ignore[assignment]
+    title = "geometric"
+    is_pure = True
+    share_power = 1 / 2
+    mean_error = math.sqrt(1 / 2)
+    most_cells = 1 << 20
+
+    @staticmethod
+    def price(parameter: float) -> Cost:
+        return Cost(plain=Plain(epsilon=Decimal(repr(parameter))))
+
+    def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
+        return tuple(Fraction(repr(parameter)) * Fraction(share) / sum(map(Fraction, shares)) for share in shares)
+
+    def sigma(self, part: Fraction) -> float:
+        return 1 / (math.sqrt(2) * math.sinh(self._rate(part) / 2))
+
+    def cell_error(self, parameter: float) -> float:
+        return l1_sensitivity(self.stability) / parameter
+
+    def add(self, counts: Integers, part: Fraction, bits: DrawBits, table: int) -> Integers:
+        uniform = (bits.words(table, 0, 2 * counts.size).reshape(2, -1) + 0.5) / 2.0**64
+        one, other = np.floor(-np.log(uniform) / self._rate(part)).astype(np.int64)
+        noisy: Integers = counts + (one - other).reshape(counts.shape)
+        return noisy
+
+    @staticmethod
+    def reach(sigma: float, level: float) -> int:
+        return math.ceil(-math.log(1 - level) * sigma)
+
+    def _rate(self, part: Fraction) -> float:
+        return float(part) / l1_sensitivity(self.stability)
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MECHANISMS, Geometric.name, Geometric)
+
+
+def geometric() -> Configuration:
+    """A configuration whose `aggregate.noise` is the new one; the other registration is its name in `schemas/budget.py`."""
+    columns = {
+        name: {**category(size), "impute": {"distribution": "uniform"}} for name, size in (("a", SIZE), ("b", 3))
+    }
+    found = configuration(columns=columns, **MARGINALS, aggregate__cliques={"all": 2})
+    return found.model_copy(update={"aggregate": found.aggregate.model_copy(update={"noise": Geometric.setting})})
+
+
+def test_it_is_planned_priced_and_told() -> None:
+    """All of epsilon, in plain, for its draws; the ledger refuses one that costs less; forecasts call it by its title."""
+    config = geometric()
+    plan = with_terms(config, plan_budget(config))
+    one_way, larger = plan.draw(DrawKind.ONE_WAY), plan.draw(DrawKind.MARGINALS)
+    assert one_way.mechanism == larger.mechanism == Geometric.name
+    assert plan.cost.plain.epsilon == Decimal(repr(config.privacy.epsilon))
+    assert {"allocation", "marginals", "noise"} <= one_way.terms.keys()
+    check_plan(plan)
+    less = replace(larger, cost=Cost(plain=Plain(epsilon=larger.cost.plain.epsilon / 2)))
+    with pytest.raises(InputError, match=f"draw marginals costs less than {Geometric.name}"):
+        check_plan(replace(plan, draws=(one_way, less)))
+    assert noise_forecast(config)[0].startswith("Noise: geometric, charged to the account's allowance")
+    assert all(row.noise.startswith("geometric, sd ") for row in forecast(config)[0])
+
+
+def test_its_noise_is_drawn_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 cells of one record or none: the standard deviation that the marginal claims, within 5 of its standard errors.
+
+    The mean square of so many cells is within 5.1 sqrt(5 / 20000) of itself (kurtosis 6) but for 5e-7.
+    """
+    stages = Stages(geometric(), table_of([[1], [2]], (SIZE, 3)), tmp_path, monkeypatch)
+    marginals_task.measure_one_way.fn(stages.reference, ENCODED)
+    wide, narrow = unpack_measurements(stages.drawn["one-way"])
+    assert wide.noise == narrow.noise == Geometric.name
+    assert abs(float((wide.counts**2).mean()) / wide.deviation**2 - 1) < 5.1 * math.sqrt(5 / SIZE)
+    inside = count_interval(np.array([100]), 4.0, noise=wide.noise)
+    assert int(inside.high[0]) - 100 == Geometric.reach(4.0, 0.95)
