@@ -53,9 +53,9 @@ from marginweave.tasks.aggregate.marginals_task import (
     measure_one_way,
     score_pairs,
 )
+from marginweave.tasks.aggregate.noise import with_terms
 from marginweave.tasks.aggregate.rounds_task import count_candidates, measure_round, rounds_left
 from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
-from marginweave.tasks.aggregate.terms import with_terms
 from marginweave.tasks.budget.task import reserve_budget
 from marginweave.tasks.checkpoint.run_folder import staged_release
 from marginweave.tasks.decode.task import decode

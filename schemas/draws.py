@@ -41,7 +41,7 @@ class PlannedDraw:
     `place` are the numbers in the name. `mechanism` says how it draws, with a `parameter`: of Gaussian noise the multiplier,
     by which its sigma is larger than the L2 sensitivity, or epsilon; of several marginals that of all together. One record adds
     1 to at most `width` of the counts; of a length whose contributions a percentile bounds, `width` is the public cap. `terms`
-    are the other public facts that it draws by (`tasks/aggregate/terms.py`): they are reserved with it, and empty before.
+    are the other public facts that it draws by (`tasks/aggregate/noise.py`): they are reserved with it, and empty before.
     """
 
     kind: DrawKind

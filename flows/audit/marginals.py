@@ -223,8 +223,7 @@ def marginal_pipeline_score(release: MadeUpRelease, side: int) -> float:
     It is of the table with the unit (`side` 0) or without it (1).
     """
     configuration, plan = release.configuration, release.plan
-    settings = configuration.marginals
-    assert settings is not None
+    settings = configuration.marginal_settings
     both = [blocks.whole() for blocks in (release.present, release.absent)]
     found: dict[int, tuple[str, ...]] = {}
     if configuration.private_columns:
@@ -254,8 +253,7 @@ def _measured(
     cliques: Sequence[Clique],
 ) -> tuple[list[Measurement], float]:
     """The marginals of one draw, and what they say of the unit."""
-    settings, stability = release.configuration.marginals, release.configuration.stability
-    assert settings is not None
+    settings, stability = release.configuration.marginal_settings, release.configuration.stability
     noise = marginal_noise(release.plan.draw(kind), stability)
     deviations = split_noise(noise, release.plan.draw(kind).parameter, cliques, sizes, settings.allocation)
     present, absent = (count_marginals([rows], sizes, cliques) for rows in tables)

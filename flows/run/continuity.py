@@ -16,7 +16,7 @@ from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.terms import with_terms
+from marginweave.tasks.aggregate.noise import with_terms
 from marginweave.tasks.checkpoint.draw_files import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.draws import check_same_program
 from marginweave.tasks.checkpoint.files import file_digest

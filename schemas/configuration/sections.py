@@ -84,6 +84,12 @@ class Sections(Execution):
         return self.aggregate if isinstance(self.aggregate, MarginalSettings) else None
 
     @property
+    def marginal_settings(self) -> MarginalSettings:
+        """The same; only where marginals are counted."""
+        assert isinstance(self.aggregate, MarginalSettings)
+        return self.aggregate
+
+    @property
     def tuples(self) -> AggregateSettings:
         """The settings of k-tuples; only where these are counted."""
         assert isinstance(self.aggregate, AggregateSettings)

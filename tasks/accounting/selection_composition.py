@@ -31,7 +31,7 @@ from functools import lru_cache
 import numpy as np
 
 from marginweave.schemas.arrays import Floats
-from marginweave.tasks.accounting.accountants import gdp_mu
+from marginweave.tasks.accounting.accountants import Accountant, gdp_mu
 from marginweave.tasks.accounting.composition import PricedDraw
 from marginweave.tasks.accounting.sparse_histogram import sparse_delta
 
@@ -77,6 +77,26 @@ def mixed_budget(
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def shared_budget(pricing: Accountant, choices: Sequence[tuple[int, float]], epsilon: float, delta: float) -> float:
+    """What (epsilon, delta) buys: with `gdp` by Gaussians and selections whose exact curves compose (`mixed_budget`).
+
+    `choices` are numbers of selections, with the share of it that they have together. DP: arithmetic on public numbers.
+    """
+    whole = pricing.budget(epsilon, delta)
+    if pricing.name != "gdp" or not any(number for number, _ in choices):
+        return whole
+
+    def parts(budget: float) -> tuple[float, list[float]]:
+        left, bought = 1.0, list[float]()
+        for number, share in choices:
+            if number:
+                left -= share
+                bought += [pricing.selection_epsilon(share * budget / number)] * number
+        return left * budget, bought
+
+    return mixed_budget(whole, parts, epsilon, delta)
 
 
 def gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) -> float:

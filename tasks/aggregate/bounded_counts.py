@@ -31,7 +31,7 @@ from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts,
 from marginweave.tasks.aggregate.kernels import Choice, Held, Tile, add_counts, add_held, choose, take_back
 from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, lay_out, spans
 from marginweave.tasks.engine.local import Engine
-from marginweave.tasks.mechanisms.randomness import NumberedWords
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 
 # Cells of a dense array that are looked through at once.
 _STRETCH = 1 << 18
@@ -81,7 +81,7 @@ def contribution_histogram(blocks: Blocks, candidates: CandidateSet, cap: int, e
 
 
 def bounded_counts(
-    blocks: Blocks, candidates: CandidateSet, bound: int, words: NumberedWords, engine: Engine, room: Room
+    blocks: Blocks, candidates: CandidateSet, bound: int, words: KeyedBits, engine: Engine, room: Room
 ) -> BoundedCounts:
     """Count candidates with at most `bound` a record.
 
@@ -133,7 +133,7 @@ class _BoundedCounts:
     candidates: CandidateSet = field(repr=False)
     layout: Layout = field(repr=False)
     bound: int = field(repr=False)
-    words: NumberedWords = field(repr=False)
+    words: KeyedBits = field(repr=False)
     most: int = field(repr=False)
     room: Room = field(repr=False)
 

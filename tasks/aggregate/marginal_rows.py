@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.aggregate.domain import (
@@ -58,7 +57,7 @@ def compressed_rows(reference: RunReference, encoded: StageResult) -> Rows:
 def drawn_compression(reference: RunReference) -> Compression:
     """Which rare values are merged, by the committed single attributes. DP: post-processing."""
     one_way = unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
-    return released_compression(one_way, marginal_settings(reference), drawn_masks(reference))
+    return released_compression(one_way, reference.configuration.marginal_settings, drawn_masks(reference))
 
 
 def drawn_masks(reference: RunReference) -> tuple[Mask, ...]:
@@ -73,10 +72,3 @@ def released_labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:
     if configuration.private_columns:
         found = unpack_labels(draw_once(reference, reference.plan.draw(DrawKind.VALUES))[0])
     return tuple(found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes))
-
-
-def marginal_settings(reference: RunReference) -> MarginalSettings:
-    """The settings of a release of marginals."""
-    settings = reference.configuration.marginals
-    assert settings is not None
-    return settings

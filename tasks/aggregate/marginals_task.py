@@ -18,7 +18,6 @@ from marginweave.tasks.aggregate.marginal_rows import (
     compressed_rows,
     drawn_compression,
     drawn_masks,
-    marginal_settings,
     released_labels,
     released_rows,
 )
@@ -160,7 +159,9 @@ def collect_marginals(reference: RunReference) -> StageResult:
 def _prepared(reference: RunReference, draw: PlannedDraw, rows: Rows, cliques: Sequence[Clique]) -> PreparedDraw:
     """A draw of marginals; all that can fail without noise is done before the charge."""
     noise = marginal_noise(draw, reference.configuration.stability)
-    parts = split_noise(noise, draw.parameter, cliques, rows.sizes, marginal_settings(reference).allocation)
+    parts = split_noise(
+        noise, draw.parameter, cliques, rows.sizes, reference.configuration.marginal_settings.allocation
+    )
     exact = count_marginals(rows, rows.sizes, cliques)
 
     def make(bits: DrawBits, sealed: bytes) -> bytes:
@@ -180,7 +181,7 @@ def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple
     """The larger marginals, and the draws that they are from."""
     if rounds_of(reference.configuration) is not None:
         return drawn_in_rounds(reference)
-    if not marginal_settings(reference).has_larger(len(reference.configuration.attributes)):
+    if not reference.configuration.marginal_settings.has_larger(len(reference.configuration.attributes)):
         return (), ()
     payload, result = _larger(reference)
     return unpack_measurements(payload), (result,)
@@ -201,7 +202,7 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
     `max_cells` is about the released domain, so that there are never more marginals than `plan` has counted.
     """
     settings, attributes, draw = (
-        marginal_settings(reference),
+        reference.configuration.marginal_settings,
         reference.configuration.attributes,
         reference.plan.draw(DrawKind.MARGINALS),
     )

@@ -23,7 +23,6 @@ from marginweave.tasks.aggregate.marginal_rows import (
     compressed_rows,
     drawn_compression,
     drawn_masks,
-    marginal_settings,
 )
 from marginweave.tasks.aggregate.marginals import (
     Split,
@@ -160,7 +159,7 @@ def _ground(reference: RunReference) -> _Ground:
     one_way = unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
     return _Ground(
         settings=settings,
-        allocation=marginal_settings(reference).allocation,
+        allocation=reference.configuration.marginal_settings.allocation,
         sizes=compression.sizes,
         masks=tuple(compress_mask(mask, compression) for mask in drawn_masks(reference)),
         candidates=candidate_sets(settings, compression.sizes),

@@ -54,8 +54,7 @@ def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[
 
 def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[tuple[Mask, ...], Compression]:
     """The structural zeros over the released domain, and which rare values were merged. DP: post-processing."""
-    settings = configuration.marginals
-    assert settings is not None
+    settings = configuration.marginal_settings
     masks = structural_masks(configuration, marginals.domain.labels)
     return masks, released_compression(marginals.one_way, settings, masks)
 

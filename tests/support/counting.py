@@ -20,7 +20,7 @@ from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts
 from marginweave.tasks.aggregate.layout import Blocks
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
 from marginweave.tasks.engine.local import Engine, LocalEngine
-from marginweave.tasks.mechanisms.randomness import NumberedWords
+from marginweave.tasks.mechanisms.randomness import KeyedBits
 
 Cell = tuple[tuple[int, ...], tuple[int, ...]]
 _MASK = (1 << 64) - 1
@@ -78,7 +78,7 @@ def count_blocks(
     blocks: Blocks,
     candidates: CandidateSet,
     bound: int,
-    words: NumberedWords,
+    words: KeyedBits,
     engine: Engine,
     memory: int = AMPLE,
 ) -> WholeCounts:
@@ -89,7 +89,7 @@ def count_blocks(
 
 
 def count_bounded(
-    table: EncodedTable, candidates: CandidateSet, bound: int, words: NumberedWords, memory: int = AMPLE
+    table: EncodedTable, candidates: CandidateSet, bound: int, words: KeyedBits, memory: int = AMPLE
 ) -> WholeCounts:
     """Bounded counts of a table that is one block."""
     return count_blocks(blocks_of(table), candidates, bound, words, LocalEngine(1), memory)
@@ -139,7 +139,7 @@ def reference_counts(
     table: EncodedTable,
     candidates: CandidateSet,
     bound: int,
-    words: NumberedWords,
+    words: KeyedBits,
     order: Sequence[tuple[int, ...]] | None = None,
 ) -> Counter[Cell]:
     """Bounded counts by the slow reference, with the choices of the shipped code."""

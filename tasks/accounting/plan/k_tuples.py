@@ -24,7 +24,7 @@ from marginweave.tasks.accounting.plan.draws import (
     selection_draw,
 )
 from marginweave.tasks.accounting.plan.marginals import MarginalBudget, marginal_draws
-from marginweave.tasks.accounting.selection_composition import mixed_budget, release_epsilon
+from marginweave.tasks.accounting.selection_composition import release_epsilon, shared_budget
 from marginweave.tasks.accounting.sparse_histogram import joint_epsilon, joint_loss, threshold_delta
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
@@ -225,8 +225,10 @@ def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float
     if left <= 0:
         shares = {"count_share": counts, "percentile_share": selections, "bounds_share": bounds}
         raise nothing_left({f"aggregate.{key}": share for key, share in shares.items()}, "counts", configuration)
-    budget = _whole(configuration, pricing, epsilon, delta) * SLACK
-    bound = bounds * budget / (2 * len(configuration.private_bounds)) if bounds else 0.0
+    bought = 2 * len(configuration.private_bounds)
+    chosen = configuration.reporting_length if configuration.percentile is not None else 0
+    budget = shared_budget(pricing, [(chosen, settings.percentile_share), (bought, bounds)], epsilon, delta) * SLACK
+    bound = bounds * budget / bought if bounds else 0.0
     return _Split(
         count_multiplier=pricing.gaussian_multiplier(counts * budget) if counts else None,
         selection_epsilon=(
@@ -236,24 +238,6 @@ def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float
         levels=left * budget,
         evaluation_multiplier=pricing.gaussian_multiplier(paid * budget) if paid else None,
     )
-
-
-def _whole(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> float:
-    """What (epsilon, delta) buys. With `gdp` it is shared by Gaussians and selections whose exact curves compose (`mixed`)."""
-    whole = pricing.budget(epsilon, delta)
-    number = configuration.reporting_length if configuration.percentile is not None else 0
-    bounds = 2 * len(configuration.private_bounds)
-    if pricing.name != "gdp" or not number + bounds:
-        return whole
-    share = configuration.tuples.percentile_share if number else 0.0
-    bounds_share = configuration.bounds_share if bounds else 0.0
-
-    def parts(budget: float) -> tuple[float, list[float]]:
-        chosen = [pricing.selection_epsilon(share * budget / number)] * number if number else []
-        bought = [pricing.selection_epsilon(bounds_share * budget / bounds)] * bounds if bounds else []
-        return (1 - share - bounds_share) * budget, chosen + bought
-
-    return mixed_budget(whole, parts, epsilon, delta)
 
 
 def _spent(draws: list[PlannedDraw], target: _Target) -> float:

@@ -21,7 +21,7 @@ from marginweave.tasks.accounting.plan.draws import (
     priced_draw,
     round_draws,
 )
-from marginweave.tasks.accounting.selection_composition import mixed_budget
+from marginweave.tasks.accounting.selection_composition import shared_budget
 from marginweave.tasks.mechanisms.base import CountNoise
 from marginweave.tasks.mechanisms.catalogue import chosen_noise, pure_noise
 from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
@@ -70,8 +70,7 @@ def marginal_draws(configuration: Configuration, budget: MarginalBudget) -> list
     values or bounds or scores are drawn, as the number of marginals or their cells are not public then.
     DP: a function of the configuration alone. Raises InputError for shares that leave nothing.
     """
-    settings = configuration.marginals
-    assert settings is not None
+    settings = configuration.marginal_settings
     shares = marginal_shares(configuration)
     noise = chosen_noise("laplace" if settings.noise == "auto" else settings.noise)
     if settings.noise != "auto" or not budget.delta:
@@ -94,8 +93,7 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
 
     DP: arithmetic on public sizes.
     """
-    settings = configuration.marginals
-    assert settings is not None
+    settings = configuration.marginal_settings
     if not marginal_shares(configuration).keys() <= {*_COUNTS, DrawKind.EVALUATION}:
         return None
     sizes = {a.name: len(a.labels) + a.optional for a in configuration.attributes}
@@ -125,8 +123,7 @@ def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
     All private bounds together are under `BOUND_LOW`, the choices of rounds under `SCORES`, their measurements under
     `MARGINALS`.
     """
-    settings = configuration.marginals
-    assert settings is not None
+    settings = configuration.marginal_settings
     attributes = len(configuration.attributes)
     larger = settings.has_larger(attributes)
     shares = {DrawKind.VALUES: settings.values_share} if configuration.private_columns else {}
@@ -147,8 +144,7 @@ def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
 
 def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:
     """How marginals are chosen in rounds; None where they are not, or where one attribute leaves nothing to choose."""
-    settings = configuration.marginals
-    assert settings is not None
+    settings = configuration.marginal_settings
     return settings.adaptive if settings.selects(len(configuration.attributes)) else None
 
 
@@ -180,25 +176,12 @@ def _composed(
     configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget, noise: type[CountNoise]
 ) -> list[PlannedDraw]:
     """Draws whose costs are shares of the accountant's budget."""
-    whole = _whole(configuration, shares, budget) * SLACK
+    rounds, choices = rounds_of(configuration), list[tuple[int, float]]()
+    if rounds is not None:  # only these compose by their exact curves
+        bought = 2 * len(configuration.private_bounds), shares.get(DrawKind.BOUND_LOW, 0.0)
+        choices = [(rounds.rounds * rounds.batch, shares[DrawKind.SCORES]), bought]
+    whole = shared_budget(budget.pricing, choices, budget.epsilon, budget.delta) * SLACK
     return _draws(configuration, {name: share * whole for name, share in shares.items()}, {}, budget, noise)
-
-
-def _whole(configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget) -> float:
-    """What (epsilon, delta) buys. With `gdp`, rounds of selections compose by their exact curves (`mixed`)."""
-    whole = budget.pricing.budget(budget.epsilon, budget.delta)
-    adaptive = rounds_of(configuration)
-    if adaptive is None or budget.pricing.name != "gdp":
-        return whole
-    number, share = adaptive.rounds * adaptive.batch, shares[DrawKind.SCORES]
-    bounds, bounds_share = 2 * len(configuration.private_bounds), shares.get(DrawKind.BOUND_LOW, 0.0)
-
-    def parts(whole: float) -> tuple[float, list[float]]:
-        chosen = [budget.pricing.selection_epsilon(share * whole / number)] * number
-        bought = [budget.pricing.selection_epsilon(bounds_share * whole / bounds)] * bounds if bounds else []
-        return (1 - share - bounds_share) * whole, chosen + bought
-
-    return mixed_budget(whole, parts, budget.epsilon, budget.delta)
 
 
 def _pure(

@@ -20,8 +20,8 @@ from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate import marginals_task
+from marginweave.tasks.aggregate.noise import with_terms
 from marginweave.tasks.aggregate.payloads import unpack_measurements
-from marginweave.tasks.aggregate.terms import with_terms
 from marginweave.tasks.evaluate.intervals import count_interval
 from marginweave.tasks.ledger.plans import check_plan
 from marginweave.tasks.mechanisms.base import CountNoise
