@@ -165,7 +165,7 @@ def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Tr
         repeated = np.broadcast_to(scores, (trials, len(pairs)))
         return np.rint(selection.measure_indif(repeated, noise, fresh_bits()) * noise.steps).astype(np.int64)
 
-    return noise_scores(noisy, exact[0], exact[1], float(noise.deviation))
+    return noise_scores(noisy, exact[0], exact[1], float(noise.sigma))
 
 
 def evaluation_scores(draw: PlannedDraw, length: int, stability: Stability, trials: int) -> TrialScores:
@@ -280,4 +280,4 @@ def _chosen(
     cliques = selection.selected_cliques(
         settings, sizes, scores, draw, configuration.stability, selection.synthesizable(configuration, sizes, ())
     )
-    return cliques, float(shift_score(on_grid, absent, present - absent, noise.deviation)[0])
+    return cliques, float(shift_score(on_grid, absent, present - absent, noise.sigma)[0])

@@ -54,7 +54,7 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
     bound = bound or held
     candidates = Pinned.of(table, draw.length)
     sd = query_sigma(draw, table.stability, bound)
-    mechanism = LevelMechanism(length=draw.length, contribution_bound=bound, deviation=sd, threshold=_NO_THRESHOLD)
+    mechanism = LevelMechanism(length=draw.length, contribution_bound=bound, sigma=sd, threshold=_NO_THRESHOLD)
     words = KeyedBits(key=os.urandom(32), purpose=draw.name)
     counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1), ROOM)
     theta = table.stability.records
@@ -133,7 +133,7 @@ def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: 
         candidates=candidates,
         survivors_before=0 if below is None else len(below),
         contribution_bound=bound,
-        deviation=query_sigma(draw, configuration.stability, bound),
+        sigma=query_sigma(draw, configuration.stability, bound),
         delta_threshold=plan.delta_threshold,
     )
     words = KeyedBits(key=os.urandom(32), purpose=str(draw))
@@ -204,7 +204,7 @@ def _draw(
         candidates=candidates,
         survivors_before=survivors,
         contribution_bound=bound,
-        deviation=query_sigma(draw, configuration.stability, bound),
+        sigma=query_sigma(draw, configuration.stability, bound),
         delta_threshold=release.plan.delta_threshold,
     )
     return mechanism, draw_level(counts, candidates, mechanism, fresh_bits())
@@ -220,7 +220,7 @@ def _level_score(
             mine = release.matches(level, labels, values)
             expected = release.expected(level.columns[mine], values, mechanism.contribution_bound)
             score += sign * float((level.counts[mine] - expected).sum())
-    return score * release.configuration.stability.records / float(mechanism.deviation) ** 2
+    return score * release.configuration.stability.records / float(mechanism.sigma) ** 2
 
 
 def _count_score(release: MadeUpRelease, encoded: EncodedBlocks) -> float:

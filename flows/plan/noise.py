@@ -153,7 +153,7 @@ def _marginal_forecast(configuration: Configuration, plan: BudgetPlan, draw: Pla
         return _number_forecast(draw, share, sigmas[0])
     least, unit, noise = "", "", count_noise(draw.mechanism)
     if draw.kind is DrawKind.SCORES:
-        sigmas, unit = [scoring(configuration, plan).score_deviation], " a score"
+        sigmas, unit = [scoring(configuration, plan).score_sigma], " a score"
     elif not sigmas:  # how many marginals will share the draw is not known yet
         least, unit = " or more", " times the marginals" if noise.is_pure else " times √(marginals)"
         sigmas = [sigma_alone(draw, configuration.stability)]

@@ -22,8 +22,8 @@ from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.estimate.graphical.junction import check_model_size, check_room
 from marginweave.tasks.mechanisms.base import CountNoise
 from marginweave.tasks.mechanisms.catalogue import pure_noise
-from marginweave.tasks.mechanisms.gaussian import marginal_deviation, query_sigma
-from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
+from marginweave.tasks.mechanisms.gaussian import marginal_sigma, query_sigma
+from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
 
 # Each set of columns costs about a millisecond, whatever it holds.
 _MAX_SETS = 200_000
@@ -80,7 +80,7 @@ def _check_marginal_noise(configuration: Configuration, plan: BudgetPlan, shared
         if draw.kind is not DrawKind.EVALUATION:
             _check_noise(draw, planned_sigmas(configuration, plan, draw), "fewer marginals")
         if draw.mechanism == "rounded-gaussian" and draw.kind in shared:  # what an unequal split falls back to
-            widest = marginal_deviation(draw.parameter * math.sqrt(shared[draw.kind]), configuration.stability)
+            widest = marginal_sigma(draw.parameter * math.sqrt(shared[draw.kind]), configuration.stability)
             _check_noise(draw, [widest], "fewer marginals")
 
 
@@ -141,9 +141,9 @@ def _check_cells(noise: type[CountNoise], most: int) -> None:
 
 
 def _check_noise(draw: PlannedDraw, sigmas: Sequence[Fraction | float], instead: str) -> None:
-    if max(sigmas, default=0) > MAX_DEVIATION:
+    if max(sigmas, default=0) > MAX_SIGMA:
         raise InputError(
-            f"the noise of {draw} may have a standard deviation above {MAX_DEVIATION}; raise privacy.epsilon, or "
+            f"the noise of {draw} may have a standard deviation above {MAX_SIGMA}; raise privacy.epsilon, or "
             f"use fewer columns, {instead}, or fewer records a subject"
         )
 

@@ -15,7 +15,7 @@ from marginweave.tasks.mechanisms.noise_table import noise_table
 _POWER_BITS = 256
 
 
-def private_threshold(deviation: Fraction, contributions: int, records: int, delta_threshold: float) -> int:
+def private_threshold(sigma: Fraction, contributions: int, records: int, delta_threshold: float) -> int:
     """Smallest T >= 1 such that values only one unit has are published with probability at most delta_threshold.
 
     A unit of theta rows, of which each holds at most D values that nobody else has, gives such values the counts
@@ -30,7 +30,7 @@ def private_threshold(deviation: Fraction, contributions: int, records: int, del
     DP: (0, delta_threshold) on top of the noise, under both neighboring relations.
 
     Args:
-        deviation: standard deviation of the noise at length 1, in counts.
+        sigma: standard deviation of the noise at length 1, in counts.
         contributions: D = min(Delta_1, how many values of private columns one row can hold), at least 1.
         records: theta, the most rows of one unit, at least 1.
         delta_threshold: what the configuration sets aside for it, in (0, 1).
@@ -44,7 +44,7 @@ def private_threshold(deviation: Fraction, contributions: int, records: int, del
         raise InputError(f"records ({records}) must be at least 1")
     if not 0 < delta_threshold < 1:
         raise InputError(f"delta_threshold ({delta_threshold}) must lie strictly between 0 and 1")
-    table = noise_table(deviation)
+    table = noise_table(sigma)
     allowed = Fraction(delta_threshold)
 
     def exposed(threshold: int, count: int, values: int) -> Fraction:
@@ -65,7 +65,7 @@ def level_threshold(
     settings: AggregateSettings,
     length: int,
     reporting_length: int,
-    deviation: Fraction,
+    sigma: Fraction,
     survivors_before: int,
     candidates: int,
 ) -> int:
@@ -83,7 +83,7 @@ def level_threshold(
         settings: the aggregation's settings.
         length: k, from 1.
         reporting_length: R.
-        deviation: standard deviation of the noise at this length, in counts.
+        sigma: standard deviation of the noise at this length, in counts.
         survivors_before: |S_{k-1}|, combinations released at length k - 1.
         candidates: |V_k|, combinations considered at this length.
     """
@@ -96,9 +96,9 @@ def level_threshold(
         eta = choice.adaptive.get(length, 1.0)
         if choice.rule == "paper":
             share = min(1.0, survivors_before / candidates) if candidates else 1.0
-            return _above(_quantile(deviation, eta * share))
-        return _above(_quantile(deviation, eta / 2))
-    return _above(_quantile(deviation, _preset_eta(choice, length, reporting_length) / 2))
+            return _above(_quantile(sigma, eta * share))
+        return _above(_quantile(sigma, eta / 2))
+    return _above(_quantile(sigma, _preset_eta(choice, length, reporting_length) / 2))
 
 
 def _preset_eta(preset: str, length: int, reporting_length: int) -> float:
@@ -113,9 +113,9 @@ def _preset_eta(preset: str, length: int, reporting_length: int) -> float:
     return 1.0
 
 
-def _quantile(deviation: Fraction, probability: float) -> float:
+def _quantile(sigma: Fraction, probability: float) -> float:
     """The count that noise exceeds with `probability`, at least 0; `probability` 0 (no survivors) exceeds everything."""
-    return max(0.0, -float(deviation) * float(ndtri(probability)))
+    return max(0.0, -float(sigma) * float(ndtri(probability)))
 
 
 def _above(threshold: float) -> int:

@@ -37,7 +37,7 @@ _NONE = np.zeros(0, np.int64)
 class LevelMechanism:
     """Everything that is fixed before the draw of length k, from public or released facts.
 
-    `deviation` is the standard deviation of the noise (`mechanisms.deviation`: sigma_k times the L2 sensitivity of a unit);
+    `sigma` is the standard deviation of the noise (`mechanisms.noise_sigma`: sigma_k times the L2 sensitivity of a unit);
     `threshold` the least noisy count that survives; `private_threshold` the larger one for values of the columns in
     `private_columns`, which pays for their discovery (0 where it does not apply); `raised_from` the threshold that was asked
     for, where it had to be raised. With `occurring_only` a combination is noised only if it occurs among the bounded records,
@@ -46,7 +46,7 @@ class LevelMechanism:
 
     length: int
     contribution_bound: int
-    deviation: Fraction
+    sigma: Fraction
     threshold: int
     private_threshold: int = 0
     private_columns: frozenset[int] = frozenset()
@@ -60,7 +60,7 @@ def plan_level(
     candidates: CandidateSet,
     survivors_before: int,
     contribution_bound: int,
-    deviation: Fraction,
+    sigma: Fraction,
     delta_threshold: float,
 ) -> LevelMechanism:
     """The mechanism of a level once its contribution bound is released; `delta_threshold` is that of all discoveries together.
@@ -72,14 +72,14 @@ def plan_level(
         configuration.tuples,
         length,
         configuration.reporting_length,
-        deviation,
+        sigma,
         survivors_before,
         candidates.total if length > 1 else 0,
     )
     unit, delta = configuration.stability, delta_threshold / max(1, configuration.discoveries)
     occurring_only = configuration.tuples.fabrication == "none"
     if occurring_only:
-        threshold = max(threshold, private_threshold(deviation, contribution_bound, unit.records, delta))
+        threshold = max(threshold, private_threshold(sigma, contribution_bound, unit.records, delta))
     private = (
         frozenset(j for j, attribute in enumerate(configuration.attributes) if attribute.private)
         if length == 1
@@ -89,9 +89,9 @@ def plan_level(
     return LevelMechanism(
         length=length,
         contribution_bound=contribution_bound,
-        deviation=deviation,
+        sigma=sigma,
         threshold=threshold,
-        private_threshold=max(threshold, private_threshold(deviation, held, unit.records, delta)) if private else 0,
+        private_threshold=max(threshold, private_threshold(sigma, held, unit.records, delta)) if private else 0,
         private_columns=private,
         occurring_only=occurring_only,
     )
@@ -101,7 +101,7 @@ def visits_all(candidates: CandidateSet, mechanism: LevelMechanism) -> bool:
     """Whether every candidate gets its noise by itself: they are few, or many of them would pass. From released facts."""
     if mechanism.length == 1 or mechanism.occurring_only or mechanism.threshold < 1 or candidates.superset <= _VISITED:
         return True
-    return passing_probability(mechanism.threshold, mechanism.deviation) > _RARE
+    return passing_probability(mechanism.threshold, mechanism.sigma) > _RARE
 
 
 def prepare_level(candidates: CandidateSet, mechanism: LevelMechanism) -> None:
@@ -110,7 +110,7 @@ def prepare_level(candidates: CandidateSet, mechanism: LevelMechanism) -> None:
     Raises InputError for a deviation that has no table.
     """
     if not visits_all(candidates, mechanism):
-        prepare_passing(candidates.superset, mechanism.threshold, mechanism.deviation)
+        prepare_passing(candidates.superset, mechanism.threshold, mechanism.sigma)
 
 
 def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: DrawBits) -> Level:
@@ -155,7 +155,7 @@ def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Le
         if not (private or mechanism.occurring_only):
             counted = _counted(candidates.cells(columns), counted)
         told, noisy = [_NONE], [_NONE]
-        for cells, noised in _noised(counted, mechanism.deviation, bits, table):
+        for cells, noised in _noised(counted, mechanism.sigma, bits, table):
             kept = noised >= threshold
             told.append(cells[kept])
             noisy.append(noised[kept])
@@ -175,25 +175,25 @@ def draw_unvisited(
     drawn: Drawn = {}
     for table, (columns, passing) in enumerate(_passing_cells(candidates, mechanism, bits)):
         told, noisy, are_zero = [], [], np.ones(len(passing), np.bool_)
-        for mine, noised in _noised(bounded.pieces(columns), mechanism.deviation, bits, table):
+        for mine, noised in _noised(bounded.pieces(columns), mechanism.sigma, bits, table):
             kept = noised >= mechanism.threshold
             told.append(mine[kept])
             noisy.append(noised[kept])
             near = slice(*np.searchsorted(passing, [mine[0], mine[-1] + 1]))
             are_zero[near] = ~np.isin(passing[near], mine, assume_unique=True)
         zeros = passing[are_zero]
-        noise = passing_noise(len(zeros), mechanism.threshold, mechanism.deviation, bits, table)
+        noise = passing_noise(len(zeros), mechanism.threshold, mechanism.sigma, bits, table)
         cells = np.concatenate([*told, zeros])
         order = np.argsort(cells)
         drawn[columns] = cells[order], np.concatenate([*noisy, noise])[order]
     return drawn
 
 
-def _noised(pieces: Iterable[Piece], deviation: Fraction, bits: DrawBits, table: int) -> Iterator[Piece]:
+def _noised(pieces: Iterable[Piece], sigma: Fraction, bits: DrawBits, table: int) -> Iterator[Piece]:
     """Each piece with noise on its counts; a cell's word is that of its place among the cells of all pieces."""
     start = 0
     for cells, counts in pieces:
-        yield cells, add_noise(counts, deviation, bits, table=table, start=start)
+        yield cells, add_noise(counts, sigma, bits, table=table, start=start)
         start += len(cells)
 
 
@@ -201,7 +201,7 @@ def _passing_cells(
     candidates: CandidateSet, mechanism: LevelMechanism, bits: DrawBits
 ) -> Iterator[tuple[Columns, Integers]]:
     """For every set of columns in order, the flat cells of candidates that pass as zeros, ascending."""
-    blocks = passing_zeros(candidates.superset, mechanism.threshold, mechanism.deviation, bits)
+    blocks = passing_zeros(candidates.superset, mechanism.threshold, mechanism.sigma, bits)
     begin, offsets = next(blocks, (0, _NONE))
     first = 0  # of this set's members, among those of all
     for columns in candidates.column_sets():
@@ -242,7 +242,7 @@ def level_noise(mechanism: LevelMechanism, candidates: CandidateSet, *, stopped:
     return LevelNoise(
         length=mechanism.length,
         contribution_bound=mechanism.contribution_bound,
-        deviation=float(mechanism.deviation),
+        deviation=float(mechanism.sigma),
         threshold=mechanism.threshold,
         private_threshold=mechanism.private_threshold,
         candidates=None if mechanism.private_columns or mechanism.occurring_only else candidates.total,

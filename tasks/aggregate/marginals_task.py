@@ -103,7 +103,7 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
         scores = indif_scores(rows, rows.sizes, pairs, noise.steps)
         return PreparedDraw(
             inputs=counts_digest([scores]),
-            used={**gaussian_terms(noise.deviation), "steps": noise.steps},
+            used={**gaussian_terms(noise.sigma), "steps": noise.steps},
             make=lambda bits, _: pack_scores(measure_indif(scores, noise, bits)),
             size=SMALL + 8 * len(pairs),
         )

@@ -24,7 +24,7 @@ from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.domain import discovery, domain_sizes
 from marginweave.tasks.aggregate.marginals import all_cliques, split_noise
-from marginweave.tasks.aggregate.rounds import STEPS, share_deviation
+from marginweave.tasks.aggregate.rounds import STEPS, share_sigma
 from marginweave.tasks.aggregate.selection import declared_cliques, scoring
 from marginweave.tasks.digests import fractions_digest
 from marginweave.tasks.mechanisms.base import CountNoise
@@ -65,9 +65,9 @@ def planned_sigmas(configuration: Configuration, plan: BudgetPlan, draw: Planned
         noise, cliques = marginal_noise(draw, configuration.stability), planned_cliques(configuration, draw.kind)
         return tuple(map(noise.sigma, split_noise(noise, draw.parameter, cliques, sizes, settings.allocation)))
     if draw.kind is DrawKind.SCORES:
-        return (scoring(configuration, plan).deviation,)
+        return (scoring(configuration, plan).sigma,)
     if draw.kind is DrawKind.MEASURE:
-        return (share_deviation(configuration, draw),)
+        return (share_sigma(configuration, draw),)
     return (query_sigma(draw, configuration.stability),)
 
 
@@ -166,7 +166,7 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
         }
     if draw.kind is DrawKind.SCORES:
         grid = scoring(configuration, plan)
-        return {"steps": grid.steps, "sigma": str(grid.deviation)}
+        return {"steps": grid.steps, "sigma": str(grid.sigma)}
     if draw.kind in (DrawKind.SELECT, DrawKind.MEASURE):
         assert rounds is not None
         chosen = rounds.model_dump(mode="json")

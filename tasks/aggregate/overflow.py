@@ -63,14 +63,14 @@ class Expectation:
             guesses.append(counts[columns[:-1]][left] * others[right] / beside)
         return cls(guesses=np.concatenate([np.zeros(0), *guesses]), weight=size / max(len(number), 1), superset=size)
 
-    def survivors(self, threshold: int, deviation: float) -> float:
+    def survivors(self, threshold: int, sigma: float) -> float:
         """How many combinations are expected to reach `threshold`, a sum of normal tails."""
-        return self.weight * float(ndtr((self.guesses - threshold + 0.5) / deviation).sum())
+        return self.weight * float(ndtr((self.guesses - threshold + 0.5) / sigma).sum())
 
-    def fits(self, threshold: int, deviation: float, most: int) -> bool:
+    def fits(self, threshold: int, sigma: float, most: int) -> bool:
         """Whether at most `most` are expected, and few enough members of the superset pass, of which candidates are kept."""
-        marked = self.superset * float(ndtr((0.5 - threshold) / deviation))
-        return marked <= _MARKED * most and self.survivors(threshold, deviation) <= most
+        marked = self.superset * float(ndtr((0.5 - threshold) / sigma))
+        return marked <= _MARKED * most and self.survivors(threshold, sigma) <= most
 
 
 def raise_threshold(mechanism: LevelMechanism, expectation: Expectation, most: int) -> LevelMechanism:
@@ -78,12 +78,12 @@ def raise_threshold(mechanism: LevelMechanism, expectation: Expectation, most: i
 
     DP: post-processing of released counts.
     """
-    deviation = float(mechanism.deviation)
+    sigma = float(mechanism.sigma)
     low = mechanism.threshold
-    high = low + math.ceil(float(expectation.guesses.max(initial=0.0)) + 40 * deviation)
+    high = low + math.ceil(float(expectation.guesses.max(initial=0.0)) + 40 * sigma)
     while low < high:
         middle = (low + high) // 2
-        if expectation.fits(middle, deviation, most):
+        if expectation.fits(middle, sigma, most):
             high = middle
         else:
             low = middle + 1

@@ -249,7 +249,7 @@ def _facts(mechanism: LevelMechanism, labels: Sequence[Sequence[str]]) -> list[o
     return [
         mechanism.length,
         mechanism.contribution_bound,
-        [mechanism.deviation.numerator, mechanism.deviation.denominator],
+        [mechanism.sigma.numerator, mechanism.sigma.denominator],
         [mechanism.threshold, mechanism.private_threshold, mechanism.raised_from],
         mechanism.occurring_only,
         private,

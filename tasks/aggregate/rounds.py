@@ -36,7 +36,7 @@ from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.marginals import all_cliques
 from marginweave.tasks.aggregate.selection import fitting
-from marginweave.tasks.mechanisms.gaussian import error_sensitivity, marginal_deviation
+from marginweave.tasks.mechanisms.gaussian import error_sensitivity, marginal_sigma
 
 _ANNEALING = 4
 _ROUNDING = 1 / 12
@@ -140,14 +140,14 @@ def score_sensitivity(settings: AdaptiveCliques, candidates: Sequence[Clique], s
     return STEPS * error_sensitivity(stability) * max(weight(settings, clique) for clique in candidates)
 
 
-def share_deviation(configuration: Configuration, draw: PlannedDraw) -> Fraction:
+def share_sigma(configuration: Configuration, draw: PlannedDraw) -> Fraction:
     """Deviation of a cell that is measured with one share, where a whole batch has it together equally.
 
     DP: arithmetic on public numbers.
     """
     rounds = rounds_of(configuration)
     batch = 1 if rounds is None else rounds.batch
-    return marginal_deviation(draw.parameter * math.sqrt(batch), configuration.stability)
+    return marginal_sigma(draw.parameter * math.sqrt(batch), configuration.stability)
 
 
 def distance_steps(exact: NDArray[np.int64], expected: NDArray[np.float64]) -> int:

@@ -58,7 +58,7 @@ from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once, is_committed
 from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
-from marginweave.tasks.mechanisms.gaussian import marginal_deviation, select_candidate
+from marginweave.tasks.mechanisms.gaussian import marginal_sigma, select_candidate
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
@@ -255,7 +255,7 @@ def _scores(
     model = _model(reference, ground, earlier)
     share = reference.plan.draw(DrawKind.MEASURE, planned.first)
     multiplier = share.parameter * math.sqrt(ground.batch / planned.shares)
-    deviation = float(marginal_deviation(multiplier, reference.configuration.stability))
+    deviation = float(marginal_sigma(multiplier, reference.configuration.stability))
     tables = (pair for block in reference.load_blocks(counted) for pair in unpack_tables(block))
     return candidate_scores(tables, model.marginal, ground.settings, deviation)
 

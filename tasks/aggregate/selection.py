@@ -27,7 +27,7 @@ from marginweave.tasks.aggregate.marginals import (
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.estimate.graphical.junction import model_fits
 from marginweave.tasks.mechanisms.catalogue import count_noise
-from marginweave.tasks.mechanisms.gaussian import add_noise, deviation
+from marginweave.tasks.mechanisms.gaussian import add_noise, noise_sigma
 from marginweave.tasks.mechanisms.randomness import DrawBits
 
 Fits = Callable[[Sequence[Clique]], bool]
@@ -44,15 +44,15 @@ _SHARED = 2
 
 @dataclass(frozen=True, kw_only=True)
 class IndifNoise:
-    """The public grid of the scores and the noise on it: scores are multiples of 1/steps, `deviation` counts steps."""
+    """The public grid of the scores and the noise on it: scores are multiples of 1/steps, `sigma` counts steps."""
 
     steps: int
-    deviation: Fraction
+    sigma: Fraction
 
     @property
-    def score_deviation(self) -> float:
+    def score_sigma(self) -> float:
         """Standard deviation of the noise of one score, in records."""
-        return float(self.deviation) / self.steps
+        return float(self.sigma) / self.steps
 
 
 def indif_sensitivity(steps: int, stability: Stability) -> int:
@@ -78,10 +78,10 @@ def plan_indif(pairs: int, multiplier: float, stability: Stability) -> IndifNois
     if pairs < 1:
         raise InputError(f"pairs ({pairs}) must be at least 1")
     steps = FINEST_STEPS
-    sd = deviation(multiplier, (indif_sensitivity(steps, stability) + 1) ** 2 * pairs, _ONE)
+    sd = noise_sigma(multiplier, (indif_sensitivity(steps, stability) + 1) ** 2 * pairs, _ONE)
     while sd > _WIDEST and steps > 1:
         steps, sd = steps // 2, sd / 2
-    return IndifNoise(steps=steps, deviation=sd)
+    return IndifNoise(steps=steps, sigma=sd)
 
 
 def indif_score(table: NDArray[np.int64], steps: int) -> int:
@@ -116,7 +116,7 @@ def measure_indif(scores: NDArray[np.int64], noise: IndifNoise, bits: DrawBits) 
     `add_noise` of the scores of PrivSyn (Zhang et al. 2021, section 4.2), a vector of the sensitivity of `indif_sensitivity`
     times the root of their number. DP: 1/multiplier^2 in mu^2 for the multiplier of `plan_indif`.
     """
-    noisy: NDArray[np.float64] = add_noise(scores, noise.deviation, bits) / noise.steps
+    noisy: NDArray[np.float64] = add_noise(scores, noise.sigma, bits) / noise.steps
     return noisy
 
 

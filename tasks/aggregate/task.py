@@ -116,7 +116,7 @@ def _counted_and_drawn(
         kept, told = (level, noise) if most is None else keep_most(level, noise, most)
         return pack_level(_released(kept, blocks, told, mechanism))
 
-    used = {**gaussian_terms(mechanism.deviation), "contribution_bound": bound, "threshold": mechanism.threshold}
+    used = {**gaussian_terms(mechanism.sigma), "contribution_bound": bound, "threshold": mechanism.threshold}
     if mechanism.private_threshold:
         used["private_threshold"] = mechanism.private_threshold
     inputs = level_digest(bounded, candidates, mechanism, blocks.labels)
@@ -197,7 +197,7 @@ def _mechanism(reference: RunReference, candidates: CandidateSet, bound: int, be
         candidates=candidates,
         survivors_before=len(below[-1]) if below else 0,
         contribution_bound=bound,
-        deviation=query_sigma(draw, configuration.stability, bound),
+        sigma=query_sigma(draw, configuration.stability, bound),
         delta_threshold=reference.plan.delta_threshold,
     )
 
@@ -214,7 +214,7 @@ def _stops(reference: RunReference, candidates: CandidateSet, below: Sequence[Dr
     cap = reference.configuration.contribution_cap(candidates.length)
     mechanism = _mechanism(reference, candidates, cap, [drawn.level for drawn in below])
     expectation = Expectation.of(below[-1].level, candidates)
-    return not expectation.fits(mechanism.threshold, float(mechanism.deviation), settings.max_combinations)
+    return not expectation.fits(mechanism.threshold, float(mechanism.sigma), settings.max_combinations)
 
 
 def _contribution_bound(

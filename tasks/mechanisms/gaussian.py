@@ -21,16 +21,16 @@ from marginweave.schemas.errors import InputError
 from marginweave.tasks.digests import fractions_digest, text_digest
 from marginweave.tasks.mechanisms.base import CountNoise, check_room
 from marginweave.tasks.mechanisms.exponential import choose
-from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION, noise_table
+from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA, noise_table
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.mechanisms.sampler import SAMPLER_FORMAT, Sampler
 
 _CHUNK = 1 << 17
-_DEVIATION_STEP = 1024
+_SIGMA_STEP = 1024
 
 
-def deviation(multiplier: float, contribution_bound: int, stability: Stability) -> Fraction:
+def noise_sigma(multiplier: float, contribution_bound: int, stability: Stability) -> Fraction:
     """Standard deviation of the noise of one level: multiplier theta sqrt(Delta_k), rounded up to a multiple of 1/1024.
 
     A row adds 1 to at most Delta_k counts, a vector of length sqrt(Delta_k) at most. theta rows of one unit that come or go
@@ -43,12 +43,12 @@ def deviation(multiplier: float, contribution_bound: int, stability: Stability) 
     if contribution_bound < 1:
         raise InputError(f"contribution_bound ({contribution_bound}) must be at least 1")
     squared_norm = stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)
-    square = (Fraction(multiplier) * _DEVIATION_STEP) ** 2 * squared_norm
+    square = (Fraction(multiplier) * _SIGMA_STEP) ** 2 * squared_norm
     steps = math.isqrt(math.ceil(square) - 1) + 1
-    return Fraction(steps, _DEVIATION_STEP)
+    return Fraction(steps, _SIGMA_STEP)
 
 
-def marginal_deviation(multiplier: float, stability: Stability) -> Fraction:
+def marginal_sigma(multiplier: float, stability: Stability) -> Fraction:
     """Standard deviation of the noise of one marginal: multiplier times its L2 sensitivity, a multiple of 1/1024.
 
     A unit holds at most theta = stability.records records of the bounded table. Coming or going, it moves the marginal by a
@@ -56,17 +56,17 @@ def marginal_deviation(multiplier: float, stability: Stability) -> Fraction:
     |u - v|_2^2 <= |u|_2^2 + |v|_2^2 <= 2 theta^2, because u.v >= 0. m marginals cost mu^2 = sum_i 1/multiplier_i^2.
     DP: arithmetic on public numbers. Raises InputError unless multiplier is positive.
     """
-    return deviation(multiplier, 1, stability)
+    return noise_sigma(multiplier, 1, stability)
 
 
-def count_deviation(multiplier: float, stability: Stability) -> Fraction:
+def count_sigma(multiplier: float, stability: Stability) -> Fraction:
     """Standard deviation of the noise of the record count: multiplier theta, under both relations.
 
     theta rows that come or go move it by theta; a replacement by no more than that, as a unit may have fewer rows than
     another (not at all where a row is the unit: it is noised and charged all the same).
-    DP: arithmetic on public numbers. Raises InputError as `deviation`.
+    DP: arithmetic on public numbers. Raises InputError as `noise_sigma`.
     """
-    return deviation(multiplier, 1, replace(stability, neighbors="add-remove"))
+    return noise_sigma(multiplier, 1, replace(stability, neighbors="add-remove"))
 
 
 def error_sensitivity(stability: Stability) -> int:
@@ -77,13 +77,13 @@ def error_sensitivity(stability: Stability) -> int:
     return stability.records * (2 if stability.neighbors == "replace-one" else 1)
 
 
-def error_deviation(multiplier: float, stability: Stability) -> Fraction:
+def error_sigma(multiplier: float, stability: Stability) -> Fraction:
     """Standard deviation of the noise of the mean count error: multiplier times its sensitivity, up to a multiple of 1/1024.
 
     It is one number, whose L1 and L2 sensitivity are the same: a replaced record moves it by 2, where it moves a vector of
-    counts by sqrt(2). DP: arithmetic on public numbers. Raises InputError as `deviation`.
+    counts by sqrt(2). DP: arithmetic on public numbers. Raises InputError as `noise_sigma`.
     """
-    return deviation(multiplier, 1, Stability(records=error_sensitivity(stability), neighbors="add-remove"))
+    return noise_sigma(multiplier, 1, Stability(records=error_sensitivity(stability), neighbors="add-remove"))
 
 
 def query_sigma(draw: PlannedDraw, stability: Stability, width: int | None = None) -> Fraction:
@@ -93,10 +93,10 @@ def query_sigma(draw: PlannedDraw, stability: Stability, width: int | None = Non
     DP: arithmetic on public or released numbers.
     """
     if draw.kind is DrawKind.COUNT:
-        return count_deviation(draw.parameter, stability)
+        return count_sigma(draw.parameter, stability)
     if draw.kind is DrawKind.EVALUATION:
-        return error_deviation(draw.parameter, stability)
-    return deviation(draw.parameter, width or draw.width, stability)
+        return error_sigma(draw.parameter, stability)
+    return noise_sigma(draw.parameter, width or draw.width, stability)
 
 
 def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
@@ -104,7 +104,7 @@ def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
 
     Their exact values, and the digest of each table that it is drawn from; of several the digests of all. The tables are built
     here, ahead of the draw, so that little that can fail happens after its charge.
-    DP: arithmetic on public or released numbers. Raises InputError for a deviation that has no table.
+    DP: arithmetic on public or released numbers. Raises InputError for a sigma that has no table.
     """
     tables = [noise_table(sigma).digest for sigma in dict.fromkeys(sigmas)]
     if len(sigmas) == 1:
@@ -113,19 +113,19 @@ def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
 
 
 def add_noise(
-    counts: NDArray[np.int64], deviation: Fraction, bits: DrawBits, *, table: int = 0, start: int = 0
+    counts: NDArray[np.int64], sigma: Fraction, bits: DrawBits, *, table: int = 0, start: int = 0
 ) -> NDArray[np.int64]:
-    """Counts plus independent rounded Gaussian noise of standard deviation `deviation`: a function of `bits` and the cell.
+    """Counts plus independent rounded Gaussian noise of standard deviation `sigma`: a function of `bits` and the cell.
 
-    Theorem: f + N(0, deviation^2 I) is S/deviation-GDP (Dong, Roth and Su 2019, theorem 2.7) and S^2/(2 deviation^2)-zCDP (Bun
+    Theorem: f + N(0, sigma^2 I) is S/sigma-GDP (Dong, Roth and Su 2019, theorem 2.7) and S^2/(2 sigma^2)-zCDP (Bun
     and Steinke 2016, proposition 1.6) for every f of L2 sensitivity S. Counts are integers, so that adding rounded noise is
     rounding what the theorem speaks of: post-processing (`noise_table` says how near). Every cell of the candidate set must
     be in `counts`, zeros included: which of them are there is not covered.
-    DP: (S / deviation)-GDP and S^2/(2 deviation^2)-zCDP, S the L2 sensitivity of `counts`.
+    DP: (S / sigma)-GDP and S^2/(2 sigma^2)-zCDP, S the L2 sensitivity of `counts`.
 
     Args:
         counts: any shape, int64.
-        deviation: standard deviation in counts, from `deviation()`.
+        sigma: standard deviation in counts, from `noise_sigma`.
         bits: of the draw.
         table: number of these counts in the draw.
         start: place of the first of them in that table; cell i of the flattened counts has the word `start` + i.
@@ -134,12 +134,12 @@ def add_noise(
         the shape of `counts`, int64.
 
     Raises:
-        InputError: counts of another type, or a deviation that has no table.
+        InputError: counts of another type, or a sigma that has no table.
         StageError: a count so large that noise could leave 64 bits.
     """
     if counts.dtype != np.int64:
         raise InputError(f"counts ({counts.dtype}) must be int64")
-    distribution = noise_table(deviation)
+    distribution = noise_table(sigma)
     check_room(counts, distribution.largest)
     sampler, flat = Sampler(distribution), counts.ravel()
     noisy = np.empty(flat.size, np.int64)
@@ -213,7 +213,7 @@ class RoundedGaussian(CountNoise):
     share_power = 2 / 3
     mean_error = math.sqrt(2 / math.pi)
     most_cells = MAX_CELLS
-    largest_part = MAX_DEVIATION
+    largest_part = MAX_SIGMA
 
     @staticmethod
     def price(parameter: float) -> Cost:
@@ -223,7 +223,7 @@ class RoundedGaussian(CountNoise):
 
     def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
         """The marginal with the share s_i has the multiplier M / sqrt(s_i): together sum_i s_i / M^2 = 1 / M^2 in mu^2."""
-        return tuple(marginal_deviation(parameter / math.sqrt(share), self.stability) for share in shares)
+        return tuple(marginal_sigma(parameter / math.sqrt(share), self.stability) for share in shares)
 
     def sigma(self, part: Fraction) -> Fraction:
         """The part itself."""
@@ -231,7 +231,7 @@ class RoundedGaussian(CountNoise):
 
     def cell_error(self, parameter: float) -> float:
         """S / sqrt(pi rho), S the L2 sensitivity, rho = mu^2 / 2."""
-        return float(marginal_deviation(1.0, self.stability)) / math.sqrt(math.pi * parameter**-2 / 2)
+        return float(marginal_sigma(1.0, self.stability)) / math.sqrt(math.pi * parameter**-2 / 2)
 
     def add(self, counts: Integers, part: Fraction, bits: DrawBits, table: int) -> Integers:
         """As `add_noise`."""

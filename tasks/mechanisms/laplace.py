@@ -46,7 +46,7 @@ def laplace_scale(epsilon: Fraction, stability: Stability) -> Fraction:
     return Fraction(math.ceil(_SCALE_STEP * l1_sensitivity(stability) / epsilon * _ROOM), _SCALE_STEP)
 
 
-def laplace_deviation(scale: Fraction) -> float:
+def laplace_sigma(scale: Fraction) -> float:
     """Standard deviation of discrete Laplace noise: variance 2 p / (1 - p)^2, p = e^{-1/b}, which is 1 / (2 sinh^2(1/(2b))).
 
     DP: arithmetic on public numbers.
@@ -65,7 +65,7 @@ def laplace_variance(number: int, epsilon: float, stability: Stability) -> float
 def gaussian_variance(number: int, multiplier: float, stability: Stability) -> float:
     """Variance of a cell of `number` marginals that share mu^2 = 1 / multiplier^2 equally: m (S_2 multiplier)^2 (DPSyn).
 
-    S_2^2 is theta^2 or 2 theta^2 (`gaussian.marginal_deviation`), and mu^2 = 2 rho. DP: arithmetic on public
+    S_2^2 is theta^2 or 2 theta^2 (`gaussian.marginal_sigma`), and mu^2 = 2 rho. DP: arithmetic on public
     numbers.
     """
     return number * stability.records * l1_sensitivity(stability) * multiplier**2
@@ -151,8 +151,8 @@ class DiscreteLaplace(CountNoise):
         return tuple(Fraction(repr(parameter)) * share / sum(exact) for share in exact)
 
     def sigma(self, part: Fraction) -> float:
-        """As `laplace_deviation`."""
-        return laplace_deviation(laplace_scale(part, self.stability))
+        """As `laplace_sigma`."""
+        return laplace_sigma(laplace_scale(part, self.stability))
 
     def cell_error(self, parameter: float) -> float:
         """S / epsilon, S the L1 sensitivity."""

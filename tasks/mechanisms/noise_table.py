@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.errors import InputError
 
 BITS = 128
-MAX_DEVIATION = 2**17
+MAX_SIGMA = 2**17
 
 # Fixed point: 2^-320 an operation leaves 2^-280 after the millions of operations of the largest table.
 _FRACTION = 320
@@ -41,14 +41,14 @@ class NoiseTable:
     separate fair bit.
     """
 
-    deviation: Fraction
+    sigma: Fraction
     cumulative: tuple[int, ...]
     high: NDArray[np.uint64]
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the deviation and of all entries, which fix what bits become."""
-        numbers = (self.deviation.numerator, self.deviation.denominator, *self.cumulative)
+        """SHA-256 of the sigma and of all entries, which fix what bits become."""
+        numbers = (self.sigma.numerator, self.sigma.denominator, *self.cumulative)
         return hashlib.sha256(",".join(map(str, numbers)).encode()).hexdigest()
 
     @property
@@ -69,16 +69,16 @@ class NoiseTable:
 
 
 @lru_cache(maxsize=16)
-def noise_table(deviation: Fraction) -> NoiseTable:
-    """The table of the rounded Gaussian with standard deviation `deviation` (a count), kept for the next call.
+def noise_table(sigma: Fraction) -> NoiseTable:
+    """The table of the rounded Gaussian with standard deviation `sigma` (a count), kept for the next call.
 
-    DP: arithmetic on public numbers. Raises InputError unless 0 < deviation <= 2^17.
+    DP: arithmetic on public numbers. Raises InputError unless 0 < sigma <= 2^17.
     """
-    if not 0 < deviation <= MAX_DEVIATION:
-        raise InputError(f"deviation ({float(deviation):g}) must be positive and at most {MAX_DEVIATION}")
+    if not 0 < sigma <= MAX_SIGMA:
+        raise InputError(f"deviation ({float(sigma):g}) must be positive and at most {MAX_SIGMA}")
     # Cells narrower than 1 keep the series short for small deviations: an odd number of them makes up a unit cell.
-    parts = 2 * math.ceil((1 / deviation - 1) / 2) + 1 if deviation < 1 else 1
-    cells = _cells(deviation * parts)
+    parts = 2 * math.ceil((1 / sigma - 1) / 2) + 1 if sigma < 1 else 1
+    cells = _cells(sigma * parts)
     running, within = -cells[0], []
     for cell in cells:
         running += 2 * cell
@@ -92,24 +92,24 @@ def noise_table(deviation: Fraction) -> NoiseTable:
     cumulative.append(1 << BITS)
     high = np.array([entry >> (BITS - 63) for entry in cumulative], np.uint64)
     high.flags.writeable = False
-    return NoiseTable(deviation=deviation, cumulative=tuple(cumulative), high=high)
+    return NoiseTable(sigma=sigma, cumulative=tuple(cumulative), high=high)
 
 
-def _cells(deviation: Fraction) -> list[int]:
-    """Integrals of exp(-t^2 / (2 deviation^2)) over [j - 1/2, j + 1/2] for j = 0 … 15 deviations, fixed point.
+def _cells(sigma: Fraction) -> list[int]:
+    """Integrals of exp(-t^2 / (2 sigma^2)) over [j - 1/2, j + 1/2] for j = 0 … 15 deviations, fixed point.
 
-    With a = 1/(2 deviation^2) and z_i the coefficient of (2 h)^i in f(j + h) = f(j) sum_i y_i h^i, the equation
+    With a = 1/(2 sigma^2) and z_i the coefficient of (2 h)^i in f(j + h) = f(j) sum_i y_i h^i, the equation
     f' = -2 a t f gives z_{i+1} = -a (j z_i + z_{i-1}/2) / (i + 1), and the integral is the sum of z_i/(i + 1) over even
     i. From one j to the next f falls by e^{-a (2j + 1)}.
     """
-    a = Fraction(1, 2) / deviation**2
+    a = Fraction(1, 2) / sigma**2
     rate = (a.numerator << _FRACTION) // a.denominator
     half_rate = rate >> 1
-    terms = _series_length(deviation)
+    terms = _series_length(sigma)
     ratio = _exponential(rate)
     step = (ratio * ratio) >> _FRACTION
     density, cells = _ONE, []
-    for j in range(math.ceil(_TAIL * deviation) + 2):
+    for j in range(math.ceil(_TAIL * sigma) + 2):
         older, newer, integral = 0, density, density
         slope = j * rate
         for i in range(1, terms):
@@ -122,13 +122,13 @@ def _cells(deviation: Fraction) -> list[int]:
     return cells
 
 
-def _series_length(deviation: Fraction) -> int:
+def _series_length(sigma: Fraction) -> int:
     """Number of terms after which the series of a cell is exact to 2^-200.
 
-    Cauchy's estimate on the circle of radius deviation sqrt(i), on which |f| <= e^{i/2}, gives
-    |z_i| <= (e / (4 deviation^2 i))^{i/2}, for every j alike, and each even term at most 1/4 of the one before it.
+    Cauchy's estimate on the circle of radius sigma sqrt(i), on which |f| <= e^{i/2}, gives
+    |z_i| <= (e / (4 sigma^2 i))^{i/2}, for every j alike, and each even term at most 1/4 of the one before it.
     """
-    square = deviation**2
+    square = sigma**2
     half = 2
     while 3**half * square.denominator**half << _SERIES + 1 > (8 * square.numerator * half) ** half:
         half += 1

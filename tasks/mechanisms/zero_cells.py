@@ -80,12 +80,12 @@ _POSITIONS, _NOISE = 0, 1
 # A number of passing cells that is exceeded with probability 2^-60.
 
 
-def passing_probability(threshold: int, deviation: Fraction) -> Fraction:
+def passing_probability(threshold: int, sigma: Fraction) -> Fraction:
     """P(X >= threshold), exactly as drawn: how likely a cell without records is released. DP: arithmetic on public numbers."""
-    return noise_table(deviation).upper_tail(threshold)
+    return noise_table(sigma).upper_tail(threshold)
 
 
-def passing_zeros(cells: int, threshold: int, deviation: Fraction, bits: DrawBits) -> Iterator[tuple[int, Integers]]:
+def passing_zeros(cells: int, threshold: int, sigma: Fraction, bits: DrawBits) -> Iterator[tuple[int, Integers]]:
     """Which of `cells` positions pass when each is a zero with noise: a first position, and offsets from it, ascending.
 
     Positions of cells that are no zeros, or no candidates at all, are for the caller to drop: whether a position passes is
@@ -95,14 +95,14 @@ def passing_zeros(cells: int, threshold: int, deviation: Fraction, bits: DrawBit
     Args:
         cells: how many positions, from 0.
         threshold: T, at least 1.
-        deviation: standard deviation of the noise.
+        sigma: standard deviation of the noise.
         bits: of the draw; each block of positions has a separate stream.
 
     Raises:
-        InputError: a threshold below 1, or a deviation that has no table.
+        InputError: a threshold below 1, or a sigma that has no table.
     """
     _check(threshold)
-    probability = passing_probability(threshold, deviation)
+    probability = passing_probability(threshold, sigma)
     if not probability:
         return
     block = min(_LONGEST, int(_PASSING / probability))
@@ -112,7 +112,7 @@ def passing_zeros(cells: int, threshold: int, deviation: Fraction, bits: DrawBit
         yield first, draw_positions(passing, size, stream)
 
 
-def passing_noise(count: int, threshold: int, deviation: Fraction, bits: DrawBits, table: int = 0) -> Integers:
+def passing_noise(count: int, threshold: int, sigma: Fraction, bits: DrawBits, table: int = 0) -> Integers:
     """The noise of `count` zeros that passed, shape (count,), int64: independent, each X given X >= threshold.
 
     Each `table` has a separate stream. DP and Raises: as `passing_zeros`; also where no noise reaches the threshold.
@@ -120,17 +120,17 @@ def passing_noise(count: int, threshold: int, deviation: Fraction, bits: DrawBit
     _check(threshold)
     if not count:
         return np.zeros(0, np.int64)
-    return draw_tail(_tail(threshold, deviation), count, bits.stream(_NOISE, table))
+    return draw_tail(_tail(threshold, sigma), count, bits.stream(_NOISE, table))
 
 
-def prepare_passing(cells: int, threshold: int, deviation: Fraction) -> None:
+def prepare_passing(cells: int, threshold: int, sigma: Fraction) -> None:
     """Build the tables of a draw ahead of it, so that little that can fail happens after its charge."""
-    probability = passing_probability(threshold, deviation)
+    probability = passing_probability(threshold, sigma)
     if probability:
         block = min(_LONGEST, int(_PASSING / probability))
         for size in {min(block, cells), cells % block}:
             binomial_table(size, probability)
-        _tail(threshold, deviation)
+        _tail(threshold, sigma)
 
 
 def _check(threshold: int) -> None:
@@ -139,8 +139,8 @@ def _check(threshold: int) -> None:
 
 
 @lru_cache(maxsize=4)
-def _tail(threshold: int, deviation: Fraction) -> TailTable:
-    table = noise_table(deviation)
+def _tail(threshold: int, sigma: Fraction) -> TailTable:
+    table = noise_table(sigma)
     if threshold > table.largest:
         raise InputError(f"threshold ({threshold}) must be at most the largest noise")
     return TailTable.of(table, threshold)

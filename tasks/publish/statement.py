@@ -257,5 +257,5 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
         found = DrawNoise(sensitivity=sensitivity)
     elif draw.kind is DrawKind.SCORES:
         grid = scoring(configuration, plan)
-        found = DrawNoise(sigma=grid.score_deviation, step=1 / grid.steps)
+        found = DrawNoise(sigma=grid.score_sigma, step=1 / grid.steps)
     return found

@@ -32,7 +32,7 @@ from marginweave.tasks.aggregate.domain import collect
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
 from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable, encode_table, pack_blocks
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mechanisms.gaussian import add_noise, count_deviation, deviation, select_percentile
+from marginweave.tasks.mechanisms.gaussian import add_noise, count_sigma, noise_sigma, select_percentile
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
@@ -77,7 +77,7 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
             candidates=candidates,
             survivors_before=len(levels[-1]) if levels else 0,
             contribution_bound=bound,
-            deviation=deviation(plan.by_name[f"level-{k}"].parameter, bound, configuration.stability),
+            sigma=noise_sigma(plan.by_name[f"level-{k}"].parameter, bound, configuration.stability),
             delta_threshold=plan.delta_threshold,
         )
         words = KeyedBits(key=os.urandom(32), purpose=f"level-{k}")
@@ -85,7 +85,7 @@ def aggregate(table: EncodedTable, configuration: Configuration) -> Aggregates:
         levels.append(draw_level(bounded, candidates, mechanism, fresh_bits()))
         noises.append(level_noise(mechanism, candidates))
         candidates = CandidateSet.above(levels[-1], table.sizes)
-    sd = count_deviation(plan.by_name["count"].parameter, configuration.stability)
+    sd = count_sigma(plan.by_name["count"].parameter, configuration.stability)
     count = int(add_noise(np.array([table.records], np.int64), sd, fresh_bits())[0])
     return collect(configuration.names, table.labels, count, float(sd), levels, noises)
 

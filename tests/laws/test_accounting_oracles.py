@@ -31,7 +31,7 @@ from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.mechanisms.exponential import selection_mu
-from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.laplace import l1_sensitivity, laplace_scale
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from tests.support.budget_plans import configuration
@@ -189,7 +189,7 @@ def test_deviation_buys_in_opendp_what_it_is_planned_for() -> None:
     for unit in (Stability(records=3, neighbors="add-remove"), Stability(records=2, neighbors="replace-one")):
         for length, bound in ((1, 4), (2, 6), (3, 4)):
             draw = plan.by_name[f"level-{length}"]
-            mechanism = space >> dp.m.then_gaussian(scale=float(deviation(draw.parameter, bound, unit)))
+            mechanism = space >> dp.m.then_gaussian(scale=float(noise_sigma(draw.parameter, bound, unit)))
             sensitivity = unit.records * math.sqrt(bound * (2 if unit.neighbors == "replace-one" else 1))
             assert mechanism.map(sensitivity) <= float(draw.cost.rho) * (1 + 1e-12)
             assert mechanism.map(sensitivity * 1.02) > float(draw.cost.rho)
@@ -255,7 +255,7 @@ Sensitivity = Callable[..., Fraction | int]
 @given(st.integers(1, 50), st.integers(1, 400), st.floats(0.1, 50))
 def test_noise_grows_with_theta_bound_and_relation(records: int, bound: int, multiplier: float) -> None:
     """A unit of more rows, a larger bound and replacement never get less noise, in L1 or L2."""
-    measures: list[Sensitivity] = [lambda stability: deviation(multiplier, bound, stability), l1_sensitivity]
+    measures: list[Sensitivity] = [lambda stability: noise_sigma(multiplier, bound, stability), l1_sensitivity]
     for measure in measures:
         for relation in RELATIONS:
             here, next_ = (measure(Stability(records=n, neighbors=relation)) for n in (records, records + 1))  # type: ignore[arg-type]
@@ -264,7 +264,7 @@ def test_noise_grows_with_theta_bound_and_relation(records: int, bound: int, mul
             Stability(records=records, neighbors="replace-one")
         )
     unit = Stability(records=records, neighbors="add-remove")
-    assert deviation(multiplier, bound, unit) <= deviation(multiplier, bound + 1, unit)
+    assert noise_sigma(multiplier, bound, unit) <= noise_sigma(multiplier, bound + 1, unit)
 
 
 def test_the_noise_that_is_drawn_is_no_less_than_a_real_gaussian() -> None:

@@ -223,7 +223,7 @@ def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.Monkey
     ids=["no root of Delta", "no theta"],
 )
 def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms, "deviation", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
+    monkeypatch.setattr(mechanisms, "noise_sigma", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
     exceeded = named(found("k-tuples, no fabrication", QUICK).values(), "exceeded")
     assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
 

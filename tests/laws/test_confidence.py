@@ -100,7 +100,7 @@ def true_counts(counts: WholeCounts, candidates: CandidateSet, level: Level) -> 
 
 
 def mechanism(length: int, bound: int, sd: Fraction, threshold: int) -> LevelMechanism:
-    return LevelMechanism(length=length, contribution_bound=bound, deviation=sd, threshold=threshold)
+    return LevelMechanism(length=length, contribution_bound=bound, sigma=sd, threshold=threshold)
 
 
 @pytest.mark.parametrize("sd", [Fraction(3, 2), Fraction(30)], ids=str)

@@ -19,7 +19,7 @@ from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level, visits_all
 from marginweave.tasks.ledger.plans import check_plan
-from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from tests.support.budget_plans import configuration as planned
@@ -61,7 +61,7 @@ def test_thresholds_are_those_of_remark_1_1_on_integers(neighbors: Any, length: 
     )
     plan, unit = plan_budget(config), config.stability
     bound = config.contribution_cap(length)
-    sd = deviation(plan.by_name[f"level-{length}"].parameter, bound, unit)
+    sd = noise_sigma(plan.by_name[f"level-{length}"].parameter, bound, unit)
     below = Level.empty(length - 1) if length > 1 else None
     sizes = tuple(len(a.labels) for a in config.attributes)
     candidates = CandidateSet(length=1, sizes=sizes) if below is None else CandidateSet.above(below, sizes)
@@ -70,7 +70,7 @@ def test_thresholds_are_those_of_remark_1_1_on_integers(neighbors: Any, length: 
         candidates=candidates,
         survivors_before=0,
         contribution_bound=bound,
-        deviation=sd,
+        sigma=sd,
         delta_threshold=plan.delta_threshold,
     )
     part = plan.delta_threshold / 3
@@ -105,7 +105,7 @@ def test_combinations_of_one_record_are_published_with_probability_delta_over_r_
         candidates=candidates,
         survivors_before=len(survivors),
         contribution_bound=3,
-        deviation=sd,
+        sigma=sd,
         delta_threshold=0.3,
     )
     counts = bounded(table, candidates, 3)
@@ -141,7 +141,7 @@ def test_what_is_released_occurs(rows: list[tuple[int, int, int]], thresholds: A
             candidates=candidates,
             survivors_before=1,
             contribution_bound=3,
-            deviation=Fraction(5),
+            sigma=Fraction(5),
             delta_threshold=0.9,
         )
         level = draw_level(bounded(table, candidates, 3), candidates, mechanism, fresh_bits())
@@ -160,7 +160,7 @@ def test_plan_and_statement_say_it() -> None:
     plan = plan_budget(config)
     drawn = {row.name: row for row in forecast(config)[0]}
     bound = config.contribution_cap(2)
-    sd = deviation(plan.by_name["level-2"].parameter, bound, config.stability)
+    sd = noise_sigma(plan.by_name["level-2"].parameter, bound, config.stability)
     assert drawn["level-2"].threshold == str(private_threshold(sd, bound, 1, plan.delta_threshold / 3))
     assert combinations_forecast(config) == [
         "Fabrication: none; each of 3 length(s) spends 3.33e-08 of delta on its threshold"
@@ -174,7 +174,7 @@ def test_plan_and_statement_say_it() -> None:
                 candidates=CandidateSet(length=1, sizes=domain.sizes),
                 survivors_before=0,
                 contribution_bound=4,
-                deviation=Fraction(3),
+                sigma=Fraction(3),
                 delta_threshold=plan.delta_threshold,
             ),
             CandidateSet(length=1, sizes=domain.sizes),

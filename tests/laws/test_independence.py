@@ -61,7 +61,7 @@ def level_noise_of(length: int) -> NDArray[np.int64]:
     candidates = (
         CandidateSet(length=1, sizes=sizes) if length == 1 else CandidateSet.above(surviving_values(sizes), sizes)
     )
-    mechanism = LevelMechanism(length=length, contribution_bound=1, deviation=WIDE, threshold=-(10**6))
+    mechanism = LevelMechanism(length=length, contribution_bound=1, sigma=WIDE, threshold=-(10**6))
     nothing = table_of([[]] * len(sizes), sizes)
     return draw_level(bounded(nothing, candidates, 1), candidates, mechanism, fresh_bits()).counts
 
@@ -78,7 +78,7 @@ def test_releases_of_one_table() -> None:
     """
     candidates = CandidateSet.above(surviving_values(SIZES), SIZES)
     other = table_of([[3], [5]], SIZES)
-    mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=WIDE, threshold=-(10**6))
+    mechanism = LevelMechanism(length=2, contribution_bound=1, sigma=WIDE, threshold=-(10**6))
     drawn = [level_noise_of(2), level_noise_of(2)]
     drawn.append(draw_level(bounded(other, candidates, 1), candidates, mechanism, fresh_bits()).counts)
     assert_uncorrelated(drawn)
@@ -95,7 +95,7 @@ def test_cells_that_are_visited_and_those_that_are_not() -> None:
         m.counts.ravel() for m in measure_marginals(GAUSSIAN, exact, cliques, [WIDE, Fraction(20), WIDE], fresh_bits())
     ]
     assert_uncorrelated(measured)
-    mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=WIDE, threshold=1)
+    mechanism = LevelMechanism(length=2, contribution_bound=1, sigma=WIDE, threshold=1)
     candidates = CandidateSet.above(surviving_values(SIZES), SIZES)
     table = table_of([list(range(130)) * 20, list(range(130)) * 20], SIZES)
     level = draw_level(bounded(table, candidates, 1), candidates, replace(mechanism, threshold=-(10**6)), fresh_bits())

@@ -26,7 +26,7 @@ from marginweave.tasks.accounting.sparse_histogram import (
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level, plan_level
-from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.noise_table import NoiseTable, noise_table
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from tests.support.configurations import PRIVATE
@@ -80,7 +80,7 @@ def test_no_small_release_loses_more_than_the_theorem_says(
     second draw of the whole unit's mu. The worst way is at least 0.8 of the bound, so that no weaker theorem is tested.
     """
     reach, epsilon, cap = 12 if spread == 3 else 7, 0.4, 1 + private
-    sd = deviation(float(spread) / math.sqrt(cap) / theta, cap, people(privacy__neighbors=neighbors).stability)
+    sd = noise_sigma(float(spread) / math.sqrt(cap) / theta, cap, people(privacy__neighbors=neighbors).stability)
     sd = sd * theta
     table = noise_table(sd)
     least = private_threshold(sd, private, theta, 0.06)
@@ -272,7 +272,7 @@ def test_a_canary_with_a_public_and_a_new_value_loses_what_is_claimed() -> None:
     plan = plan_budget(config)
     assert plan.discovery is not None
     level_1 = plan.by_name["level-1"]
-    sd = deviation(level_1.parameter, 2, config.stability)
+    sd = noise_sigma(level_1.parameter, 2, config.stability)
     alone = list(range(CANARIES))
     candidates = CandidateSet(length=1, sizes=(CANARIES, CANARIES))
     mechanism = plan_level(
@@ -280,7 +280,7 @@ def test_a_canary_with_a_public_and_a_new_value_loses_what_is_claimed() -> None:
         candidates=candidates,
         survivors_before=0,
         contribution_bound=2,
-        deviation=sd,
+        sigma=sd,
         delta_threshold=plan.delta_threshold,
     )
     mechanism = replace(mechanism, threshold=-(10**6))

@@ -92,7 +92,7 @@ def test_threads_make_the_same_noise() -> None:
 # --- levels --------------------------------------------------------------------------------------------------------
 
 SIZES = (40, 50, 60)
-MECHANISM = LevelMechanism(length=2, contribution_bound=2, deviation=Fraction(3), threshold=4)
+MECHANISM = LevelMechanism(length=2, contribution_bound=2, sigma=Fraction(3), threshold=4)
 TABLE = table_of([np.random.default_rng(j).integers(0, size, 5000).tolist() for j, size in enumerate(SIZES)], SIZES)
 PAIRS = CandidateSet.above(surviving_values(SIZES), SIZES)
 WORDS = KeyedBits(key=SEED, purpose="test")

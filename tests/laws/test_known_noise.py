@@ -23,7 +23,7 @@ from tests.support.seeded_bits import SeededBits
 
 BITS = DrawBits(seed=bytes(range(32)), context=("release", 1, "level-2"))
 LAST = 2**21  # words of a key
-MECHANISM = LevelMechanism(length=2, contribution_bound=2, deviation=Fraction(3), threshold=4)
+MECHANISM = LevelMechanism(length=2, contribution_bound=2, sigma=Fraction(3), threshold=4)
 
 KNOWN_WORDS = ["0x4aa5940d46d95401", "0xd31c872478d3ca53", "0x29325c8c7063be58"]
 KNOWN_ACROSS_KEYS = ["0x4d86eda3f795e899", "0x600ec6aa47fa1477"]

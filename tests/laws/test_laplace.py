@@ -29,8 +29,8 @@ from marginweave.tasks.mechanisms.laplace import (
     draw_laplace_noise,
     gaussian_variance,
     l1_sensitivity,
-    laplace_deviation,
     laplace_scale,
+    laplace_sigma,
     laplace_variance,
 )
 from marginweave.tasks.mechanisms.randomness import fresh_bits
@@ -79,7 +79,7 @@ def test_the_deviation_is_that_of_the_distribution(epsilon: Fraction) -> None:
     scale = laplace_scale(epsilon, ONE)
     reach = math.ceil(60 * scale)
     x = np.arange(-reach, reach + 1).astype(float)
-    assert laplace_deviation(scale) == pytest.approx(math.sqrt(mass(scale, reach) @ x**2), rel=1e-9)
+    assert laplace_sigma(scale) == pytest.approx(math.sqrt(mass(scale, reach) @ x**2), rel=1e-9)
 
 
 @pytest.mark.parametrize("unit", STABILITIES, ids=str)

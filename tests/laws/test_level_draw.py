@@ -25,7 +25,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import recode, released_values, to_released
 from marginweave.tasks.aggregate.level import draw_level
 from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.level_draws import DELTA, bounded, category, clopper_pearson, planned, surviving_values, table_of
@@ -156,7 +156,7 @@ def test_empty_pairs_of_survivors_survive_as_the_tail_says(
     )
     below = surviving_values(sizes)
     candidates = CandidateSet.above(below, sizes)
-    sd = deviation(multiplier, bound, Stability(records=1, neighbors=neighbors))
+    sd = noise_sigma(multiplier, bound, Stability(records=1, neighbors=neighbors))
     mechanism = planned(config, candidates, bound, sd, survivors=len(below))
     real = multiplier * math.sqrt(bound * (2 if neighbors == "replace-one" else 1))
     assert mechanism.private_threshold == 0

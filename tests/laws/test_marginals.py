@@ -34,8 +34,8 @@ from marginweave.tasks.aggregate.selection import (
     select_marginals,
 )
 from marginweave.tasks.mechanisms.catalogue import count_noise
-from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, marginal_deviation
-from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, marginal_sigma
+from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 
 SIZES = (2, 3, 5, 7)
@@ -119,8 +119,8 @@ def test_the_sensitivity_of_a_marginal_is_the_largest_move_of_one_subject(max_re
     ]
     comes = max(float((u**2).sum()) for u in subjects)
     replaced = max(float(((u - v) ** 2).sum()) for u in subjects for v in subjects)
-    assert marginal_deviation(1.0, Stability(records=max_records, neighbors="add-remove")) ** 2 == comes
-    replacing = marginal_deviation(1.0, Stability(records=max_records, neighbors="replace-one"))
+    assert marginal_sigma(1.0, Stability(records=max_records, neighbors="add-remove")) ** 2 == comes
+    replacing = marginal_sigma(1.0, Stability(records=max_records, neighbors="replace-one"))
     assert 0 <= float(replacing) ** 2 - replaced < 0.01
 
 
@@ -185,7 +185,7 @@ def test_a_share_without_a_noise_table_makes_all_shares_equal() -> None:
     sizes, cliques = (1, 1000, 1000), [(0,), (1, 2)]
     found = split_noise(RoundedGaussian(ONE), 70_000.0, cliques, sizes, "cells")
     assert found == split_noise(RoundedGaussian(ONE), 70_000.0, cliques, sizes, "equal")
-    assert max(found) <= MAX_DEVIATION
+    assert max(found) <= MAX_SIGMA
     assert sum(1 / Fraction(sd) ** 2 for sd in found) <= 1 / Fraction(70_000) ** 2
     assert len(set(split_noise(RoundedGaussian(ONE), 7.0, cliques, sizes, "cells"))) == 2
 

@@ -25,7 +25,7 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
 from marginweave.tasks.aggregate.level import draw_level
 from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from tests.support.configurations import configuration
 from tests.support.level_draws import bounded, category, clopper_pearson, planned, table_of
@@ -69,7 +69,7 @@ def total_scores(config: Configuration, table: EncodedTable) -> np.ndarray:
         candidates = Pinned(length=length, sizes=DOMAINS)
         bound = math.comb(3, length)
         multiplier = plan_budget(config).by_name[f"level-{length}"].parameter
-        sd = deviation(multiplier, bound, config.stability)
+        sd = noise_sigma(multiplier, bound, config.stability)
         # No threshold: what is not published would be a loss of power, not of privacy.
         mechanism = replace(planned(config, candidates, bound, sd), threshold=-(10**6))
         counts = bounded(table, candidates, bound)

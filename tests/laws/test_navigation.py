@@ -13,7 +13,7 @@ from tests.support.places import REPOSITORY
 NAMES = [
     ("marginweave.tasks.checkpoint.draws", "run_draw", "tasks/checkpoint/draws.py"),
     ("marginweave.tasks.ledger", "Ledger", "tasks/ledger/ledger.py"),
-    ("marginweave.tasks.mechanisms.gaussian", "deviation", "tasks/mechanisms/gaussian.py"),
+    ("marginweave.tasks.mechanisms.gaussian", "noise_sigma", "tasks/mechanisms/gaussian.py"),
     ("marginweave.tasks.accounting.plan.k_tuples", "plan_budget", "tasks/accounting/plan/k_tuples.py"),
     ("marginweave.tasks.accounting.plan.resolve", "resolve", "tasks/accounting/plan/resolve.py"),
     ("marginweave.tasks.estimate.mixture.fit", "fit_mixture", "tasks/estimate/mixture/fit.py"),

@@ -20,7 +20,7 @@ from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.checkpoint.codecs import pack_arrays, pack_codes
 from marginweave.tasks.evaluate.paid import compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.evaluate.paid_task import bought
-from marginweave.tasks.mechanisms.gaussian import add_noise, error_deviation, error_sensitivity
+from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, error_sigma
 from marginweave.tasks.references import DerivedReference, StageResult
 from tests.support.configurations import configuration
 from tests.support.seeded_bits import SeededBits
@@ -91,7 +91,7 @@ def test_its_noise_costs_what_its_multiplier_does(neighbors: Neighbors, theta: i
     """Sensitivity / deviation is at most 1 / multiplier, and less by rounding up to 1/1024 only: 2 theta, not sqrt(2) theta."""
     stability = Stability(records=theta, neighbors=neighbors)
     sensitivity = 2 * theta if neighbors == "replace-one" else theta
-    wanted, found = Fraction(multiplier) * sensitivity, error_deviation(multiplier, stability)
+    wanted, found = Fraction(multiplier) * sensitivity, error_sigma(multiplier, stability)
     assert error_sensitivity(stability) == sensitivity
     assert wanted <= found < wanted + Fraction(1, 1024)
 
@@ -102,7 +102,7 @@ def test_its_noise_is_rounded_gaussian(neighbors: Neighbors) -> None:
 
     The draws come from fixed bits, so that it fails always or never.
     """
-    deviation, count = error_deviation(2.5, Stability(records=2, neighbors=neighbors)), 40_000
+    deviation, count = error_sigma(2.5, Stability(records=2, neighbors=neighbors)), 40_000
     noise = add_noise(np.full(count, 100, np.int64), deviation, SeededBits(3)) - 100
     variance = (2.5 * (4 if neighbors == "replace-one" else 2)) ** 2 + 1 / 12
     assert abs(noise.mean()) < 5.2 * math.sqrt(variance / count)

@@ -34,7 +34,7 @@ from marginweave.tasks.columns.number import NumberValues
 from marginweave.tasks.encode.codes import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.task import encode_blocks
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation, marginal_deviation
+from marginweave.tasks.mechanisms.gaussian import count_sigma, marginal_sigma, noise_sigma
 from marginweave.tasks.mechanisms.laplace import l1_sensitivity
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import KeyedBits
@@ -158,7 +158,7 @@ def law_of_combinations(case: Neighbors, length: int, bound: int, forbidden: int
     assert np.count_nonzero(moved) <= tables * theta * bound
     assert moved.max(initial=0) <= theta
     assert moved.sum() <= tables * theta * bound
-    assert math.sqrt((moved**2).sum()) <= deviation(1.0, bound, case.stability)
+    assert math.sqrt((moved**2).sum()) <= noise_sigma(1.0, bound, case.stability)
 
 
 relations = pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
@@ -179,7 +179,7 @@ def test_combinations(
     bound: int,
     forbidden: int,
 ) -> None:
-    """L0 and L1 at most theta Delta_k (twice that under replace-one), Linf at most theta, L2 at most `deviation`(1)."""
+    """L0 and L1 at most theta Delta_k (twice that under replace-one), Linf at most theta, L2 at most `noise_sigma`(1)."""
     law_of_combinations(neighbors_of(unit, relation, others, mine, theirs), length, bound, forbidden)
 
 
@@ -236,7 +236,7 @@ def test_record_count_and_contributions(
     """The count moves by theta at most; the scores of Delta_k by `score_sensitivity`, each record counted once."""
     case = neighbors_of(unit, relation, others, mine, theirs)
     moved = change(lambda blocks: Counter({"n": blocks.records}), case)
-    assert moved.max(initial=0) <= count_deviation(1.0, case.stability)
+    assert moved.max(initial=0) <= count_sigma(1.0, case.stability)
 
     def scores(rows: list[Row]) -> np.ndarray:
         blocks = ReleasedBlocks(blocks_of(rows, case.config), {} if length == 1 else {1: TOWNS})
@@ -304,7 +304,7 @@ def test_marginals(
         moved = np.abs(one - other)
         assert moved.max() <= case.stability.records
         assert moved.sum() <= l1_sensitivity(case.stability)
-        assert math.sqrt((moved**2).sum()) <= marginal_deviation(1.0, case.stability)
+        assert math.sqrt((moved**2).sum()) <= marginal_sigma(1.0, case.stability)
 
 
 @units
@@ -327,7 +327,7 @@ def test_values_of_private_domains(
 
     moved = change(counted, case)
     assert np.count_nonzero(moved) <= 2 * case.stability.records * (2 if relation == "replace-one" else 1)
-    assert math.sqrt((moved**2).sum()) <= deviation(1.0, 2, case.stability)
+    assert math.sqrt((moved**2).sum()) <= noise_sigma(1.0, 2, case.stability)
 
 
 def test_the_unit_reaches_its_sensitivity() -> None:
@@ -338,7 +338,7 @@ def test_the_unit_reaches_its_sensitivity() -> None:
         assert case.stability.records == theta
         moved = change(partial(combinations, 1, 5, 9), case)
         assert sorted(moved[moved > 0].tolist()) == [theta] * 5
-        assert math.sqrt((moved**2).sum()) <= deviation(1.0, 5, case.stability) < theta * math.sqrt(5) + 1 / 512
+        assert math.sqrt((moved**2).sum()) <= noise_sigma(1.0, 5, case.stability) < theta * math.sqrt(5) + 1 / 512
 
 
 def test_a_domain_read_off_the_table_would_move_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,5 +168,5 @@ def test_scores_of_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     marginals_task.measure_one_way.fn(stages.reference, ENCODED)
     marginals_task.score_pairs.fn(stages.reference, ENCODED)
     scores = np.array([unpack_scores(stages.makes["selection"]()) for _ in range(2000)])
-    told = scoring(stages.reference.configuration, stages.reference.plan).score_deviation
+    told = scoring(stages.reference.configuration, stages.reference.plan).score_sigma
     assert np.abs(scores.std(axis=0, ddof=1) / told - 1).max() < 0.01 + Z * math.sqrt(1 / (2 * 2000))

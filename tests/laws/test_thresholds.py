@@ -14,7 +14,7 @@ from scipy.stats import norm
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
-from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from tests.support.printed_thresholds import ONE_ROW, printed_threshold, stable_quantile
 
@@ -57,7 +57,7 @@ def test_private_threshold_is_near_its_real_counterpart(sd: int, contributions: 
 def test_published_thresholds_of_sds(sigma: float, bound: int, delta: float, threshold: float) -> None:
     """The printed real form reproduces; ours, for the same noise and delta/2, is at most 1.5 above it."""
     assert printed_threshold(sigma, bound, delta) == pytest.approx(threshold, abs=1e-7)
-    ours = private_threshold(deviation(sigma, bound, ONE_ROW), bound, 1, delta / 2)
+    ours = private_threshold(noise_sigma(sigma, bound, ONE_ROW), bound, 1, delta / 2)
     assert threshold < ours <= threshold + 1.5 + 0.02
 
 
@@ -133,10 +133,10 @@ def test_thresholds_are_exceeded_and_never_below_one() -> None:
 def test_adaptive_rate_needs_this_lengths_contribution_bound(bound: int) -> None:
     """With sqrt(Delta_k) an empty cell is published at about eta/2; with sqrt(Delta_1) far more often."""
     sigma, eta, first_bound = 6.0, 0.05, 2
-    noise = deviation(sigma, bound, ONE_ROW)
+    noise = noise_sigma(sigma, bound, ONE_ROW)
     settings_ = AggregateSettings.model_validate({"thresholds": {"adaptive": {2: eta}}})
     ours = level_threshold(settings_, 2, 3, noise, 10, 10)
-    printed = level_threshold(settings_, 2, 3, deviation(sigma, first_bound, ONE_ROW), 10, 10)
+    printed = level_threshold(settings_, 2, 3, noise_sigma(sigma, first_bound, ONE_ROW), 10, 10)
     assert float(noise_table(noise).upper_tail(ours)) == pytest.approx(eta / 2, rel=0.1)
     assert float(noise_table(noise).upper_tail(printed)) > 1.5 * eta
 

@@ -23,7 +23,7 @@ from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level
 from marginweave.tasks.encode.complete import sampled_rows
-from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
+from marginweave.tasks.mechanisms.gaussian import count_sigma, noise_sigma
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import fresh_bits
@@ -204,11 +204,11 @@ def test_counts_move_by_no_more_than_the_noise_is_made_for(
     """Up to 5 rows of a subject come, or give way to 5 others: |change| in L2 is at most the deviation at multiplier 1."""
     added = change_of([*others, *mine], others, length, bound, seed)
     one = Stability(records=max(1, len(mine)), neighbors="add-remove")
-    assert math.sqrt((added**2).sum()) <= deviation(1.0, bound, one)
+    assert math.sqrt((added**2).sum()) <= noise_sigma(1.0, bound, one)
     # the rest first: every row of a pair has the words of its place
     changed = change_of([*others, *mine], [*others, *theirs], length, bound, seed)
     other = Stability(records=max(1, len(mine), len(theirs)), neighbors="replace-one")
-    assert math.sqrt((changed**2).sum()) <= deviation(1.0, bound, other)
+    assert math.sqrt((changed**2).sum()) <= noise_sigma(1.0, bound, other)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=str)
@@ -225,8 +225,8 @@ def test_alike_rows_of_a_subject_attain_every_sensitivity(unit: Stability, lengt
     table = [*others, *[full] * unit.records]
     neighbor = others if added else [*others, *[opposite] * unit.records]
     moved = math.sqrt((change_of(table, neighbor, length, bound, 0) ** 2).sum())
-    assert moved <= deviation(1.0, bound, unit) < moved + 1 / 512
-    assert count_deviation(1.0, unit) == unit.records
+    assert moved <= noise_sigma(1.0, bound, unit) < moved + 1 / 512
+    assert count_sigma(1.0, unit) == unit.records
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=str)

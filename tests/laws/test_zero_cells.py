@@ -32,7 +32,7 @@ Outcome = tuple[Any, ...]
 Case = tuple[CandidateSet, WholeCounts]
 Exact = tuple[NDArray[np.int64], dict[Outcome, float]]
 Break = Callable[[pytest.MonkeyPatch], None]
-MECHANISM = LevelMechanism(length=3, contribution_bound=1, deviation=Fraction(3, 2), threshold=2)
+MECHANISM = LevelMechanism(length=3, contribution_bound=1, sigma=Fraction(3, 2), threshold=2)
 
 
 def triples() -> tuple[CandidateSet, WholeCounts]:
@@ -50,7 +50,7 @@ def triples() -> tuple[CandidateSet, WholeCounts]:
 
 def outcome_probabilities(candidates: CandidateSet, bounded: WholeCounts, mechanism: LevelMechanism) -> Exact:
     """Every joint outcome with its probability; a cell is None, its threshold, or 1 for everything above."""
-    table, least = noise_table(mechanism.deviation), mechanism.threshold
+    table, least = noise_table(mechanism.sigma), mechanism.threshold
     cells = np.concatenate(list(candidates.cells((0, 1, 2))))
     exact = dict(zip(bounded.cells[0].tolist(), bounded.counts[0].tolist(), strict=True))
     single = []
@@ -129,11 +129,11 @@ def many_p_values(seed: int) -> tuple[float, float, float]:
     everything = np.concatenate(list(candidates.cells((0, 1))))
     occurring = everything[:: SIZES[1]]
     bounded = WholeCounts(column_sets=((0, 1),), cells=(occurring,), counts=(np.full(len(occurring), 10**6, np.int64),))
-    mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=Fraction(10), threshold=3)
+    mechanism = LevelMechanism(length=2, contribution_bound=1, sigma=Fraction(10), threshold=3)
     told, noisy = draw_unvisited(bounded, candidates, mechanism, SeededBits(seed))[0, 1]
     assert np.all(np.diff(told) > 0)
     zero = noisy < 10**5
-    table = noise_table(mechanism.deviation)
+    table = noise_table(mechanism.sigma)
     zeros, p = len(everything) - len(occurring), float(table.upper_tail(3))
     number = 2 * min(binom.cdf(zero.sum(), zeros, p), binom.sf(zero.sum() - 1, zeros, p))
     edges = range(3, 34)
@@ -183,7 +183,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     singles = {((j, v),): 1 for j, size in enumerate(sizes) for v in range(size)}
     candidates = CandidateSet.above(level_from(singles, 1), sizes)
     nothing = WholeCounts(column_sets=(), cells=(), counts=())
-    mechanism = LevelMechanism(length=2, contribution_bound=1, deviation=Fraction(10), threshold=3)
+    mechanism = LevelMechanism(length=2, contribution_bound=1, sigma=Fraction(10), threshold=3)
     monkeypatch.setattr(zero_cells, "_PASSING", 7)
     sets, trials = list(candidates.column_sets()), 300
     told = Counter[tuple[Any, ...]]()
@@ -192,7 +192,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             told.update((columns, cell) for cell in cells.tolist())
     expected = {(c, cell) for c in sets for cells in candidates.cells(c) for cell in cells.tolist()}
     assert set(told) == expected
-    p = float(noise_table(mechanism.deviation).upper_tail(3))
+    p = float(noise_table(mechanism.sigma).upper_tail(3))
     spread = sum((told[cell] - trials * p) ** 2 for cell in expected) / (trials * p * (1 - p))
     assert abs(spread - len(expected)) < 5 * math.sqrt(2 * len(expected))
 
@@ -200,7 +200,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_way_of_drawing_depends_on_sizes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few candidates are visited, many are not, whatever occurs; both tell cells in canonical order."""
     candidates, bounded = triples()
-    mechanism = LevelMechanism(length=3, contribution_bound=1, deviation=Fraction(3, 2), threshold=3)
+    mechanism = LevelMechanism(length=3, contribution_bound=1, sigma=Fraction(3, 2), threshold=3)
     assert level_module.visits_all(candidates, mechanism)
     monkeypatch.setattr(level_module, "_VISITED", 3)
     assert not level_module.visits_all(candidates, mechanism)

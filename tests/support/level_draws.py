@@ -54,7 +54,7 @@ def planned(
         candidates=candidates,
         survivors_before=survivors,
         contribution_bound=bound,
-        deviation=sd,
+        sigma=sd,
         delta_threshold=DELTA,
     )
 

@@ -244,7 +244,7 @@ def test_last_digits_of_floats_are_no_other_plan(
 
     def seen(*arguments: Any, **named: Any) -> Any:
         mechanism = drawn(*arguments, **named)
-        used[f"level-{mechanism.length}"] = mechanism.deviation / mechanism.contribution_bound
+        used[f"level-{mechanism.length}"] = mechanism.sigma / mechanism.contribution_bound
         return mechanism
 
     monkeypatch.setattr(aggregate, "plan_level", seen)

@@ -14,7 +14,7 @@ import pytest
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.accounting.thresholds import private_threshold
-from marginweave.tasks.mechanisms.gaussian import count_deviation, deviation
+from marginweave.tasks.mechanisms.gaussian import count_sigma, noise_sigma
 from tests.support.command_line import CommandLine
 from tests.support.configurations import raw
 from tests.support.people_table import visits
@@ -47,15 +47,13 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
     assert configuration.stability.records == 3
     for noise in statement["noise"]:
         multiplier = plan.by_name[f"level-{noise['length']}"].parameter
-        exact = deviation(multiplier, noise["contribution_bound"], configuration.stability)
+        exact = noise_sigma(multiplier, noise["contribution_bound"], configuration.stability)
         assert noise["deviation"] == float(exact)
     first = statement["noise"][0]
-    exact = deviation(plan.by_name["level-1"].parameter, first["contribution_bound"], configuration.stability)
+    exact = noise_sigma(plan.by_name["level-1"].parameter, first["contribution_bound"], configuration.stability)
     assert first["private_threshold"] == private_threshold(exact, 1, 3, plan.delta_threshold)
     rows = list(csv.DictReader((folder / "aggregates.csv").open()))
-    assert float(rows[0]["deviation"]) == float(
-        count_deviation(plan.by_name["count"].parameter, configuration.stability)
-    )
+    assert float(rows[0]["deviation"]) == float(count_sigma(plan.by_name["count"].parameter, configuration.stability))
     assert "subject of column 'person'" in statement["guarantee"]["unit"]
     assert any("At most 3 row(s) of a subject" in sentence for sentence in statement["preparation"])
     assert any("Rows without a subject were left out" in sentence for sentence in statement["preparation"])

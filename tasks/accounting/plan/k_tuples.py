@@ -27,7 +27,7 @@ from marginweave.tasks.accounting.plan.marginals import MarginalBudget, marginal
 from marginweave.tasks.accounting.selection_composition import release_epsilon, shared_budget
 from marginweave.tasks.accounting.sparse_histogram import joint_epsilon, joint_loss, threshold_delta
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS
-from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
+from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,9 +168,9 @@ def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[fl
     least = min(proportions)
     scale = math.sqrt(sum((least / p) ** 2 for p in proportions) / budget)
     multipliers = tuple(p / least * scale for p in proportions)
-    if max(multipliers) > MAX_DEVIATION:
+    if max(multipliers) > MAX_SIGMA:
         raise InputError(
-            f"noise multiplier ({max(multipliers):.3g}) must be at most {MAX_DEVIATION}: "
+            f"noise multiplier ({max(multipliers):.3g}) must be at most {MAX_SIGMA}: "
             "raise privacy.epsilon, or bring the proportions of aggregate.sigma nearer to each other"
         )
     return multipliers

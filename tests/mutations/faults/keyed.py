@@ -83,8 +83,8 @@ FAULTS = (
     Fault(
         name="all sets of columns of a level have the same noise",
         file="tasks/aggregate/level.py",
-        text="_noised(counted, mechanism.deviation, bits, table)",
-        instead="_noised(counted, mechanism.deviation, bits, 0)",
+        text="_noised(counted, mechanism.sigma, bits, table)",
+        instead="_noised(counted, mechanism.sigma, bits, 0)",
         killed_by=("tests/laws/test_keyed_noise.py::test_the_noise_of_a_set_of_columns_has_its_number_and_places",),
     ),
     Fault(

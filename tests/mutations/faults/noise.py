@@ -45,8 +45,8 @@ FAULTS = (
     Fault(
         name="sigma is halved",
         file="tasks/mechanisms/gaussian.py",
-        text="distribution = noise_table(deviation)",
-        instead="distribution = noise_table(deviation / 2)",
+        text="distribution = noise_table(sigma)",
+        instead="distribution = noise_table(sigma / 2)",
         killed_by=(_EXACT, _TWICE),
     ),
     Fault(
@@ -131,8 +131,8 @@ FAULTS = (
     Fault(
         name="theta is ignored in the noise of the record count",
         file="tasks/mechanisms/gaussian.py",
-        text='return deviation(multiplier, 1, replace(stability, neighbors="add-remove"))',
-        instead='return deviation(multiplier, 1, replace(stability, records=1, neighbors="add-remove"))',
+        text='return noise_sigma(multiplier, 1, replace(stability, neighbors="add-remove"))',
+        instead='return noise_sigma(multiplier, 1, replace(stability, records=1, neighbors="add-remove"))',
         killed_by=(
             "tests/unit/accounting/test_preparation_plans.py::test_the_record_count_is_noised_for_the_whole_unit",
             "tests/laws/test_units.py::test_alike_rows_of_a_subject_attain_every_sensitivity",

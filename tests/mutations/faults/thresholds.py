@@ -50,12 +50,12 @@ FAULTS = (
         name="counts are suppressed by what they are exactly",
         file="tasks/aggregate/level.py",
         text=(
-            "        for cells, noised in _noised(counted, mechanism.deviation, bits, table):\n"
+            "        for cells, noised in _noised(counted, mechanism.sigma, bits, table):\n"
             "            kept = noised >= threshold\n"
         ),
         instead=(
             "        exact = list(counted)\n"
-            "        noisy_pieces = _noised(exact, mechanism.deviation, bits, table)\n"
+            "        noisy_pieces = _noised(exact, mechanism.sigma, bits, table)\n"
             "        for (_, counts), (cells, noised) in zip(exact, noisy_pieces, strict=True):\n"
             "            kept = counts >= threshold\n"
         ),
@@ -78,15 +78,15 @@ FAULTS = (
     Fault(
         name="empty cells pass as often as those that exceed the threshold by one",
         file="tasks/mechanisms/zero_cells.py",
-        text="return noise_table(deviation).upper_tail(threshold)",
-        instead="return noise_table(deviation).upper_tail(threshold + 1)",
+        text="return noise_table(sigma).upper_tail(threshold)",
+        instead="return noise_table(sigma).upper_tail(threshold + 1)",
         killed_by=(_MANY,),
     ),
     Fault(
         name="the noise of empty cells that passed is that of any count",
         file="tasks/mechanisms/zero_cells.py",
-        text="return draw_tail(_tail(threshold, deviation), count,",
-        instead="return threshold - 1 + draw_tail(_tail(1, deviation), count,",
+        text="return draw_tail(_tail(threshold, sigma), count,",
+        instead="return threshold - 1 + draw_tail(_tail(1, sigma), count,",
         killed_by=(_MANY,),
     ),
     Fault(
@@ -99,7 +99,7 @@ FAULTS = (
     Fault(
         name="an adaptive threshold does not grow with the noise",
         file="tasks/accounting/thresholds.py",
-        text="return max(0.0, -float(deviation) * float(ndtri(probability)))",
+        text="return max(0.0, -float(sigma) * float(ndtri(probability)))",
         instead="return max(0.0, -float(ndtri(probability)))",
         killed_by=("tests/laws/test_thresholds.py::test_adaptive_rate_needs_this_lengths_contribution_bound",),
     ),

@@ -18,7 +18,7 @@ from marginweave.tasks.accounting.composition import account_epsilon
 from marginweave.tasks.accounting.plan.draws import check_uncharged, uncharged_delta
 from marginweave.tasks.accounting.plan.k_tuples import level_multipliers, plan_budget
 from marginweave.tasks.mechanisms.exponential import selection_mu
-from marginweave.tasks.mechanisms.noise_table import MAX_DEVIATION
+from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
 from tests.support.budget_plans import configuration
 
 # R, epsilon, delta, Qp, Np, p, rho, eps_Q, sigma, with the square
@@ -219,7 +219,7 @@ def test_what_is_not_charged_is_one_percent_of_delta_at_most(epsilon: float, del
     elif uncharged < 0.01 * delta * (1 - 1e-9):
         check_uncharged(epsilon, delta)
     cells = 10**10  # of the widest noise that there is: J is 15 deviations
-    assert cells * (15 * MAX_DEVIATION + 3) * 2.0**-128 < 1e-22
+    assert cells * (15 * MAX_SIGMA + 3) * 2.0**-128 < 1e-22
 
 
 def test_planning_loads_no_heavy_library() -> None:

@@ -21,7 +21,7 @@ from marginweave.tasks.accounting.accountants import gdp_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.ledger.plans import check_plan
-from marginweave.tasks.mechanisms.laplace import laplace_deviation, laplace_scale
+from marginweave.tasks.mechanisms.laplace import laplace_scale, laplace_sigma
 from tests.support.configurations import PRIVATE, configuration
 
 BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
@@ -156,7 +156,7 @@ def test_plan_knows_the_laplace_noise_of_what_is_public() -> None:
     plan = plan_budget(config)
     noise = {str(draw): planned_sigmas(config, plan, draw) for draw in plan.draws}
     part = Fraction(repr(plan.by_name["marginals"].parameter)) / 6
-    expected = laplace_deviation(laplace_scale(part, config.stability))
+    expected = laplace_sigma(laplace_scale(part, config.stability))
     assert noise["marginals"] == pytest.approx([expected] * 6, rel=1e-6)
     assert len(noise["one-way"]) == 4
 

@@ -16,7 +16,7 @@ from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import release_epsilon
 from marginweave.tasks.ledger.plans import check_plan
-from marginweave.tasks.mechanisms.gaussian import error_deviation
+from marginweave.tasks.mechanisms.gaussian import error_sigma
 from tests.support.configurations import configuration
 from tests.support.published import stated
 
@@ -64,7 +64,7 @@ def test_it_has_its_share_is_planned_last_and_the_whole_is_spent(
 def test_plan_and_privacy_json_have_its_noise(changes: dict[str, Any]) -> None:
     config = buying(**changes)
     plan = plan_budget(config)
-    sd = float(error_deviation(plan.by_name["evaluation"].parameter, config.stability))
+    sd = float(error_sigma(plan.by_name["evaluation"].parameter, config.stability))
     row = forecast(config)[0][-1]
     assert (row.name, row.noise, row.threshold) == ("evaluation", f"sd {sd:.1f}", "")
     assert row.error == f"± {sd * 0.7978845608:.1f}"

@@ -72,7 +72,7 @@ def test_a_sample_expects_what_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_raised_threshold_is_the_least_that_fits(asked: int, most: int, sd: Fraction) -> None:
     level = singles((9, 11, 5))
     expectation = Expectation.of(level, CandidateSet.above(level, (9, 11, 5)))
-    plain = LevelMechanism(length=2, contribution_bound=1, deviation=sd, threshold=asked)
+    plain = LevelMechanism(length=2, contribution_bound=1, sigma=sd, threshold=asked)
     raised = raise_threshold(plain, expectation, most)
     assert expectation.fits(raised.threshold, float(sd), most)
     if raised.threshold == asked:

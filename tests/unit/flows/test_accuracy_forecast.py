@@ -12,7 +12,7 @@ import pytest
 from marginweave.flows.plan.accuracy import error_forecast, method_forecast
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.noise import planned_sigmas
-from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
@@ -29,7 +29,7 @@ def test_tables_of_k_tuples_have_the_noise_of_their_cells() -> None:
     plan, rng = plan_budget(config), np.random.default_rng(20)
     said = error_forecast(config, None)[0]
     for length, cells, told in zip((1, 2, 3), (17 / 4, 101 / 6, 247 / 4), numbers(said), strict=True):
-        sd = float(deviation(plan.by_name[f"level-{length}"].parameter, math.comb(4, length), config.stability))
+        sd = float(noise_sigma(plan.by_name[f"level-{length}"].parameter, math.comb(4, length), config.stability))
         # 200,000 draws: the mean of |X| is off by .0017 of sigma, 5 of these are an alarm
         norm = cells * float(np.abs(rng.normal(0, sd, 200_000)).mean())
         assert told == pytest.approx(norm, abs=0.5 + 5 * 0.0017 * sd * cells)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.arrays import Words
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.mechanisms.gaussian import add_noise, count_deviation, deviation, select_percentile
+from marginweave.tasks.mechanisms.gaussian import add_noise, count_sigma, noise_sigma, select_percentile
 from marginweave.tasks.mechanisms.noise_table import NoiseTable, noise_table
 from marginweave.tasks.mechanisms.sampler import Sampler
 from tests.support.seeded_bits import SeededBits
@@ -48,7 +48,7 @@ class Script(SeededBits):
 def test_deviation_is_the_next_multiple_above_the_sensitivity(multiplier, bound, neighbors, records: int) -> None:
     """sd >= multiplier theta sqrt(Delta (or 2 Delta)) > sd - 1/1024, decided in exact fractions; theta alone for the count."""
     unit = Stability(records=records, neighbors=neighbors)
-    sd, count = deviation(multiplier, bound, unit), count_deviation(multiplier, unit)
+    sd, count = noise_sigma(multiplier, bound, unit), count_sigma(multiplier, unit)
     square = (Fraction(multiplier) * records) ** 2 * bound * (2 if neighbors == "replace-one" else 1)
     assert count >= Fraction(multiplier) * records > count - Fraction(1, 1024)
     assert (sd * 1024).denominator == 1
@@ -76,7 +76,7 @@ def test_entries_on_the_edges_of_the_guide_are_compared_too(around: int, distanc
     """An entry at, just below or just above a multiple of 2^112, where the guide's ranges meet, is not overlooked."""
     entry = (12_345 << 112) + around
     high = np.array([entry >> 65, 1 << 63], np.uint64)
-    table = NoiseTable(deviation=Fraction(1), cumulative=(entry, 1 << 128), high=high)
+    table = NoiseTable(sigma=Fraction(1), cumulative=(entry, 1 << 128), high=high)
     uniform = entry + distance
     assert Sampler(table).draw(Script(uniform), 3, 7, 1).tolist() == [int(entry <= uniform)]
 
@@ -123,7 +123,7 @@ def test_counts_that_could_overflow_or_are_no_int64_are_refused() -> None:
 def test_impossible_deviations_are_refused(arguments, message: str) -> None:
     """Multiplier positive and finite, bound at least 1."""
     with pytest.raises(InputError, match=message):
-        deviation(*arguments)
+        noise_sigma(*arguments)
 
 
 @pytest.mark.parametrize(

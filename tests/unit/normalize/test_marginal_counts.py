@@ -22,7 +22,7 @@ from marginweave.tasks.aggregate.payloads import (
 )
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.evaluate.intervals import marginal_intervals
-from marginweave.tasks.mechanisms.gaussian import deviation
+from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.publish.measurements import marginal_facts, measurements_table, read_measurements
@@ -167,7 +167,7 @@ def test_values_are_discovered_where_they_reach_the_threshold() -> None:
     """Noise of 1.5 (false alarm below 1e-9 at 10 deviations): 200 records are found, 10 are not, absent ones never."""
     codes = np.repeat(np.array([0, 1, 3], np.uint8), [200, 10, 50])
     table = EncodedTable(codes=(codes, codes), labels=(("common", "rare", "absent"), ("u", "v", "w")))
-    sd = deviation(1.5, 1, configuration().stability)
+    sd = noise_sigma(1.5, 1, configuration().stability)
     assert discover_labels(count_values([table], [0]), table.labels, sd, 30, fresh_bits()) == {0: ("common",)}
     assert discover_labels(count_values([table], [0]), table.labels, sd, -30, fresh_bits()) == {0: ("common", "rare")}
 

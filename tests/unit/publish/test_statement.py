@@ -40,7 +40,7 @@ def test_values_and_selection_have_the_noise_and_threshold_of_the_plan(neighbors
     deviation, threshold = discovery(config, plan)
     assert (told["values"].sigma, told["values"].threshold) == (float(deviation), threshold)
     grid = scoring(config, plan)
-    assert (told["selection"].sigma or 0) * grid.steps == pytest.approx(float(grid.deviation))
+    assert (told["selection"].sigma or 0) * grid.steps == pytest.approx(float(grid.sigma))
     for name in ("one-way", "marginals"):
         assert (told[name].sigma, told[name].threshold) == (None, None)
     assert told["selection"].threshold is None
