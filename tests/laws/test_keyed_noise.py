@@ -148,7 +148,7 @@ def test_the_noise_of_a_set_of_columns_has_its_number_and_places(ways: dict[str,
         cells = np.concatenate(list(PAIRS.cells(columns)))
         exact = np.zeros(cells[-1] + 1, np.int64)
         exact[whole.cells[number]] = whole.counts[number]
-        noisy = add_noise(exact[cells], MECHANISM.deviation, SeededBits(6), table=number)
+        noisy = add_noise(exact[cells], MECHANISM.sigma, SeededBits(6), table=number)
         assert level.counts[(level.columns == columns).all(axis=1)].tolist() == noisy.tolist()
 
 

@@ -176,8 +176,8 @@ def test_the_noise_of_the_scores_covers_their_joint_sensitivity(multiplier: floa
     plan = plan_indif(91, multiplier, Stability(records=2, neighbors=neighbors))  # type: ignore[arg-type]
     records = (8 if neighbors == "replace-one" else 4) * 2
     claimed = multiplier * math.sqrt(91) * (records + 1 / 1024)
-    assert 0 <= float(plan.deviation) / plan.steps - claimed < 0.001
-    assert plan.steps == 1024 or float(plan.deviation) > 4000  # no coarser than the table asks for
+    assert 0 <= float(plan.sigma) / plan.steps - claimed < 0.001
+    assert plan.steps == 1024 or float(plan.sigma) > 4000  # no coarser than the table asks for
 
 
 def test_a_share_without_a_noise_table_makes_all_shares_equal() -> None:
@@ -197,7 +197,7 @@ def test_the_scores_carry_that_noise() -> None:
     plan = plan_indif(len(pairs), 0.5, ONE)
     scores = indif_scores([codes], [2] * 25, pairs, plan.steps)
     noise = np.concatenate([measure_indif(scores, plan, fresh_bits()) for _ in range(40)])
-    sd = float(plan.deviation) / plan.steps
+    sd = float(plan.sigma) / plan.steps
     assert abs((noise**2).mean() / sd**2 - 1) < 5.1 * math.sqrt(2 / len(noise))
 
 
