@@ -17,7 +17,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.released.aggregates import Level
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.marginals import cells
@@ -238,27 +238,6 @@ def recode(table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> Enco
         codes[j] = lookup.astype(code_type(len(values)))[table.codes[j]]
         labels[j] = values
     return EncodedTable(codes=tuple(codes), labels=tuple(labels))
-
-
-def collect(
-    names: tuple[str, ...],
-    labels: tuple[tuple[str, ...], ...],
-    record_count: int,
-    record_deviation: float,
-    levels: Sequence[Level],
-    noise: Sequence[LevelNoise],
-) -> Aggregates:
-    """One set of aggregates from the draws; a record count below 0 is told as 0.
-
-    DP: post-processing.
-    """
-    return Aggregates(
-        domain=Domain(names=names, labels=labels),
-        record_count=max(0, record_count),
-        record_deviation=record_deviation,
-        levels=tuple(levels),
-        noise=tuple(noise),
-    )
 
 
 @dataclass(frozen=True)

@@ -73,14 +73,6 @@ def split_noise(
     return parts
 
 
-def count_marginal(codes: Sequence[AnyCodes], sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
-    """Exact counts of the combinations of `clique` in one block of rows: shape sizes[a_1], sizes[a_2], …; private.
-
-    Raises StageError as `count_marginals`.
-    """
-    return count_marginals([codes], sizes, [clique])[0]
-
-
 def count_marginals(
     blocks: Iterable[Sequence[AnyCodes]], sizes: Sequence[int], cliques: Sequence[Clique]
 ) -> list[NDArray[np.int64]]:
@@ -152,7 +144,7 @@ def measure_marginals(
 
     Args:
         noise: its kind, for how many records of one unit move, and how.
-        exact: marginals by `count_marginal`, of rows of a unit already bounded to theta.
+        exact: from `count_marginals`, of rows of a unit already bounded to theta.
         cliques: attributes of each marginal, increasing.
         parts: of each marginal, from `split_noise`.
         bits: of the draw; table i is marginal i.

@@ -13,11 +13,7 @@ from typing import Any
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import (
-    BudgetPlan,
-    DrawKind,
-    PlannedDraw,
-)
+from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS
 from marginweave.tasks.accounting.plan.marginals import rounds_of
@@ -93,25 +89,13 @@ def with_terms(configuration: Configuration, plan: BudgetPlan) -> BudgetPlan:
 
 def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
     unit = configuration.privacy.stability if draw.kind in BOUND_KINDS else configuration.stability
-    return {"records": unit.records, "neighbors": unit.neighbors, **_own(configuration, plan, draw)}
-
-
-def _own(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
     if draw.kind in BOUND_KINDS:
-        return _bounds(configuration, draw)
-    if draw.kind is DrawKind.EVALUATION:
-        unit = configuration.stability
-        return {"sensitivity": error_sensitivity(unit), "sigma": _sigma(configuration, plan, draw)}
-    return (
-        _of_tuples(configuration, plan, draw)
-        if configuration.marginals is None
-        else _of_marginals(configuration, plan, draw)
-    )
-
-
-def _sigma(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> str:
-    (sigma,) = planned_sigmas(configuration, plan, draw)
-    return str(sigma)
+        own = _bounds(configuration, draw)
+    elif draw.kind is DrawKind.EVALUATION:
+        own = {"sensitivity": error_sensitivity(unit), "sigma": str(query_sigma(draw, unit))}
+    else:
+        own = (_of_tuples if configuration.marginals is None else _of_marginals)(configuration, plan, draw)
+    return {"records": unit.records, "neighbors": unit.neighbors, **own}
 
 
 def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
@@ -128,7 +112,7 @@ def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
 def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
     unit, percentile = configuration.stability, configuration.percentile
     if draw.kind is DrawKind.COUNT:
-        return {"sigma": _sigma(configuration, plan, draw)}
+        return {"sigma": str(query_sigma(draw, unit))}
     cap = configuration.contribution_cap(draw.length)
     if draw.kind is DrawKind.PERCENTILE:
         assert percentile is not None
@@ -137,8 +121,7 @@ def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw
         mode="json", include={"thresholds", "fabrication", "on_overflow", "max_combinations"}
     )
     terms: Terms = {"cap": cap, **settings}
-    discovers = draw.length <= configuration.discoveries
-    if discovers:
+    if draw.length <= configuration.discoveries:
         terms["threshold_delta"] = repr(plan.delta_threshold / configuration.discoveries)
         if configuration.private_columns and draw.length == 1:
             terms["private_values"] = configuration.private_values
@@ -157,9 +140,8 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
     settings, rounds = configuration.marginal_settings, rounds_of(configuration)
     if draw.kind is DrawKind.VALUES:
         sigma, threshold = discovery(configuration, plan)
-        columns = len(configuration.private_columns)
         return {
-            "columns": columns,
+            "columns": len(configuration.private_columns),
             "sigma": str(sigma),
             "threshold": threshold,
             "threshold_delta": repr(plan.delta_threshold),
@@ -169,9 +151,8 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
         return {"steps": grid.steps, "sigma": str(grid.sigma)}
     if draw.kind in (DrawKind.SELECT, DrawKind.MEASURE):
         assert rounds is not None
-        chosen = rounds.model_dump(mode="json")
         return {
-            "settings": chosen,
+            "settings": rounds.model_dump(mode="json"),
             "unit": STEPS * error_sensitivity(configuration.stability),
             "allocation": settings.allocation,
         }

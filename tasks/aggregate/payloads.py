@@ -30,6 +30,7 @@ Table = NDArray[np.int64]
 
 _HEAD_BYTES = 1 << 14
 _MARGINAL_BYTES = 1 << 10
+_LEVEL_PARTS = ("columns", "values", "counts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,33 +64,28 @@ def unpack_level(payload: bytes) -> DrawnLevel:
 
 def pack_aggregates(aggregates: Aggregates) -> bytes:
     """Bytes of a set of aggregates."""
-    arrays = {}
-    for level in aggregates.levels:
-        for name in ("columns", "values", "counts"):
-            arrays[f"{level.length:03d}-{name}"] = getattr(level, name)
-    return pack_arrays(
-        arrays,
-        {
-            "names": aggregates.domain.names,
-            "labels": aggregates.domain.labels,
-            "record_count": aggregates.record_count,
-            "record_deviation": aggregates.record_deviation,
-            "noise": [asdict(noise) for noise in aggregates.noise],
-        },
-    )
+    arrays = {
+        f"{level.length:03d}-{part}": getattr(level, part) for level in aggregates.levels for part in _LEVEL_PARTS
+    }
+    meta = {
+        **asdict(aggregates.domain),
+        "record_count": aggregates.record_count,
+        "record_deviation": aggregates.record_deviation,
+        "noise": [asdict(noise) for noise in aggregates.noise],
+    }
+    return pack_arrays(arrays, meta)
 
 
 def unpack_aggregates(payload: bytes) -> Aggregates:
     """The aggregates that `pack_aggregates` packed."""
     arrays, meta = unpack_arrays(payload)
     noise = tuple(LevelNoise(**item) for item in meta["noise"])
-    parts = ("columns", "values", "counts")
     return Aggregates(
-        domain=Domain(names=tuple(meta["names"]), labels=tuple(tuple(values) for values in meta["labels"])),
+        domain=_domain(meta),
         record_count=meta["record_count"],
         record_deviation=meta["record_deviation"],
         levels=tuple(
-            Level(length=n.length, **{part: arrays[f"{n.length:03d}-{part}"] for part in parts}) for n in noise
+            Level(length=n.length, **{part: arrays[f"{n.length:03d}-{part}"] for part in _LEVEL_PARTS}) for n in noise
         ),
         noise=noise,
     )
@@ -148,19 +144,22 @@ def pack_marginals(marginals: Marginals) -> bytes:
     arrays, meta = _parts(
         {"one-way": marginals.one_way, "larger": marginals.larger, "consistent": marginals.consistent}
     )
-    domain = {"names": marginals.domain.names, "labels": marginals.domain.labels}
-    return pack_arrays(arrays, {**meta, **domain})
+    return pack_arrays(arrays, {**meta, **asdict(marginals.domain)})
 
 
 def unpack_marginals(payload: bytes) -> Marginals:
     """The marginals that `pack_marginals` packed."""
     arrays, meta = unpack_arrays(payload)
     return Marginals(
-        domain=Domain(names=tuple(meta["names"]), labels=tuple(tuple(values) for values in meta["labels"])),
+        domain=_domain(meta),
         one_way=_measurements(arrays, meta, "one-way"),
         larger=_measurements(arrays, meta, "larger"),
         consistent=_measurements(arrays, meta, "consistent"),
     )
+
+
+def _domain(meta: Mapping[str, Any]) -> Domain:
+    return Domain(names=tuple(meta["names"]), labels=tuple(tuple(values) for values in meta["labels"]))
 
 
 def _parts(groups: Mapping[str, Sequence[Measurement]]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

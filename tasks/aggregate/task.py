@@ -15,11 +15,11 @@ from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.records import State
-from marginweave.schemas.released.aggregates import Level, LevelNoise
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
-from marginweave.tasks.aggregate.domain import ReleasedBlocks, collect, released_values, to_released
+from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
 from marginweave.tasks.aggregate.payloads import (
@@ -135,15 +135,14 @@ def collect_draws(reference: RunReference) -> StageResult:
 
     def compute() -> bytes:
         drawn = [unpack_level(_level(reference, k)[0]) for k in lengths]
-        labels = tuple(
-            drawn[0].released.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes)
-        )
-        collected = collect(
-            tuple(attribute.name for attribute in configuration.attributes),
-            labels,
-            *_record_count(reference),
-            [d.level for d in drawn],
-            [d.noise for d in drawn],
+        attributes, (count, sigma) = configuration.attributes, _record_count(reference)
+        labels = tuple(drawn[0].released.get(j, attribute.labels) for j, attribute in enumerate(attributes))
+        collected = Aggregates(
+            domain=Domain(names=tuple(attribute.name for attribute in attributes), labels=labels),
+            record_count=max(0, count),
+            record_deviation=sigma,
+            levels=tuple(one.level for one in drawn),
+            noise=tuple(one.noise for one in drawn),
         )
         check_aggregates(collected, "collect")
         return pack_aggregates(collected)

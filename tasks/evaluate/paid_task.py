@@ -7,8 +7,8 @@ released depends on it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,12 +16,11 @@ from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.released.evaluation import PaidEvaluation
-from marginweave.tasks.aggregate.domain import recode
+from marginweave.tasks.aggregate.marginal_rows import Rows
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once
-from marginweave.tasks.encode.codes import Codes, EncodedBlocks
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.paid import compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.evaluate.tallies import Attributes
@@ -75,7 +74,7 @@ def _prepared(
     counts = released_counts(reference.derived, normalized)
     blocks = open_encoded(reference, encoded)
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
-    rows = _Recoded(blocks, private)
+    rows = Rows(encoded=blocks, private=private, sizes=counts.domain.sizes)
     _, marginals = _compared(configuration)
     records = CodeBlocks(made)
     error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
@@ -86,17 +85,6 @@ def _prepared(
         used={**gaussian_terms(deviation), "sensitivity": error_sensitivity(configuration.stability)},
         make=lambda bits, _: pack_arrays({"value": add_noise(exact, deviation, bits)}, {"synthesized": digest}),
     )
-
-
-@dataclass(frozen=True)
-class _Recoded:
-    """Rows over the released domain, block by block; private. A pass over the blocks can be repeated."""
-
-    blocks: EncodedBlocks
-    private: Mapping[int, tuple[str, ...]]
-
-    def __iter__(self) -> Iterator[tuple[Codes, ...]]:
-        return (recode(table, self.private).codes for table in self.blocks)
 
 
 def _compared(configuration: Configuration) -> tuple[PaidSettings, tuple[Attributes, ...]]:

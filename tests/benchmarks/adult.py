@@ -28,7 +28,6 @@ from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import Room
-from marginweave.tasks.aggregate.domain import collect
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
 from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable, encode_table, pack_blocks
 from marginweave.tasks.engine.local import LocalEngine
@@ -37,6 +36,7 @@ from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.validate.source import TableSource
+from tests.support.noisy_counts import collect
 from tests.support.places import DATA
 from tests.support.synthesized import synthesize_records
 

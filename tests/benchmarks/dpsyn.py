@@ -26,7 +26,7 @@ from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.flows.orchestration.session import prefect_server
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.synthesis import GumSynthesis
-from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal, measure_marginals, split_noise
+from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals, split_noise
 from marginweave.tasks.encode.codes import code_type
 from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
 from marginweave.tasks.mechanisms.randomness import fresh_bits
@@ -34,6 +34,7 @@ from marginweave.tasks.normalize.consistency import make_consistent
 from tests.benchmarks.accuracy.measures import mean_l1
 from tests.benchmarks.accuracy.tables import Table
 from tests.support.command_line import CommandLine
+from tests.support.counting import count_marginal
 from tests.support.draws import GAUSSIAN
 from tests.support.places import DATA
 from tests.support.synthesized import synthesize_gum

@@ -25,7 +25,7 @@ from marginweave.tasks.accounting.thresholds import level_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import compress_codes
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise
-from marginweave.tasks.aggregate.marginals import count_marginal, measure_marginals
+from marginweave.tasks.aggregate.marginals import measure_marginals
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds, most_cut_records
 from marginweave.tasks.evaluate.cells import Records
@@ -34,7 +34,7 @@ from marginweave.tasks.mechanisms.gaussian import add_noise, select_percentile
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from tests.support.configurations import configuration
-from tests.support.counting import WholeCounts, count_bounded, histogram
+from tests.support.counting import WholeCounts, count_bounded, count_marginal, histogram
 from tests.support.draws import GAUSSIAN
 from tests.support.seeded_bits import SeededBits
 

@@ -17,14 +17,7 @@ from scipy import stats
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.aggregate.marginals import (
-    all_cliques,
-    budget_shares,
-    cells,
-    count_marginal,
-    measure_marginals,
-    split_noise,
-)
+from marginweave.tasks.aggregate.marginals import all_cliques, budget_shares, cells, measure_marginals, split_noise
 from marginweave.tasks.aggregate.selection import (
     indif_score,
     indif_scores,
@@ -37,6 +30,7 @@ from marginweave.tasks.mechanisms.catalogue import count_noise
 from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, marginal_sigma
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
 from marginweave.tasks.mechanisms.randomness import fresh_bits
+from tests.support.counting import count_marginal
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")

@@ -18,7 +18,7 @@ from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.aggregate.domain import domain_sizes
-from marginweave.tasks.aggregate.marginals import all_cliques, count_marginal
+from marginweave.tasks.aggregate.marginals import all_cliques
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.evaluate.intervals import marginal_intervals
@@ -28,6 +28,7 @@ from marginweave.tasks.publish.measurements import measurements_table
 from marginweave.tasks.publish.reader import PublishedRelease, distributions, record_codes, show_records
 from marginweave.tasks.synthesize.sets import cap_values
 from tests.support.configurations import configuration
+from tests.support.counting import count_marginal
 from tests.support.noisy_counts import counts_of
 from tests.support.synthesized import synthesize_codes
 from tests.support.tables import FixedWords, completed, encoded

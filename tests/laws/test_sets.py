@@ -16,13 +16,14 @@ from scipy.stats import chi2
 
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
-from marginweave.tasks.aggregate.domain import collect, recode
+from marginweave.tasks.aggregate.domain import recode
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from tests.support.candidates import all_candidates, counted
 from tests.support.configurations import configuration
 from tests.support.counting import contributions, count_bounded, histogram
+from tests.support.noisy_counts import collect
 from tests.support.synthesized import synthesize_codes
 from tests.support.tables import FixedWords, level_from, tuple_counts
 

@@ -23,7 +23,6 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
 from marginweave.tasks.aggregate import marginals_task, task
-from marginweave.tasks.aggregate.marginals import count_marginal
 from marginweave.tasks.aggregate.payloads import unpack_level, unpack_measurements, unpack_scores
 from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.checkpoint.codecs import unpack_number
@@ -31,6 +30,7 @@ from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivi
 from marginweave.tasks.preprocess import task as preprocess_task
 from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE, LOW_PERCENTILE
 from tests.support.configurations import configuration
+from tests.support.counting import count_marginal
 from tests.support.level_draws import category, clopper_pearson, table_of
 from tests.support.stage_draws import ENCODED, SIZES, Stages, Z, assert_noise, marginal_stages
 

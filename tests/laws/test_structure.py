@@ -14,13 +14,13 @@ from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.domain import collect
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from tests.support.candidates import named_cells
 from tests.support.configurations import configuration
 from tests.support.counting import histogram
+from tests.support.noisy_counts import collect
 from tests.support.synthesized import synthesize_codes
 from tests.support.tables import level_from
 

@@ -9,15 +9,18 @@ from functools import cached_property
 from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Counts
+from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts
 from marginweave.tasks.aggregate.layout import Blocks
+from marginweave.tasks.aggregate.marginals import count_marginals
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
 from marginweave.tasks.engine.local import Engine, LocalEngine
 from marginweave.tasks.mechanisms.randomness import KeyedBits
@@ -169,3 +172,8 @@ def same_counts(one: WholeCounts, other: WholeCounts) -> bool:
     return one.column_sets == other.column_sets and all(
         np.array_equal(a, b) for a, b in zip((*one.cells, *one.counts), (*other.cells, *other.counts), strict=True)
     )
+
+
+def count_marginal(codes: Sequence[NDArray[Any]], sizes: Sequence[int], clique: Clique) -> Counts:
+    """The exact marginal of one set of attributes in one block of rows."""
+    return count_marginals([codes], sizes, [clique])[0]

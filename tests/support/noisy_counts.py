@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
 
 import numpy as np
 from hypothesis import strategies as st
 
-from marginweave.schemas.released.aggregates import Aggregates, Domain, Level
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 
 Combination = tuple[tuple[int, int], ...]
 SIZES = (2, 3, 5, 7)
@@ -72,3 +72,24 @@ def every_combination(length: int = 3, sizes: tuple[int, ...] = SIZES) -> list[C
 
 def noisy_counts(low: int = -3, high: int = 40, size: int = 40) -> st.SearchStrategy[dict[Combination, int]]:
     return st.dictionaries(st.sampled_from(every_combination()), st.integers(low, high), max_size=size)
+
+
+def collect(
+    names: tuple[str, ...],
+    labels: tuple[tuple[str, ...], ...],
+    record_count: int,
+    record_deviation: float,
+    levels: Sequence[Level],
+    noise: Sequence[LevelNoise],
+) -> Aggregates:
+    """One set of aggregates from the draws; a record count below 0 is told as 0.
+
+    DP: post-processing.
+    """
+    return Aggregates(
+        domain=Domain(names=names, labels=labels),
+        record_count=max(0, record_count),
+        record_deviation=record_deviation,
+        levels=tuple(levels),
+        noise=tuple(noise),
+    )

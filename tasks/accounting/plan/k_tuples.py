@@ -31,15 +31,6 @@ from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Target:
-    """What the draws together must be, and whether that is the functional (epsilon, delta) of an amplified resize."""
-
-    epsilon: float
-    delta: float
-    amplified: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Split:
     """What each kind of draw gets: noise multipliers of single numbers, epsilons of selections, and the levels' currency."""
 
@@ -71,30 +62,30 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
         InputError: a budget that does not reach for the settings, or outside the range of the conversions.
     """
     privacy = configuration.privacy
-    target = _target(configuration)
-    delta_threshold = _delta_threshold(configuration, target.delta)
+    epsilon, delta = target = _target(configuration)
+    delta_threshold = _delta_threshold(configuration, delta)
     pricing = accountant(privacy.accountant)
-    left = target.delta - delta_threshold
+    left = delta - delta_threshold
     if configuration.marginals is None:
-        draws = _tuples(configuration, pricing, target.epsilon, left, delta_threshold)
+        draws = _tuples(configuration, pricing, epsilon, left, delta_threshold)
     else:
         draws = marginal_draws(
             configuration,
-            MarginalBudget(pricing=pricing, epsilon=target.epsilon, delta=left, delta_threshold=delta_threshold),
+            MarginalBudget(pricing=pricing, epsilon=epsilon, delta=left, delta_threshold=delta_threshold),
         )
     if not all(MECHANISMS[draw.mechanism].is_pure for draw in draws):
         check_uncharged(privacy.epsilon, privacy.delta)
     discovery = _discovery(configuration)
     if discovery is not None:
-        draws, delta_threshold, spent = _jointly(draws, discovery, target)
+        draws, delta_threshold, spent = _jointly(draws, discovery, *target)
     else:
-        spent = _spent(draws, target)
-    if not spent <= target.epsilon:
+        spent = _spent(draws, *target)
+    if not spent <= epsilon:
         raise InputError(
             f"privacy.epsilon ({privacy.epsilon:g}) must cover the draws, which cost {spent:.6g} by the tighter accounting; "
             "use privacy.accountant: gdp or other shares"
         )
-    if target.amplified:
+    if configuration.resize is not None and configuration.resize.amplify:
         draws, spent, discovery = _charged_as_stated(draws, privacy), privacy.epsilon, None
     return BudgetPlan(
         epsilon=privacy.epsilon,
@@ -130,19 +121,19 @@ def _tuples(
     return draws
 
 
-def _target(configuration: Configuration) -> _Target:
+def _target(configuration: Configuration) -> tuple[float, float]:
     """What the draws must be together: (epsilon, delta) as asked for, or the functional ones of an amplified resize."""
     privacy, resize = configuration.privacy, configuration.resize
     check_epsilon("privacy.epsilon", privacy.epsilon)
     check_delta("privacy.delta", privacy.delta)
     if resize is None or not resize.amplify:
-        return _Target(epsilon=privacy.epsilon, delta=privacy.delta, amplified=False)
+        return privacy.epsilon, privacy.delta
     epsilon, delta = functional_parameters(
         privacy.epsilon, privacy.delta, resize.copies, resize.rate, resize.formula or "tight"
     )
     check_epsilon("functional epsilon of resize", epsilon)
     check_delta("functional delta of resize", delta)
-    return _Target(epsilon=epsilon, delta=delta, amplified=True)
+    return epsilon, delta
 
 
 def _charged_as_stated(draws: list[PlannedDraw], privacy: PrivacySettings) -> list[PlannedDraw]:
@@ -198,21 +189,23 @@ def _discovery(configuration: Configuration) -> Discovery | None:
     )
 
 
-def _jointly(draws: list[PlannedDraw], discovery: Discovery, target: _Target) -> tuple[list[PlannedDraw], float, float]:
+def _jointly(
+    draws: list[PlannedDraw], discovery: Discovery, epsilon: float, delta: float
+) -> tuple[list[PlannedDraw], float, float]:
     """The draws with the most delta for thresholds that `joint` proves room for, that delta, and their epsilon together.
 
     Raises InputError where the noise alone has no room for any.
     """
-    delta = threshold_delta(joint_loss(draws, discovery), target.epsilon, target.delta)
-    if not delta:
+    threshold = threshold_delta(joint_loss(draws, discovery), epsilon, delta)
+    if not threshold:
         raise InputError(
             "aggregate.delta_threshold_share must leave more of delta to the thresholds, with accountant joint"
         )
     priced = [
-        replace(draw, cost=replace(draw.cost, delta=amount(delta))) if draw.name == discovery.draw else draw
+        replace(draw, cost=replace(draw.cost, delta=amount(threshold))) if draw.name == discovery.draw else draw
         for draw in draws
     ]
-    return priced, delta, joint_epsilon(joint_loss(priced, discovery), target.delta, target.epsilon)
+    return priced, threshold, joint_epsilon(joint_loss(priced, discovery), delta, epsilon)
 
 
 def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> _Split:
@@ -240,11 +233,11 @@ def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float
     )
 
 
-def _spent(draws: list[PlannedDraw], target: _Target) -> float:
-    """Epsilon of the draws together at the target's delta, by the tightest of the compositions that hold within a release."""
-    spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(target.delta)))
+def _spent(draws: list[PlannedDraw], epsilon: float, delta: float) -> float:
+    """Epsilon of the draws together at `delta`, by the tightest of the compositions that hold within a release."""
+    spent, _ = composed_epsilon(sum((draw.cost for draw in draws), Cost()), Decimal(repr(delta)))
     if any(draw.mechanism == "exponential" for draw in draws):
-        return min(spent, release_epsilon(draws, target.delta, min(spent, target.epsilon)))
+        return min(spent, release_epsilon(draws, delta, min(spent, epsilon)))
     return spent
 
 
