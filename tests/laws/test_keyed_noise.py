@@ -240,7 +240,7 @@ def test_a_level_that_is_another_has_another_digest(ways: dict[str, Any]) -> Non
     others = (replace(PAIRS, survivors=fewer), replace(PAIRS, forbidden=never), replace(PAIRS, sizes=(40, 50, 61)))
     seen += [level_digest(bounded, candidates, MECHANISM) for candidates in others]
     changes: list[dict[str, Any]] = [
-        {"deviation": Fraction(3073, 1024)}, {"threshold": 5}, {"private_threshold": 6}, {"contribution_bound": 3},
+        {"sigma": Fraction(3073, 1024)}, {"threshold": 5}, {"private_threshold": 6}, {"contribution_bound": 3},
         {"private_columns": frozenset({0})}, {"private_columns": frozenset({1})}, {"occurring_only": True}, {"raised_from": 2},
     ]  # fmt: skip
     seen += [level_digest(bounded, PAIRS, replace(MECHANISM, **change)) for change in changes]
