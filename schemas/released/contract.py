@@ -7,20 +7,18 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-WRITTEN = ConfigDict(
-    frozen=True,
-    extra="forbid",
-    hide_input_in_errors=True,
-    validate_by_name=True,
-    validate_by_alias=True,
-    serialize_by_alias=True,
-)
-
 
 class Described(BaseModel):
     """A part of a released file; each field's description says its unit."""
 
-    model_config = WRITTEN
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
 
 
 class ReleasedFile(Described):

@@ -243,10 +243,6 @@ class Comparison:
     synthetic: Records
     sizes: tuple[int, ...]
 
-    def cells(self, attributes: Attributes) -> Cells:
-        """Count one set of attributes. DP: none of its own; as private as the two sides are."""
-        return self.measure([attributes], lambda cells: cells)[0]
-
     def measure(self, sets: Iterable[Attributes], measure: Callable[[Cells], T]) -> list[T]:
         """What `measure` says of the cells of each set, in their order.
 

@@ -21,10 +21,7 @@ FREQUENT = 10
 _BINS = np.array([10.0 * 2**i for i in range(40)])
 
 
-CombinationSums = dict[str, float]
-
-
-def combination_sums(cells: Cells) -> CombinationSums:
+def combination_sums(cells: Cells) -> dict[str, float]:
     """Sums over the complete cells of one attribute set, by name; they add up over attribute sets."""
     s, y = cells.reference[cells.complete], cells.synthetic[cells.complete]
     real, made = s > 0, y > 0
@@ -50,7 +47,7 @@ def combination_sums(cells: Cells) -> CombinationSums:
 
 
 def length_metrics(
-    length: int, sums: Iterable[CombinationSums], known: list[float], with_missing: list[float]
+    length: int, sums: Iterable[dict[str, float]], known: list[float], with_missing: list[float]
 ) -> LengthMetrics:
     """Pool the attribute sets of one length; `known` and `with_missing` are their distances. DP: as private as the sums."""
     pooled = list(sums)

@@ -20,7 +20,6 @@ from marginweave.tasks.evaluate.association import association
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Records, Released, counted_sets
 from marginweave.tasks.evaluate.classifiers import downstream, has_scikit_learn, propensity
 from marginweave.tasks.evaluate.combinations import (
-    CombinationSums,
     bucket_means,
     bucket_sums,
     combination_sums,
@@ -47,7 +46,7 @@ _WITHOUT_SCIKIT_LEARN = "propensity and downstream need scikit-learn: pip instal
 class _Measured(NamedTuple):
     """What is kept of the cells of one attribute set."""
 
-    sums: CombinationSums
+    sums: dict[str, float]
     buckets: FloatArray
     known: float | None
     with_missing: float | None

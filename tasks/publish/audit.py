@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from marginweave.tasks.empirical.findings import Finding, Verdict
-from marginweave.tasks.publish.figures import BLUE, ORANGE, drawing, inline_svg, new_figure, rows_from_the_top
+from marginweave.tasks.publish.figures import BLUE, ORANGE, drawing, inline_svg, new_axes, rows_from_the_top
 from marginweave.tasks.publish.templates import render
 
 VERDICTS: dict[Verdict, str] = {
@@ -35,8 +35,7 @@ def render_audit(findings: Mapping[str, Sequence[Finding]]) -> bytes:
 def audit_figure(findings: Sequence[Finding], name: str) -> str:
     """Measured intervals as shares of their claims, line by line from the top; the claim is at 1."""
     with drawing(name):
-        figure = new_figure(0.9 + _LINE * len(findings))
-        axes = figure.subplots()
+        figure, axes = new_axes(0.9 + _LINE * len(findings))
         for row, finding in enumerate(findings):
             ends = np.clip(np.array([finding.measured.low, finding.measured.high]) / finding.claim, 0, 2)
             colour = BLUE if finding.verdict == "holds" else ORANGE

@@ -16,6 +16,7 @@ from marginweave.schemas.released.evaluation import CountBucket, MarginalDistanc
 from marginweave.tasks.publish.reader import Distribution, ValueCounts
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.path import Path
 
@@ -53,8 +54,8 @@ def drawing(name: str) -> Iterator[None]:
         yield
 
 
-def new_figure(height: float, width: float = WIDTH, *, legend: bool = False) -> Figure:
-    """An empty figure, in inches; without pyplot, which keeps figures and looks for a screen.
+def new_axes(height: float, *, legend: bool = False) -> tuple[Figure, Axes]:
+    """An empty figure of `WIDTH` and this height, in inches, and its axes; no pyplot, which keeps figures and wants a screen.
 
     With `legend` there is room for one outside the axes, and laying it out takes longer.
     """
@@ -63,7 +64,8 @@ def new_figure(height: float, width: float = WIDTH, *, legend: bool = False) -> 
 
     # "tight" measures every text once more, for a rectangle that is the whole figure: with the same result
     tight = TightLayoutEngine(rect=None)  # type: ignore[arg-type]
-    return Figure(figsize=(width, height), layout="constrained" if legend else tight)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained" if legend else tight)
+    return figure, figure.subplots()
 
 
 def shown_label(label: str, most: int = 22) -> str:
@@ -118,8 +120,7 @@ def distribution_figure(distribution: Distribution, name: str) -> str:
 
     values = distribution.values
     with drawing(name):
-        figure = new_figure(0.42 + _LINE * max(2, len(values)))
-        axes = figure.subplots()
+        figure, axes = new_axes(0.42 + _LINE * max(2, len(values)))
         rows = np.arange(len(values))
         axes.barh(rows, [v.synthetic for v in values], height=0.72, color=ORANGE, alpha=0.75)
         known = [(i, v) for i, v in enumerate(values) if v.reported is not None]
@@ -143,8 +144,7 @@ def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> str:
     """Distance of each of the worst marginals as a bar, and the part that noise alone implies as a line across it."""
     with drawing(name):
         lines = max((len(r.attributes) for r in rows), default=1)
-        figure = new_figure(0.75 + (0.4 + 0.68 * max(lines, 2)) * _LINE * len(rows), legend=True)
-        axes = figure.subplots()
+        figure, axes = new_axes(0.75 + (0.4 + 0.68 * max(lines, 2)) * _LINE * len(rows), legend=True)
         places = np.arange(len(rows))
         axes.barh(places, [r.tvd for r in rows], height=0.6, color=SKY, label="distance (TVD)")
         implied = [(i, r.noise) for i, r in enumerate(rows) if r.noise is not None]
@@ -172,8 +172,7 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
         from matplotlib.colors import Normalize
         from matplotlib.patches import PathPatch
 
-        figure = new_figure(4.6)
-        axes = figure.subplots()
+        figure, axes = new_axes(4.6)
         axes.set_facecolor("#f0f0f0")
         axes.patch.set_hatch("////")
         axes.patch.set_edgecolor("#c0c0c0")
@@ -223,8 +222,7 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> str:
     known = [(b, 100 * b.proportional_error) for b in buckets if b.proportional_error is not None]
     places = [max(bucket.mean_count or 0, 1) for bucket, _ in known]
     with drawing(name):
-        figure = new_figure(3.0)
-        axes = figure.subplots()
+        figure, axes = new_axes(3.0)
         axes.plot(places, [error for _, error in known], "o-", color=BLUE, markersize=4, linewidth=1)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
@@ -237,7 +235,7 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> str:
         return inline_svg(figure, name, "Error of combinations by the size of their synthetic count", said)
 
 
-def rows_from_the_top(axes: Any, rows: int) -> None:
+def rows_from_the_top(axes: Axes, rows: int) -> None:
     """Room for so many rows, and lines only along the axis below."""
     axes.set_ylim(rows - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -250,8 +248,8 @@ def _value_words(value: ValueCounts) -> str:
     return f"{value.label or '(empty)'}: synthetic {value.synthetic}, {reported}"
 
 
-def _strongest_pairs(names: Sequence[str], cells: np.ndarray[Any, np.dtype[np.float64]], most: int = 10) -> str:
+def _strongest_pairs(names: Sequence[str], cells: NDArray[np.float64]) -> str:
     """The text alternative of a heat map."""
     pairs = [(cells[i, j], i, j) for i in range(len(names)) for j in range(i) if not np.isnan(cells[i, j])]
-    strongest = sorted(pairs, reverse=True)[:most]
+    strongest = sorted(pairs, reverse=True)[:10]
     return "The strongest: " + "; ".join(f"{names[j]} and {names[i]} {value:.2f}" for value, i, j in strongest)
