@@ -47,10 +47,6 @@ class Tables(NamedTuple):
         """One of them, of the shape that it came in: a view."""
         return self.values[self.starts[number] : self.starts[number + 1]].reshape(shape)
 
-    def project(self, total: float) -> None:
-        """Every table becomes the nearest without a negative cell that adds up to `total`."""
-        _project(self, float(total))
-
 
 class Shared(NamedTuple):
     """A set of attributes and the tables that have it: a table of it alone has `cells` cells.
@@ -77,12 +73,11 @@ class Shared(NamedTuple):
 
     def likely(self, tables: Tables, total: float) -> Floats:
         """The weighted mean of the sums over this set, the nearest to it that adds up to `total`: shape (cells,)."""
-        sums, numbers = _sums(tables, self, _places(tables, self))
-        weights = tables.precision[self.members, None] / np.maximum(numbers, 1)
-        mean, possible = (weights * sums).sum(axis=0) / weights.sum(axis=0), numbers[0] > 0
+        sums, numbers, _ = _sums(tables, self)
+        mean, possible = _mean(tables, self, sums, numbers), numbers[0] > 0
         mean[~possible] = 0.0
         mean[possible] = project_simplex(mean[possible], total)
-        return np.asarray(mean)
+        return mean
 
     def average(self, tables: Tables, target: Floats | None = None) -> None:
         """Make the sums over this set equal: to `target`, or to their weighted mean."""
@@ -90,16 +85,15 @@ class Shared(NamedTuple):
 
     def disagreement(self, tables: Tables) -> float:
         """The largest difference between two members in a sum over this set, in records."""
-        sums, _ = _sums(tables, self, _places(tables, self))
-        return float((sums.max(axis=0) - sums.min(axis=0)).max())
+        return float(np.ptp(_sums(tables, self)[0], axis=0).max())
 
     def spread_zeros(self, tables: Tables) -> bool:
         """Forbid in every member what any of them cannot have, and empty it; whether something changed."""
-        possible = _sums(tables, self, _places(tables, self))[1] > 0
-        common = np.asarray(possible.all(axis=0))
-        changed = bool((possible & ~common).any())
+        possible = _sums(tables, self)[1] > 0
+        forbidden = ~np.asarray(possible.all(axis=0))
+        changed = bool((possible & forbidden).any())
         if changed:
-            _forbid(tables, self, ~common)
+            _forbid(tables, self, forbidden)
         return changed
 
 
@@ -120,8 +114,12 @@ def _places(tables: Tables, shared: Shared) -> Places:  # pragma: no cover - com
 
 
 @njit(cache=True, nogil=True)
-def _sums(tables: Tables, shared: Shared, places: Places) -> tuple[Floats, Integers]:  # pragma: no cover - compiled
-    """Of each member the sums over the shared set, and how many possible cells add up to each: shape (members, cells)."""
+def _sums(tables: Tables, shared: Shared) -> tuple[Floats, Integers, Places]:  # pragma: no cover - compiled
+    """Of each member the sums over the shared set, and how many possible cells add up to each: shape (members, cells).
+
+    And the `_places` of these cells.
+    """
+    places = _places(tables, shared)
     sums = np.zeros((len(shared.members), shared.cells))
     numbers = np.zeros((len(shared.members), shared.cells), np.int64)
     at = 0
@@ -131,31 +129,27 @@ def _sums(tables: Tables, shared: Shared, places: Places) -> tuple[Floats, Integ
                 sums[m, places[at]] += tables.values[cell]
                 numbers[m, places[at]] += 1
             at += 1
-    return sums, numbers
+    return sums, numbers, places
+
+
+@njit(cache=True, nogil=True)
+def _mean(tables: Tables, shared: Shared, sums: Floats, numbers: Integers) -> Floats:  # pragma: no cover - compiled
+    """The weighted mean of the members' sums, by the precision of each: shape (cells,)."""
+    weights = tables.precision[shared.members].reshape(-1, 1) / np.maximum(numbers, 1)
+    return np.asarray((weights * sums).sum(axis=0) / weights.sum(axis=0))
 
 
 @njit(cache=True, nogil=True)
 def _average(tables: Tables, shared: Shared, target: Floats) -> None:  # pragma: no cover - compiled
     """Add to every possible cell of each member what its sum over the shared set lacks, in equal parts."""
-    places = _places(tables, shared)
-    sums, numbers = _sums(tables, shared, places)
-    for place in range(shared.cells):
-        if len(target):
-            common = target[place]
-        else:
-            weights, weighted = 0.0, 0.0
-            for m, member in enumerate(shared.members):
-                weight = tables.precision[member] / max(numbers[m, place], 1)
-                weights += weight
-                weighted += weight * sums[m, place]
-            common = weighted / weights
-        for m in range(len(shared.members)):
-            sums[m, place] = (common - sums[m, place]) / max(numbers[m, place], 1)
+    sums, numbers, places = _sums(tables, shared)
+    common = target if len(target) else _mean(tables, shared, sums, numbers)
+    steps = (common - sums) / np.maximum(numbers, 1)
     at = 0
     for m, member in enumerate(shared.members):
         for cell in range(tables.starts[member], tables.starts[member + 1]):
             if tables.allowed[cell]:
-                tables.values[cell] += sums[m, places[at]]
+                tables.values[cell] += steps[m, places[at]]
             at += 1
 
 
@@ -172,8 +166,8 @@ def _forbid(tables: Tables, shared: Shared, forbidden: Flags) -> None:  # pragma
 
 
 @njit(cache=True, nogil=True)
-def _project(tables: Tables, total: float) -> None:  # pragma: no cover - compiled
-    """Possible cells of every table onto the simplex."""
+def project_tables(tables: Tables, total: float) -> None:  # pragma: no cover - compiled
+    """Every table becomes the nearest without a negative or forbidden cell that adds up to `total`, in place."""
     for i in range(len(tables.starts) - 1):
         values = tables.values[tables.starts[i] : tables.starts[i + 1]]
         allowed = tables.allowed[tables.starts[i] : tables.starts[i + 1]]

@@ -17,7 +17,7 @@ from marginweave.schemas.arrays import Floats
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.marginals import estimate_total
-from marginweave.tasks.normalize.averaging import Shared, Tables
+from marginweave.tasks.normalize.averaging import Shared, Tables, project_tables
 
 
 def bits(attributes: Iterable[int]) -> int:
@@ -79,7 +79,7 @@ def make_consistent(
     Raises:
         InputError: no measurements, shapes that disagree on an attribute, or masks that allow no record.
     """
-    total = estimate_total(measurements) if total is None else total
+    total = float(estimate_total(measurements) if total is None else total)
     _check_shapes(measurements, masks)
     cliques = [m.attributes for m in measurements]
     tables = Tables.of(
@@ -100,7 +100,7 @@ def make_consistent(
         wrong = -float(tables.values.min(initial=0.0))
         if masked:  # without zeros every step keeps what the ones before it have made equal
             wrong = max(wrong, *(subset.disagreement(tables) for subset in shared))
-        tables.project(total)
+        project_tables(tables, total)
         if wrong <= TOLERANCE * total:
             break
         if masked and turn + 1 == rounds // 2:  # zeros may be at odds with what is held

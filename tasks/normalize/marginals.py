@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.configuration.release import Configuration
@@ -62,9 +61,8 @@ def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[
 def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggregates:
     """Counts of single values, of pairs inside a marginal, and of each larger marginal, as combinations without missing values.
 
-    Consistent counts, rounded, those above 0; none is above a part of it (`capped`). A
-    merged value's count is shared by its values in proportion to their noisy
-    one-way counts, as in the records. DP: post-processing.
+    Consistent counts, rounded, those above 0; none is above a part of it (`capped`). A merged value's count is shared by its
+    values in proportion to their noisy one-way counts, as in the records. DP: post-processing.
 
     Args:
         marginals: normalized ones.
@@ -73,20 +71,18 @@ def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggre
     spread = Spread.of(compression_of(marginals, configuration)[1])
     deviations = cell_deviations([*marginals.one_way, *marginals.larger])
     sizes = marginals.domain.sizes
-    longest = max(len(clique) for clique in deviations)
     levels: list[Level] = []
-    for length in range(1, longest + 1):
+    for length in range(1, max(map(len, deviations)) + 1):
         cliques = [c for c in sorted(deviations) if len(c) == length]
         level = level_of(length, cliques, marginals.consistent, spread, sizes)
         levels.append(capped(level, levels, deviations, sizes))
     total, deviation = _total(marginals, configuration)
-    noise = tuple(_noise(level, deviations) for level in levels)
     return Aggregates(
         domain=marginals.domain,
         record_count=round(total),
         record_deviation=deviation,
         levels=tuple(levels),
-        noise=noise,
+        noise=tuple(_noise(level, deviations) for level in levels),
         measured=deviations,
     )
 
@@ -120,7 +116,7 @@ def _total(marginals: Marginals, configuration: Configuration) -> tuple[float, f
 class Spread:
     """For every attribute the merged code of each code, and the code's share of it."""
 
-    codes: tuple[NDArray[np.int64], ...]
+    codes: tuple[Integers, ...]
     shares: tuple[Floats, ...]
 
     @classmethod
@@ -148,16 +144,14 @@ def level_of(
 ) -> Level:
     """Counts above 0 of sets of attributes, each the sum of the smallest marginal that holds it. DP: post-processing."""
     holders = Holders([m.attributes for m in consistent])
-
-    def tables() -> Iterator[tuple[Clique, Integers, Integers]]:
-        for clique in cliques:
-            holder = min((consistent[i] for i in holders.of(clique)), key=lambda m: m.counts.size)
-            others = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
-            summed = np.asarray(holder.counts.sum(axis=others), np.float64)
-            table = np.rint(spread.counts(clique, summed)).astype(np.int64)[tuple(slice(sizes[a]) for a in clique)]
-            yield clique, np.argwhere(table > 0).astype(np.int64), table[table > 0]
-
-    return Level.join(length, tables())
+    tables = []
+    for clique in cliques:
+        holder = min((consistent[i] for i in holders.of(clique)), key=lambda m: m.counts.size)
+        others = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
+        summed = np.asarray(holder.counts.sum(axis=others), np.float64)
+        table = np.rint(spread.counts(clique, summed)).astype(np.int64)[tuple(slice(sizes[a]) for a in clique)]
+        tables.append((clique, np.argwhere(table > 0), table[table > 0]))
+    return Level.join(length, tables)
 
 
 def capped(level: Level, shorter: Sequence[Level], told: Collection[Clique], sizes: tuple[int, ...]) -> Level:

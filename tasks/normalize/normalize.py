@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.released.aggregates import Aggregates, Level
 
-LIMIT = 2**62
-"""Numbers of rows stay below it."""
+LIMIT = 2**62  # numbers of rows stay below it
 
 
 def row_keys(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> tuple[Integers, int]:
@@ -66,15 +65,9 @@ def normalize(aggregates: Aggregates) -> Aggregates:
     return replace(aggregates, levels=kept)
 
 
-def parts_of(level: Level) -> tuple[Integers, Integers]:
-    """All combinations of length k - 1 inside those of length k: columns and values, shape (k * n, k - 1).
-
-    Block j (rows j * n … (j + 1) * n) leaves out position j. DP: post-processing.
-    """
-    positions = range(level.length)
-    columns = np.concatenate([np.delete(level.columns, j, axis=1) for j in positions])
-    values = np.concatenate([np.delete(level.values, j, axis=1) for j in positions])
-    return columns, values
+def part(level: Level, position: int) -> tuple[Integers, Integers]:
+    """Columns and values of the combinations without those at one position. DP: post-processing."""
+    return np.delete(level.columns, position, axis=1), np.delete(level.values, position, axis=1)
 
 
 def combination_keys(columns: Integers, values: Integers, sizes: tuple[int, ...]) -> Integers:
@@ -102,20 +95,19 @@ def find_rows(level: Level, columns: Integers, values: Integers, sizes: tuple[in
 def part_rows(lower: Level, level: Level, sizes: tuple[int, ...]) -> Integers:
     """Row of `lower` at which each part of each combination of `level` stands, or -1; shape (k, n), j being left out in row j.
 
-    Part by part: all of them at once (`parts_of`) are many times as large as the level. DP: post-processing.
+    Part by part: all of them at once are many times as large as the level. DP: post-processing.
     """
     rows = np.empty((level.length, len(level)), np.int64)
     for j in range(level.length):
-        columns, values = (np.delete(codes, j, axis=1) for codes in (level.columns, level.values))
-        rows[j] = find_rows(lower, columns, values, sizes)
+        rows[j] = find_rows(lower, *part(level, j), sizes)
     return rows
 
 
 def _close(lower: Level, level: Level, reach: Integers, sizes: tuple[int, ...]) -> tuple[Level, Integers, Integers]:
     """The lower level with every part of `level` in it, its reach, and the rows (n, k) where the parts stand."""
-    part_columns, part_values = parts_of(level)
-    columns = np.concatenate([lower.columns, part_columns])
-    values = np.concatenate([lower.values, part_values])
+    parts = [part(level, j) for j in range(level.length)]
+    columns = np.concatenate([lower.columns, *(columns for columns, _ in parts)])
+    values = np.concatenate([lower.values, *(values for _, values in parts)])
     keys = combination_keys(columns, values, sizes)
     distinct, first, row = np.unique(keys, return_index=True, return_inverse=True)
     widest = np.full(len(distinct), np.iinfo(np.int64).min)

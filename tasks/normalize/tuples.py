@@ -23,8 +23,8 @@ from marginweave.tasks.normalize.consistency import TOLERANCE
 
 Tables = dict[Clique, Floats]
 
+# A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise.
 EVIDENCE = 2.0
-"""A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise."""
 _STEPS = 30
 _TURNS = 60
 _FITTING = 30
@@ -131,7 +131,10 @@ def tuple_marginals(
         parts, known = known, {}
         for counted in _tables(level, noise, candidates, sizes, together):
             clique = counted.measured.attributes
-            facets = _facets(clique, parts)
+            others = [(axis, clique[:axis] + clique[axis + 1 :]) for axis in range(len(clique))]
+            facets = [
+                (axis, parts[rest]) for axis, rest in others if rest in parts
+            ]  # of every axis the table of the others
             if len(facets) < len(clique):
                 continue
             implied = _implied(facets, counted.possible)
@@ -193,12 +196,6 @@ def _tables(
         yield _Counted(measured=measured, possible=possible)
 
 
-def _facets(clique: Clique, parts: Tables) -> list[tuple[int, Floats]]:
-    """For every axis the table of the others, where there is one."""
-    others = [(axis, clique[:axis] + clique[axis + 1 :]) for axis in range(len(clique))]
-    return [(axis, parts[part]) for axis, part in others if part in parts]
-
-
 def _implied(facets: Sequence[tuple[int, Floats]], possible: Flags) -> Floats:
     """The table of maximum entropy with the sums of its facets, as far as possible cells allow."""
     table = possible.astype(np.float64)
@@ -215,7 +212,8 @@ def _implied(facets: Sequence[tuple[int, Floats]], possible: Flags) -> Floats:
 def _estimate(counted: _Counted, implied: Floats, facets: Sequence[tuple[int, Floats]], total: float) -> Floats:
     """The table that fits both the counts and the facets."""
     variance = np.where(counted.candidates, counted.measured.deviation**2, implied**2 + 1.0) * counted.possible
-    shares = [_ratio(variance, s) for s in _sums(variance, facets)]
+    sums = (variance.sum(axis=axis, keepdims=True) for axis, _ in facets)
+    shares = [_ratio(variance, np.broadcast_to(together, variance.shape)) for together in sums]
     table = implied
     for _ in range(_STEPS):
         before, table = table, counted.filled(table)
@@ -237,18 +235,11 @@ def _ratio(one: Floats, other: Floats) -> Floats:
     return np.divide(one, other, out=np.zeros_like(other), where=other > 0)
 
 
-def _sums(table: Floats, facets: Sequence[tuple[int, Floats]]) -> list[Floats]:
-    """Sums over the axis of each facet, spread back over it."""
-    return [np.broadcast_to(table.sum(axis=axis, keepdims=True), table.shape) for axis, _ in facets]
-
-
 def _without_suppressed(table: Floats, clique: Clique, masks: Sequence[Mask]) -> Floats:
     """Records of codes that a mask of one attribute forbids go to its other codes, in proportion."""
     for mask in masks:
         if len(mask.attributes) == 1 and mask.attributes[0] in clique:
-            axis = clique.index(mask.attributes[0])
-            shape = tuple(-1 if i == axis else 1 for i in range(len(clique)))
-            kept = table * mask.allowed.reshape(shape)
+            axis, kept = clique.index(mask.attributes[0]), table * allowed_cells(clique, table.shape, [mask])
             sums = kept.sum(axis=axis, keepdims=True)
             table = kept * _ratio(table.sum(axis=axis, keepdims=True), sums)
     return table

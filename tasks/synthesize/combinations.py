@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, IntArray, Level
-from marginweave.tasks.normalize.normalize import combination_keys, find_rows, part_rows
+from marginweave.tasks.normalize.normalize import combination_keys, find_rows, part, part_rows
 
 Numbers = NDArray[np.int32] | NDArray[np.int64]
 Index = NDArray[np.uint32]  # compiled code asks of no unsigned place whether it counts from the end
 
+# Up to how many pairs of a node and an attribute all of them have a place in a table: 256 MB. Public sizes and counts.
+# A record of adult (14 columns, R = 4: 145 MB) grows 2.4 times as fast as where its extensions are searched for.
 _TABLE = 2**26
-"""Up to how many pairs of a node and an attribute all of them have a place in a table: 256 MB. Public sizes and counts.
-
-A record of adult (14 columns, R = 4: 145 MB) grows 2.4 times as fast as where its extensions are searched for."""
 
 
 class Combinations(NamedTuple):
@@ -32,29 +31,20 @@ class Combinations(NamedTuple):
     0 is no child's number.
     """
 
+    # count of each node, shape (nodes,), in 32 bits where they fit; that of the empty combination is the record count
     counts: Numbers
-    """Count of each node, shape (nodes,), in 32 bits where they fit; that of the empty combination is the record count."""
-    width: int
-    """How many columns there are."""
-    columns: NDArray[np.int32]
-    """Column of each attribute, shape (attributes,), ascending."""
-    values: NDArray[np.int32]
-    """Value of each attribute, shape (attributes,)."""
+    width: int  # how many columns there are
+    columns: NDArray[np.int32]  # of each attribute, shape (attributes,), ascending
+    values: NDArray[np.int32]  # of each attribute, shape (attributes,)
+    # the set of values that each attribute belongs to, or -1; attributes of one set are never released together
     sets: NDArray[np.int32]
-    """The set of values that each attribute belongs to, or -1; attributes of one set are never released together."""
+    # where the children of each node of length below R begin, column by column, shape (inner nodes * width + 1,)
     starts: Index
-    """Where the children of each node of length below R begin, column by column, shape (inner nodes * width + 1,)."""
-    extensions: Index
-    """The attribute by which each child extends its node, shape (children,)."""
-    children: Index
-    """Node number of each child, shape (children,)."""
+    extensions: Index  # the attribute by which each child extends its node, shape (children,)
+    children: Index  # node number of each child, shape (children,)
+    # the child of each node of length below R by each attribute, or 0, shape (inner nodes * attributes,); empty where that is
+    # more than memory is good for
     table: Index
-    """The child of each node of length below R by each attribute, or 0, shape (inner nodes * attributes,); empty where that
-    is more than memory is good for."""
-
-    def with_counts(self, counts: Numbers) -> Combinations:
-        """The same combinations with other counts, shape (nodes,)."""
-        return self._replace(counts=_packed(counts))
 
 
 def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinations:
@@ -75,9 +65,12 @@ def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinat
     attributes, width = len(first), len(sizes)
     places, children, inner = _links(levels, sizes)
     columns, extensions = first.columns[:, 0], places % attributes
+    table = np.zeros(inner * attributes if inner * attributes <= _TABLE else 0, np.uint32)
+    if len(table):
+        table[places] = children
     sizes_of_runs = np.bincount(places // attributes * width + columns[extensions], minlength=inner * width)
     return Combinations(
-        counts=_packed(np.concatenate([[aggregates.record_count], *(level.counts for level in levels)])),
+        counts=packed(np.concatenate([[aggregates.record_count], *(level.counts for level in levels)])),
         width=width,
         columns=columns.astype(np.int32),
         values=first.values[:, 0].astype(np.int32),
@@ -85,7 +78,7 @@ def number_combinations(aggregates: Aggregates, sets: Sequence[int]) -> Combinat
         starts=np.concatenate([[0], np.cumsum(sizes_of_runs)]).astype(np.uint32),
         extensions=extensions.astype(np.uint32),
         children=children,
-        table=_table(places, children, inner * attributes),
+        table=table,
     )
 
 
@@ -112,14 +105,8 @@ def _links(levels: Sequence[Level], sizes: tuple[int, ...]) -> tuple[IntArray, I
     return joined[order], np.concatenate(children)[order].astype(np.uint32), offset
 
 
-def _table(places: IntArray, children: Index, pairs: int) -> Index:
-    table = np.zeros(pairs if pairs <= _TABLE else 0, np.uint32)
-    if len(table):
-        table[places] = children
-    return table
-
-
-def _packed(counts: Numbers) -> Numbers:
+def packed(counts: Numbers) -> Numbers:
+    """Counts in 32 bits where they fit."""
     fits = counts.max(initial=0) <= np.iinfo(np.int32).max
     return counts.astype(np.int32) if fits else counts.astype(np.int64)
 
@@ -144,14 +131,12 @@ def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequen
     lower = Level(length=0, columns=none, values=none, counts=np.array([aggregates.record_count], np.int64))
     # a column of no set counts as a set with one column: no column is twice in a combination
     groups = np.where(np.asarray(sets) < 0, -1 - np.arange(len(sets)), sets)
-    levels = []
+    levels, sizes, may_lack = [], aggregates.domain.sizes, np.array(optional, np.bool_)
     for level in aggregates.levels:
         cells = level
         for position in range(level.length):
-            cells = _join(
-                cells, _left_over(cells, lower, position, aggregates.domain.sizes, np.array(optional, np.bool_), groups)
-            )
-        lower = _consistent(cells, lower, aggregates.domain.sizes)
+            cells = _join(cells, _left_over(cells, lower, position, sizes, may_lack, groups))
+        lower = _consistent(cells, lower, sizes)
         levels.append(lower)
     return replace(aggregates, levels=tuple(levels))
 
@@ -166,9 +151,7 @@ def _left_over(
 ) -> Level:
     """The combinations of which `position` is the last missing value: `lower` less the sum of `cells` over its values."""
     width, missing = len(sizes), np.array(sizes, np.int64)
-    part_columns = np.delete(cells.columns, position, axis=1)
-    part_values = np.delete(cells.values, position, axis=1)
-    rows = find_rows(lower, part_columns, part_values, sizes)
+    rows = find_rows(lower, *part(cells, position), sizes)
     known = rows >= 0
     places = rows[known] * width + cells.columns[known, position]
     explained = np.bincount(places, weights=cells.counts[known], minlength=len(lower) * width)
@@ -179,14 +162,10 @@ def _left_over(
     chosen, columns = np.nonzero((rest > 0) & fits & last & optional)
     return Level(
         length=cells.length,
-        columns=_insert(lower.columns[chosen], position, columns),
-        values=_insert(lower.values[chosen], position, missing[columns]),
+        columns=np.insert(lower.columns[chosen], position, columns, axis=1),
+        values=np.insert(lower.values[chosen], position, missing[columns], axis=1),
         counts=rest[chosen, columns],
     )
-
-
-def _insert(codes: IntArray, position: int, column: IntArray) -> IntArray:
-    return np.concatenate([codes[:, :position], column[:, None], codes[:, position:]], axis=1)
 
 
 def _join(left: Level, right: Level) -> Level:

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Flags, Floats, Integers, Records
 from marginweave.schemas.configuration.attributes import find_record
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.released.aggregates import Aggregates, IntArray
+from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.synthesize.combinations import Combinations
 from marginweave.tasks.synthesize.growing_state import Prohibitions
 
@@ -19,23 +19,22 @@ Rule = Sequence[tuple[int, int]]
 
 def prohibit(combinations: Combinations, forbidden: Sequence[Rule]) -> Prohibitions:
     """Forbidden combinations by number of attribute; one with a value that was not released cannot come about by growing."""
-    places = {
-        pair: i for i, pair in enumerate(zip(combinations.columns.tolist(), combinations.values.tolist(), strict=True))
-    }
+    pairs = zip(combinations.columns.tolist(), combinations.values.tolist(), strict=True)
+    places = {pair: attribute for attribute, pair in enumerate(pairs)}
     rules = [[places[pair] for pair in rule] for rule in forbidden if all(pair in places for pair in rule)]
     members = np.array([attribute for rule in rules for attribute in rule], np.int64)
-    owners = np.repeat(np.arange(len(rules)), [len(rule) for rule in rules])
+    owners = np.array([number for number, rule in enumerate(rules) for _ in rule], np.int64)
     order = np.argsort(members, kind="stable")
     return Prohibitions(
-        starts=np.concatenate([[0], np.cumsum([len(rule) for rule in rules])]).astype(np.int64),
+        starts=np.cumsum([0, *map(len, rules)]),
         members=members,
         of_attribute=np.searchsorted(members[order], np.arange(len(combinations.columns) + 1)),
-        rules=owners[order].astype(np.int64),
+        rules=owners[order],
     )
 
 
 def complete_records(
-    records: NDArray[np.int32],
+    records: Records,
     aggregates: Aggregates,
     optional: Sequence[bool],
     forbidden: Sequence[Rule],
@@ -68,7 +67,7 @@ def complete_records(
         records[stuck] = records[rng.choice(np.flatnonzero(~stuck), int(stuck.sum()))]
 
 
-def _weights(aggregates: Aggregates, column: int) -> NDArray[np.float64]:
+def _weights(aggregates: Aggregates, column: int) -> Floats:
     """The 1-counts of a column."""
     first = aggregates.levels[0]
     mine, size = first.columns[:, 0] == column, aggregates.domain.sizes[column]
@@ -76,13 +75,13 @@ def _weights(aggregates: Aggregates, column: int) -> NDArray[np.float64]:
 
 
 def _fill_allowed(
-    records: NDArray[np.int32],
-    rows: IntArray,
+    records: Records,
+    rows: Integers,
     column: int,
-    weights: NDArray[np.float64],
+    weights: Floats,
     rules: Sequence[Rule],
     rng: np.random.Generator,
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Fill a column of some rows with allowed values; returns for which of them there was one."""
     allowed = np.ones((len(rows), len(weights)), np.bool_)
     for rule in rules:
@@ -93,14 +92,12 @@ def _fill_allowed(
     shares *= allowed
     edges = np.cumsum(shares, axis=1)
     drawn = (edges > (rng.random(len(rows)) * edges[:, -1])[:, None]).argmax(axis=1)
-    possible: NDArray[np.bool_] = edges[:, -1] > 0
+    possible = edges[:, -1] > 0
     records[rows[possible], column] = drawn[possible]
-    return possible
+    return np.asarray(possible)
 
 
-def _restart(
-    records: NDArray[np.int32], aggregates: Aggregates, optional: Sequence[bool], forbidden: Sequence[Rule]
-) -> None:
+def _restart(records: Records, aggregates: Aggregates, optional: Sequence[bool], forbidden: Sequence[Rule]) -> None:
     """Give every record the same allowed values in the columns that rules name; what can be missing there is missing."""
     rules: defaultdict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
     for rule in forbidden:

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.released.aggregates import IntArray
+from marginweave.schemas.arrays import Flags, Integers
 from marginweave.tasks.synthesize.combinations import Numbers
 
 
@@ -19,12 +19,9 @@ class Chances(NamedTuple):
     logarithm of how many there are.
     """
 
-    tree: IntArray
-    """`tree[i]` is the sum of the lowbit(i) weights before place i, shape (attributes + 1,)."""
-    sums: IntArray
-    """Sum of the weights of each column, shape (columns,)."""
-    starts: IntArray
-    """Where the attributes of each column begin, shape (columns + 1,)."""
+    tree: Integers  # `tree[i]` is the sum of the lowbit(i) weights before place i, shape (attributes + 1,)
+    sums: Integers  # of the weights of each column, shape (columns,)
+    starts: Integers  # where the attributes of each column begin, shape (columns + 1,)
 
     @classmethod
     def of(cls, columns: NDArray[np.int32], width: int) -> Chances:
@@ -54,7 +51,7 @@ def clear(chances: Chances) -> None:
 
 
 @njit(cache=True)
-def draw_free(chances: Chances, used: NDArray[np.bool_], chance: float) -> int:
+def draw_free(chances: Chances, used: Flags, chance: float) -> int:
     """An attribute of a column that is not used, by weight, given a uniform number in [0, 1); -1 where none has weight.
 
     The first a for which the weights up to a exceed floor(chance * sum). DP: post-processing.
@@ -93,71 +90,49 @@ def _find(chances: Chances, point: int) -> int:
 class Rules(NamedTuple):
     """What steers the loop: plain numbers, as compiled code wants them."""
 
-    longest: int
-    """R, the longest released combination."""
-    shortest: int
-    """The length down to which a record that cannot grow is relaxed; R for never."""
-    records: int
-    """How many records to make, or -1 to go on until every attribute is used up."""
-    subtract: bool
-    """Whether a weight is what is left of a count after the records made so far."""
-    fraction: float
-    """The weight's percentile as a fraction, in (0, 1]."""
-    kept: int
-    """How many of the largest counts per attribute the percentile can need; at least 1."""
+    longest: int  # R, the longest released combination
+    shortest: int  # the length down to which a record that cannot grow is relaxed; R for never
+    records: int  # how many records to make, or -1 to go on until every attribute is used up
+    subtract: bool  # whether a weight is what is left of a count after the records made so far
+    fraction: float  # the weight's percentile as a fraction, in (0, 1]
+    kept: int  # how many of the largest counts per attribute the percentile can need; at least 1
 
 
 class Prohibitions(NamedTuple):
     """Combinations of attributes that no record may hold, as a table of rules and a list of the rules of each attribute."""
 
-    starts: IntArray
-    """Where the attributes of each rule begin in `members`, shape (rules + 1,)."""
-    members: IntArray
-    """Attributes of the rules."""
-    of_attribute: IntArray
-    """Where the rules of each attribute begin in `rules`, shape (attributes + 1,)."""
-    rules: IntArray
-    """Numbers of rules."""
+    starts: Integers  # where the attributes of each rule begin in `members`, shape (rules + 1,)
+    members: Integers  # attributes of the rules
+    of_attribute: Integers  # where the rules of each attribute begin in `rules`, shape (attributes + 1,)
+    rules: Integers  # numbers of rules
 
 
 class GrowingState(NamedTuple):
     """Working memory: what is left of the counts, and the record being grown."""
 
+    # weight of each node; below every other that of the empty combination, which stands for all that are not released
     left: Numbers
-    """Weight of each node; below every other that of the empty combination, which stands for all that are not released."""
-    available: Numbers
-    """How often each attribute may still be used."""
-    alone: Chances
-    """Weight of each attribute by itself, as long as it may be used."""
-    used: NDArray[np.bool_]
-    """For each column, whether the record has a value, or a missing value, there."""
-    members: IntArray
-    """Nodes inside the record that are shorter than the depth; the first one is the empty combination."""
-    lengths: IntArray
-    """Length of each member."""
-    direct: Numbers
-    """For each attribute, the weight of the whole record with it, while the depth reaches that far."""
-    blocked: NDArray[np.bool_]
-    """For each attribute, whether a combination that it would complete is used up."""
+    available: Numbers  # how often each attribute may still be used
+    alone: Chances  # weight of each attribute by itself, as long as it may be used
+    used: Flags  # for each column, whether the record has a value, or a missing value, there
+    members: Integers  # nodes inside the record that are shorter than the depth; the first one is the empty combination
+    lengths: Integers  # length of each member
+    direct: Numbers  # for each attribute, the weight of the whole record with it, while the depth reaches that far
+    blocked: Flags  # for each attribute, whether a combination that it would complete is used up
+    # for each candidate, the largest weights of the combinations it would complete, descending; (attributes, kept)
     largest: Numbers
-    """For each candidate, the largest weights of the combinations it would complete, descending; (attributes, kept)."""
-    candidates: IntArray
-    """Attributes that extend every member to a released combination, ascending."""
-    weights: Numbers
-    """Weight of each candidate."""
-    banned: IntArray
-    """For each attribute, the number of the last record in which it would have completed a forbidden combination."""
-    number: IntArray
-    """Number of the record being grown, from 1; shape (1,)."""
+    candidates: Integers  # attributes that extend every member to a released combination, ascending
+    weights: Numbers  # weight of each candidate
+    # for each attribute, the number of the last record in which it would have completed a forbidden combination
+    banned: Integers
+    number: Integers  # number of the record being grown, from 1; shape (1,)
     prohibitions: Prohibitions
-    held: NDArray[np.bool_]
-    """For each set, whether the record has drawn a value of it, present or absent."""
-    holding: NDArray[np.bool_]
-    """Which sets each member has a value of, shape (members, sets)."""
-    without: IntArray
-    """For each set, how many members have no value of it: those that its attributes can be released with."""
-    whole: NDArray[np.bool_]
-    """Whether the record has at most one value of every set, so that its own count can be known; shape (1,)."""
+    held: Flags  # for each set, whether the record has drawn a value of it, present or absent
+    holding: Flags  # which sets each member has a value of, shape (members, sets)
+    # for each set, how many members have no value of it: those that its attributes can be released with
+    without: Integers
+    # whether the record has at most one value of every set, so that its own count can be known; shape (1,)
+    whole: Flags
 
 
 @njit(cache=True)

@@ -34,7 +34,7 @@ from marginweave.tasks.normalize.marginals import all_pairs, compression_of, mea
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.mixture import sample_mixture
-from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_forbidden, expand_sets, join_sets
+from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_sets, join_sets
 from marginweave.tasks.synthesize.shards import RecordSampler, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 
@@ -158,11 +158,10 @@ def synthesize_blocks(
 
 
 def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> Making:
-    layout = SetLayout(attributes=configuration.attributes, sizes=aggregates.domain.sizes)
-    forbidden = forbidden_codes(configuration.forbidden, aggregates.domain.labels)
-    maker = SeededSynthesis.of(
-        expand_sets(aggregates, layout), settings, layout.optional, expand_forbidden(forbidden, layout), layout.sets
-    )
+    layout = SetLayout(configuration.attributes, aggregates.domain.sizes)
+    rules = forbidden_codes(configuration.forbidden, aggregates.domain.labels)
+    forbidden = [[layout.place(*part) for part in rule] for rule in rules]
+    maker = SeededSynthesis(expand_sets(aggregates, layout), settings, layout.optional, forbidden, layout.sets)
 
     def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Codes, Integers, Records, Words
 from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.released.aggregates import Aggregates, Domain, IntArray
+from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.columns.category import cut_sets, pad_sets
 
 
-@dataclass(frozen=True, kw_only=True)
 class SetLayout:
     """Where the attributes of a domain stand once sets are expanded: attribute j begins at column `starts[j]`.
 
-    A set of s released values has s columns, each with one value, whose missing value says that the set lacks it.
+    A set of s released values has s columns, each with one value, whose missing value says that the set lacks it. For each
+    column, `optional` says whether a record can lack it, and `sets` the number of the set that it is a value of, or -1.
     """
 
-    attributes: tuple[Attribute, ...]
-    sizes: tuple[int, ...]
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """How many columns each attribute has."""
-        return tuple(s if a.is_set else 1 for a, s in zip(self.attributes, self.sizes, strict=True))
-
-    @property
-    def starts(self) -> IntArray:
-        """First column of each attribute, and the number of columns; shape (attributes + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.widths)])
-
-    @property
-    def optional(self) -> tuple[bool, ...]:
-        """For each column, whether a record can lack it."""
-        return tuple(a.optional for a, width in zip(self.attributes, self.widths, strict=True) for _ in range(width))
-
-    @property
-    def sets(self) -> tuple[int, ...]:
-        """For each column, the number of the set that it is a value of, or -1."""
-        numbers = itertools.count()
-        kinds = [next(numbers) if attribute.is_set else -1 for attribute in self.attributes]
-        return tuple(kind for kind, width in zip(kinds, self.widths, strict=True) for _ in range(width))
+    def __init__(self, attributes: Sequence[Attribute], sizes: Sequence[int]) -> None:
+        self.attributes, self.sizes = attributes, sizes
+        self.is_set = np.array([attribute.is_set for attribute in attributes])
+        widths = np.where(self.is_set, sizes, 1)
+        self.starts = np.concatenate([[0], np.cumsum(widths)])
+        self.optional = np.repeat([attribute.optional for attribute in attributes], widths).tolist()
+        self.sets = np.repeat(np.where(self.is_set, np.cumsum(self.is_set) - 1, -1), widths).tolist()
 
     def place(self, attribute: int, value: int) -> tuple[int, int]:
         """Column and value of a value of an attribute."""
@@ -57,40 +39,29 @@ def expand_sets(aggregates: Aggregates, layout: SetLayout) -> Aggregates:
 
     A combination holds at most one value of a set, so no two columns of one set stand in a combination. DP: post-processing.
     """
-    if not any(attribute.is_set for attribute in layout.attributes):
+    if not layout.is_set.any():
         return aggregates
-    is_set = np.array([attribute.is_set for attribute in layout.attributes])
-    starts, domain = layout.starts, aggregates.domain
     levels = []
     for level in aggregates.levels:
-        sets = is_set[level.columns]
-        columns = starts[level.columns] + np.where(sets, level.values, 0)
+        sets = layout.is_set[level.columns]
+        columns = layout.starts[level.columns] + np.where(sets, level.values, 0)
         values = np.where(sets, 0, level.values)
         order = np.lexsort((*values.T[::-1], *columns.T[::-1]))
-        levels.append(replace(level, columns=columns[order], values=values[order], counts=level.counts[order]))
+        levels.append(replace(level, columns=columns, values=values).select(order))
     names: list[str] = []
     labels: list[tuple[str, ...]] = []
-    for attribute, known in zip(layout.attributes, domain.labels, strict=True):
+    for attribute, known in zip(layout.attributes, aggregates.domain.labels, strict=True):
         names += [f"{attribute.name}={label}" for label in known] if attribute.is_set else [attribute.name]
         labels += [(label,) for label in known] if attribute.is_set else [known]
     return replace(aggregates, domain=Domain(names=tuple(names), labels=tuple(labels)), levels=tuple(levels))
 
 
-def expand_forbidden(
-    forbidden: Iterable[Sequence[tuple[int, int]]], layout: SetLayout
-) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Forbidden combinations over the expanded columns."""
-    return tuple(tuple(layout.place(*part) for part in combination) for combination in forbidden)
-
-
-def join_sets(
-    records: NDArray[np.int32], layout: SetLayout, rng: np.random.Generator
-) -> tuple[NDArray[np.integer], ...]:
+def join_sets(records: Records, layout: SetLayout, rng: np.random.Generator) -> tuple[Codes, ...]:
     """Codes of each attribute from records over the expanded columns; a set keeps at most its public cap of values.
 
     Shapes (n,), and (n, width) for a set. DP: post-processing.
     """
-    found: list[NDArray[np.integer]] = []
+    found: list[Codes] = []
     for j, attribute in enumerate(layout.attributes):
         start, stop = layout.starts[j : j + 2]
         if not attribute.is_set:
@@ -104,7 +75,7 @@ def join_sets(
 
 
 def cap_values(
-    records: NDArray[np.int32], attributes: Sequence[Attribute], caps: Mapping[str, int], rng: np.random.Generator
+    records: Records, attributes: Sequence[Attribute], caps: Mapping[str, int], rng: np.random.Generator
 ) -> None:
     """Take values out of records that hold more of a set than its public cap, in place: a uniform choice of them stays.
 
@@ -128,6 +99,6 @@ class _Words:
 
     rng: np.random.Generator
 
-    def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:  # noqa: ARG002
+    def words_of(self, records: Integers, slots: Integers | int = 0) -> Words:  # noqa: ARG002
         """A word for each record."""
         return self.rng.integers(0, 2**64, len(records), dtype=np.uint64)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Records
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.tasks.synthesize.combinations import Combinations, Numbers, count_missing, number_combinations
+from marginweave.tasks.synthesize.combinations import Combinations, count_missing, number_combinations, packed
 from marginweave.tasks.synthesize.complete import complete_records, prohibit
 from marginweave.tasks.synthesize.grow import grow_records
 from marginweave.tasks.synthesize.growing_state import Chances, GrowingState, Prohibitions, Rules
 from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
 
 
-@dataclass(frozen=True, kw_only=True)
 class SeededSynthesis:
     """Records sampled attribute by attribute, each in proportion to released counts (SDS's aggregate-seeded synthesis).
 
@@ -37,58 +36,42 @@ class SeededSynthesis:
     longer combinations that are not released can then appear. The order of the records is random.
 
     Shards share the numbered combinations, which they only read, and the rules.
+
+    Args:
+        aggregates: Normalized counts of lengths 1..R.
+        settings: What to make; the same settings and counts make the same records.
+        optional: For each column whether it can be missing; all of them if not given.
+        forbidden: Combinations of (column, value) that no record holds, whatever is released.
+        sets: For each column the set (0, 1, …) that it is a value of, or -1, as it is if not given. Combinations of two
+            columns of one set are not counted, so they neither hinder nor weigh.
+        most: Records of a shard at most.
+
+    Raises:
+        InputError: if the aggregates have no levels or are not normalized.
     """
 
-    aggregates: Aggregates
-    settings: SynthesisSettings
-    combinations: Combinations
-    plan: ShardPlan
-    optional: tuple[bool, ...]
-    forbidden: tuple[tuple[tuple[int, int], ...], ...]
-    sets: tuple[int, ...]
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         aggregates: Aggregates,
         settings: SynthesisSettings,
         optional: Sequence[bool] | None = None,
-        forbidden: Iterable[Sequence[tuple[int, int]]] = (),
+        forbidden: Sequence[Sequence[tuple[int, int]]] = (),
         sets: Sequence[int] | None = None,
         *,
         most: int = SHARD,
-    ) -> SeededSynthesis:
-        """Prepare the synthesis, in shards of at most `most` records.
-
-        Args:
-            aggregates: Normalized counts of lengths 1..R.
-            settings: What to make; the same settings and counts make the same records.
-            optional: For each column whether it can be missing; all of them if not given.
-            forbidden: Combinations of (column, value) that no record holds, whatever is released.
-            sets: For each column the set (0, 1, …) that it is a value of, or -1, as it is if not given. Combinations of two
-                columns of one set are not counted, so they neither hinder nor weigh.
-            most: Records of a shard at most.
-
-        Raises:
-            InputError: if the aggregates have no levels or are not normalized.
-        """
-        sizes = aggregates.domain.sizes
-        scaled = _scale(aggregates, settings.scale)
-        can_be_missing = (True,) * len(sizes) if optional is None else tuple(optional)
-        set_of = (-1,) * len(sizes) if sets is None else tuple(sets)
-        counted = count_missing(scaled, can_be_missing, set_of) if settings.sample_missing else scaled
+    ) -> None:
+        columns = len(aggregates.domain.sizes)
+        self._settings, self._forbidden, self._aggregates = settings, forbidden, _scale(aggregates, settings.scale)
+        self._optional = [True] * columns if optional is None else optional
+        self._sets = [-1] * columns if sets is None else sets
+        counted = self._aggregates
+        if settings.sample_missing:
+            counted = count_missing(counted, self._optional, self._sets)
+        self.combinations = number_combinations(counted, self._sets)
         wanted = settings.records if isinstance(settings.records, int) else None
-        return cls(
-            aggregates=scaled,
-            settings=settings,
-            combinations=number_combinations(counted, set_of),
-            plan=ShardPlan.of(max(scaled.record_count, 0), wanted, most=most),
-            optional=can_be_missing,
-            forbidden=tuple(tuple(combination) for combination in forbidden),
-            sets=set_of,
-        )
+        self.plan = ShardPlan.of(max(self._aggregates.record_count, 0), wanted, most=most)
 
-    def records(self, shard: int) -> NDArray[np.int32]:
+    def records(self, shard: int) -> Records:
         """The records of a shard in random order, at most its part of `max_records`; shape (n, columns).
 
         DP: post-processing.
@@ -96,42 +79,37 @@ class SeededSynthesis:
         Raises:
             StageError: the forbidden combinations leave no complete record.
         """
-        settings, longest = self.settings, self.aggregates.reporting_length
-        combinations = self.combinations.with_counts(self.plan.counts(self.combinations.counts, shard))
-        members = _members(self.sets, longest)
-        rules = _rules(settings, self._wanted(shard), longest, members)
-        state = _working_memory(combinations, rules, self.sets, members, prohibit(combinations, self.forbidden))
+        settings, longest = self._settings, self._aggregates.reporting_length
+        counts = packed(self.plan.counts(self.combinations.counts, shard))
+        combinations = self.combinations._replace(counts=counts)
+        fraction, members = settings.weight_percentile / 100, _members(self._sets, longest)
+        rules = Rules(
+            longest=longest,
+            shortest=1 if settings.relax else longest,
+            records=self._wanted(shard),
+            subtract=settings.use_synthetic_counts,
+            fraction=fraction,
+            kept=ranks_needed(members, fraction),
+        )
+        state = _working_memory(combinations, rules, self._sets, members, prohibit(combinations, self._forbidden))
         rng = stream(settings.seed, shard)  # post-processing
-        records = grow_records(combinations, rules, state, np.array(self.aggregates.domain.sizes, np.int32), rng)
+        records = grow_records(combinations, rules, state, np.array(self._aggregates.domain.sizes, np.int32), rng)
         if settings.relax:
-            complete_records(records, self.aggregates, self.optional, self.forbidden, rng)
+            complete_records(records, self._aggregates, self._optional, self._forbidden, rng)
         most = None if settings.max_records is None else self.plan.records(settings.max_records, shard)
-        shuffled: NDArray[np.int32] = records[rng.permutation(len(records))][:most]
-        return shuffled
+        return records[rng.permutation(len(records))][:most]
 
     def _wanted(self, shard: int) -> int:
         """How many records the shard makes, or -1 to use its counts up."""
-        if self.settings.records == "exhaust":
+        wanted = self._settings.records
+        if wanted == "exhaust":
             return -1
-        records = self.aggregates.record_count if self.settings.records == "count" else self.settings.records
-        return self.plan.records(records, shard)
+        return self.plan.records(self._aggregates.record_count if wanted == "count" else wanted, shard)
 
 
 def _scale(aggregates: Aggregates, scale: float) -> Aggregates:
     levels = tuple(replace(level, counts=np.ceil(level.counts * scale).astype(np.int64)) for level in aggregates.levels)
     return replace(aggregates, record_count=math.ceil(aggregates.record_count * scale), levels=levels)
-
-
-def _rules(settings: SynthesisSettings, records: int, longest: int, members: int) -> Rules:
-    fraction = settings.weight_percentile / 100
-    return Rules(
-        longest=longest,
-        shortest=1 if settings.relax else longest,
-        records=records,
-        subtract=settings.use_synthetic_counts,
-        fraction=fraction,
-        kept=ranks_needed(members, fraction),
-    )
 
 
 def ranks_needed(members: int, fraction: float) -> int:
@@ -151,21 +129,18 @@ def _working_memory(
 ) -> GrowingState:
     attributes, kinds, counts = len(combinations.columns), max(sets) + 1, combinations.counts
 
-    def zeros(*shape: int) -> Numbers:
-        return np.zeros(shape, np.int32) if counts.dtype == np.int32 else np.zeros(shape, np.int64)
-
     return GrowingState(
         left=counts.copy(),
-        available=zeros(attributes),
+        available=np.zeros(attributes, counts.dtype),
         alone=Chances.of(combinations.columns, len(sets)),
         used=np.zeros(len(sets), np.bool_),
         members=np.zeros(members, np.int64),
         lengths=np.zeros(members, np.int64),
-        direct=zeros(attributes),
+        direct=np.zeros(attributes, counts.dtype),
         blocked=np.zeros(attributes, np.bool_),
-        largest=zeros(attributes, rules.kept),
+        largest=np.zeros((attributes, rules.kept), counts.dtype),
         candidates=np.zeros(attributes, np.int64),
-        weights=zeros(attributes),
+        weights=np.zeros(attributes, counts.dtype),
         banned=np.zeros(attributes, np.int64),
         number=np.zeros(1, np.int64),
         prohibitions=prohibitions,

@@ -27,8 +27,8 @@ def every_record(maker: RecordSampler | SeededSynthesis) -> Records:
 
 
 def synthesize_records(*arguments: Any, **named: Any) -> Records:
-    """Records grown from released combinations; the arguments are those of `SeededSynthesis.of`."""
-    return every_record(SeededSynthesis.of(*arguments, **named))
+    """Records grown from released combinations; the arguments are those of `SeededSynthesis`."""
+    return every_record(SeededSynthesis(*arguments, **named))
 
 
 def synthesize_gum(

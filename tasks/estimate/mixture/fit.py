@@ -15,7 +15,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way
-from marginweave.tasks.estimate.mixture.model import Block, Mixture, join_attributes, project
+from marginweave.tasks.estimate.mixture.model import Block, Mixture, is_whole, join_attributes
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.start import TreeStart
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
@@ -112,7 +112,11 @@ class Parameters:
     def _columns(self, shares: Float32s) -> Float32s:
         columns = np.zeros((len(shares), self._layout.width), F32)
         for feature in self._layout.features:
-            columns[:, feature.columns] = project(shares[:, self._blocks[feature.block]], feature.places, feature.width)
+            mine = shares[:, self._blocks[feature.block]]
+            if is_whole(feature.places, feature.width):
+                columns[:, feature.columns] = mine
+            else:
+                np.add.at(columns.T, feature.start + feature.places, mine.T)
         return columns
 
     def _back(self, by_columns: Float32s) -> Float32s:

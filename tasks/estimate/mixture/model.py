@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 from numba import njit
@@ -18,9 +17,6 @@ from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 
 # Up to how many combinations tied attributes become one: beyond, structural zeros are only made improbable.
 JOINED = 1 << 14
-
-
-AnyFloat = TypeVar("AnyFloat", np.float32, np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -217,11 +213,16 @@ class Mixture:
         return np.where(kept, table, 0.0)
 
 
-def project(shares: NDArray[AnyFloat], places: Integers, width: int) -> NDArray[AnyFloat]:
+def is_whole(places: Integers, width: int) -> bool:
+    """Whether the places are all there are, in order."""
+    return len(places) == width and bool((places == np.arange(width)).all())
+
+
+def project(shares: Floats, places: Integers, width: int) -> Floats:
     """Sums of the shares that fall into the same place, shape (components, width)."""
-    if len(places) == width and (places == np.arange(width)).all():
+    if is_whole(places, width):
         return shares
-    summed: NDArray[AnyFloat] = np.zeros((width, len(shares)), shares.dtype)
+    summed = np.zeros((width, len(shares)))
     np.add.at(summed, places, shares.T)
     return np.ascontiguousarray(summed.T)
 
