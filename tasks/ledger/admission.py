@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from marginweave.schemas.budget import MOST_DELTA, Cost, Plain, stated
 from marginweave.schemas.draws import BudgetPlan
@@ -23,7 +23,6 @@ from marginweave.tasks.ledger.records import ACCOUNT_ROWS, cap_body
 from marginweave.tasks.ledger.rules import period_forecast
 from marginweave.tasks.ledger.session import View
 
-Largest: TypeAlias = Callable[[Account, Spent], float]
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
 _FACTORS_OF_DELTA = (1, 2, 4, 8, 16, 32, 64)
@@ -51,7 +50,7 @@ class ReleaseRequest:
     program: Program | None = None
     needs_approval: bool = False
     supersedes: str | None = None
-    largest: Largest | None = None
+    largest: Callable[[Account, Spent], float] | None = None
 
     @cached_property
     def cost(self) -> Cost:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from types import MappingProxyType
 
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.records import TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
 from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.session import Session
-
-NO_FACTS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +57,7 @@ class Draws:
         with self.session.reading() as journal:
             check_lease(journal.release(release_id), lease)
 
-    def begin(self, release_id: str, name: str, lease: str, facts: Mapping[str, str] = NO_FACTS) -> None:
+    def begin(self, release_id: str, name: str, lease: str, facts: Mapping[str, str] | None = None) -> None:
         """RESERVED → DRAWN: the intent to draw, before any noise is made. One lease succeeds, ever; its row has the `facts`.
 
         Raises:
@@ -68,7 +65,7 @@ class Draws:
                 current one.
         """
         with self.session.writing(charging=True) as journal:
-            _move(journal, release_id, name, State.DRAWN, lease=lease, body=facts)
+            _move(journal, release_id, name, State.DRAWN, lease=lease, facts=facts)
 
     def commit(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
         """DRAWN → COMMITTED, by the current lease, which has drawn or adopts; `digest` is the stored draw's keyed digest.
@@ -156,7 +153,7 @@ def _move(
     *,
     lease: str | None = None,
     digest: str | None = None,
-    body: Mapping[str, str] = NO_FACTS,
+    facts: Mapping[str, str] | None = None,
 ) -> None:
     """Append the row that brings draw `name` to `target`; only returning needs no lease.
 
@@ -181,7 +178,7 @@ def _move(
         draw=name,
         lease=lease if target == State.DRAWN else draw.lease,
         digest=digest,
-        body={**body, **({"by": lease} if adopted else {})},
+        body={**(facts or {}), **({"by": lease} if adopted else {})},
     )
     newest = [event for event in events if event.draw == name][-1]
     if newest == replace(entry, created=newest.created):

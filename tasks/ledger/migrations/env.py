@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from marginweave.tasks.ledger.tables import METADATA
-
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=METADATA,
     transactional_ddl=True,  # SQLite can, too: the engine begins transactions itself
 )
 with context.begin_transaction():
