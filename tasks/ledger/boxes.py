@@ -187,8 +187,9 @@ def _largest(cap: Plain, delta_add: Decimal, allowance: Plain) -> Decimal:
 
 def _fits(box: Box, cap: Plain, *, slack: bool) -> bool:
     """Whether a box leaves enough of the cap for its mu^2; with `slack`, whether it may on another machine."""
-    if not (box.allowance + Plain(delta=box.delta_add)).within(cap):
-        return False
+    beside = (box.allowance + Plain(delta=box.delta_add)).within(cap)
+    if not beside or not box.mu2:
+        return beside
     most = _largest(cap, box.delta_add, box.allowance)
     return box.mu2 <= (most * _SLACK if slack else most)
 

@@ -81,8 +81,10 @@ def account_with(account: Account | None, event: Event) -> Account:
     body = event.body
     if account is not None:
         return replace(account, **_changed(account, event))
+    if event.account is None:
+        raise ValueError("a row opens an account without a name")
     return Account(
-        dataset=event.account or "",
+        dataset=event.account,
         **_pair(body),
         unit=body["unit"],
         neighbors=body["neighbors"],
