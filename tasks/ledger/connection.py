@@ -160,10 +160,8 @@ def _translated(engine: Engine, location: LedgerLocation) -> Iterator[None]:
     """What the database says, as errors of the ledger."""
     try:
         yield
-    except (
-        UnicodeDecodeError,
-        DBAPIError,
-    ) as error:  # the former of a message of SQLite's that quotes the damaged bytes
+    except (UnicodeDecodeError, DBAPIError) as error:
+        # The former is of a message of SQLite's that quotes the damaged bytes.
         if isinstance(error, UnicodeDecodeError) or getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
             raise DamagedLedger(
                 f"the ledger {location} is damaged: its bytes are not those that were written; restore it from its backup"
