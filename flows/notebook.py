@@ -148,19 +148,21 @@ def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
     absent = [name for name in configuration.source_names if name not in frame.columns]
     if absent:
         raise InputError(f"the frame lacks the declared column {', '.join(map(repr, absent))}")
-    arrays = {}
-    for name in configuration.source_names:
-        series, column = frame[name], configuration.columns.get(name)
-        numeric = isinstance(column, NumberColumn) and series.dtype.kind in "iuf"
-        try:
-            arrays[name] = pa.array(series if numeric else series.astype("string"), from_pandas=True)
-        except (ValueError, TypeError, pa.ArrowException):
-            unusable = name  # the library's text quotes the value
-            break
-    else:
-        unusable = None
+    numbers = {name for name, column in configuration.columns.items() if isinstance(column, NumberColumn)}
+    arrays = {name: _array(frame[name], as_number=name in numbers) for name in configuration.source_names}
+    unusable = next((name for name, array in arrays.items() if array is None), None)
     if unusable is not None:
         raise InputError(f"the frame has the column {unusable!r} with values that are neither text nor number")
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(arrays), sink)
     return bytes(sink.getvalue())
+
+
+def _array(series: pd.Series[Any], *, as_number: bool) -> pa.Array | None:
+    """The cells of a column; None of what is neither text nor number: the library's error would quote the value."""
+    try:
+        return pa.array(
+            series if as_number and series.dtype.kind in "iuf" else series.astype("string"), from_pandas=True
+        )
+    except (ValueError, TypeError, pa.ArrowException):
+        return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import getpass
 import os
 import signal
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,34 +17,19 @@ from prefect.runtime import flow_run
 
 from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, home_directory
 from marginweave.flows.orchestration.session import end_with
+from marginweave.flows.run import prefect_records, run_names
 from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
-from marginweave.flows.run.counting import CountingStage, counting_method
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
-from marginweave.flows.run.prefect_records import (
-    ReleaseEvent,
-    announced,
-    end_dead_attempts,
-    shown_in_prefect,
-    warn_of_exhaustion,
-)
+from marginweave.flows.run.prefect_records import announced, end_dead_attempts, shown_in_prefect, warn_of_exhaustion
 from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
 from marginweave.flows.run.process_hardening import closed_to_others, protect_process
 from marginweave.flows.run.progress import reporter
 from marginweave.flows.run.request import read_request
-from marginweave.flows.run.run_names import (
-    FLOW,
-    ConfigurationPath,
-    HomeFolder,
-    RunName,
-    SourcePath,
-    Supersedes,
-    WarnAt,
-    is_deployed,
-    run_name,
-)
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.released.manifest import RunState
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
     discover_values,
@@ -77,18 +61,18 @@ def _flow_run_name() -> str:
     configuration = Path(str(flow_run.parameters.get("configuration")))
     with suppress(MarginweaveError):  # the flow itself says what is wrong with the configuration
         home = _home_of(flow_run.parameters.get("home"))
-        return run_name(configuration, flow_run.parameters.get("run"), home)
+        return run_names.run_name(configuration, flow_run.parameters.get("run"), home)
     return configuration.stem
 
 
-@flow(name=FLOW, flow_run_name=_flow_run_name, retries=0, persist_result=False, log_prints=False)
+@flow(name=run_names.FLOW, flow_run_name=_flow_run_name, retries=0, persist_result=False, log_prints=False)
 def release(
-    configuration: ConfigurationPath,
-    run: RunName = None,
-    source: SourcePath = None,
-    home: HomeFolder = None,
-    warn_at: WarnAt = 0.8,
-    supersedes: Supersedes = None,
+    configuration: run_names.ConfigurationPath,
+    run: run_names.RunName = None,
+    source: run_names.SourcePath = None,
+    home: run_names.HomeFolder = None,
+    warn_at: run_names.WarnAt = 0.8,
+    supersedes: run_names.Supersedes = None,
 ) -> str:
     """Release the dataset that the configuration file describes and return the folder of the release.
 
@@ -115,7 +99,7 @@ def release(
     path = Path(configuration)
     with closed_to_others(), announced(flow_run.name or path.stem) as ending:
         where = _home_of(home)
-        named = run_name(path, run, where)
+        named = run_names.run_name(path, run, where)
         request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
         with record_stop_reason(request.folder):
             quiet("check")(check_request)(request)  # a run that is refused leaves no folder behind
@@ -132,7 +116,7 @@ def release(
                 report_internally(private)
             place = place_of_files(request.folder)
             if place != request.folder.release:
-                ending.event = ReleaseEvent.AWAITING
+                ending.event = prefect_records.ReleaseEvent.AWAITING
         with suppress(BudgetError):  # a ledger that has gone away meanwhile makes no failure of what is released
             warn_of_exhaustion(
                 request.folder.run, private.ledger.accounts.total(request.configuration.dataset), warn_at
@@ -150,37 +134,27 @@ def _settle_in() -> None:
 
 def _home_of(home: str | None) -> Path:
     """The home; a deployment has to name it: a worker's working directory may be a temporary one, removed with all in it."""
-    if home is None and is_deployed() and not os.environ.get("MARGINWEAVE_HOME"):
+    if home is None and run_names.deployed_run() and not os.environ.get("MARGINWEAVE_HOME"):
         raise InputError("home is not set: a deployed release needs MARGINWEAVE_HOME, or the parameter home")
     return home_directory(Path(home) if home else None, os.environ)
 
 
-# The tasks that count, by the names that `CountingMethod.stages` has for them.
-COUNTING_TASKS: dict[str, Callable[..., StageResult]] = {
-    "count records": count_records,
-    "aggregate": aggregate_level,
-    "collect combinations": collect_draws,
-    "discover values": discover_values,
-    "measure one-way": measure_one_way,
-    "count candidates": count_candidates,
-    "round": measure_round,
-    "select marginals": score_pairs,
-    "measure marginals": measure_larger,
-    "collect marginals": collect_marginals,
+# Kinds of draws that have a stage of their own, and the stages that every release has beside: from validate to publish.
+_COUNTS = {
+    *(DrawKind.COUNT, DrawKind.LEVEL),
+    *(DrawKind.VALUES, DrawKind.ONE_WAY, DrawKind.MEASURE, DrawKind.SCORES, DrawKind.MARGINALS),
 }
-# Stages that every release has, beside those that count: from validate to publish.
-_ALWAYS = 9
+_ALWAYS = 10
 
 
 def _release(private: RunReference) -> None:
     """The stages, in order."""
     configuration = private.configuration
-    counting = counting_method(configuration)
-    plan = with_terms(configuration, counting.draws())
-    stages = counting.stages(plan)
+    plan = with_terms(configuration, plan_budget(configuration))
     bought, paid = bool(configuration.private_bounds), configuration.evaluate.paid is not None
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
-    book = Bookkeeper(private.folder, stages=_ALWAYS + bought + fits + paid + len(stages))
+    counts = sum(draw.kind in _COUNTS for draw in plan.draws) + plan.has(DrawKind.MEASURE)  # which has candidates
+    book = Bookkeeper(private.folder, stages=_ALWAYS + bought + fits + paid + counts)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
@@ -191,7 +165,7 @@ def _release(private: RunReference) -> None:
     else:
         encoded = book.stage("encode", encode, private, preprocessed)
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
-    collected = _count(book, private, encoded, stages)
+    collected = (_count_tuples if configuration.marginals is None else _count_marginals)(book, private, encoded, plan)
 
     public = private.derived  # what is given this alone sees no private file
     normalized = book.stage("normalize", normalize_counts, public, collected)
@@ -211,15 +185,27 @@ def _release(private: RunReference) -> None:
     book.finish(private, outputs)
 
 
-def _count(
-    book: Bookkeeper, private: RunReference, encoded: StageResult, stages: Sequence[CountingStage]
-) -> StageResult:
-    """The draws of counts, in order, and all of them together: the result of the last stage."""
-    results = {"encode": encoded}
-    for stage in stages:
-        if stage.repeated and not rounds_left(private):
-            continue
-        given = () if stage is stages[-1] else (results[stage.source],)
-        number = () if stage.number is None else (stage.number,)
-        results[stage.name] = book.stage(stage.name, COUNTING_TASKS[stage.task], private, *given, *number)
-    return results[stages[-1].name]
+def _count_tuples(book: Bookkeeper, private: RunReference, encoded: StageResult, plan: BudgetPlan) -> StageResult:
+    """The record count, unless a resized table has a public one, and the combinations of each length."""
+    if plan.has(DrawKind.COUNT):
+        book.stage("count records", count_records, private, encoded)
+    for k in range(1, private.configuration.reporting_length + 1):
+        book.stage(f"aggregate k={k}", aggregate_level, private, encoded, k)
+    return book.stage("collect", collect_draws, private)
+
+
+def _count_marginals(book: Bookkeeper, private: RunReference, encoded: StageResult, plan: BudgetPlan) -> StageResult:
+    """Private values, single attributes, then the larger marginals: in rounds, or scored and measured."""
+    if plan.has(DrawKind.VALUES):
+        book.stage("discover values", discover_values, private, encoded)
+    book.stage("measure one-way", measure_one_way, private, encoded)
+    if plan.has(DrawKind.MEASURE):
+        candidates = book.stage("count candidates", count_candidates, private, encoded)
+        for draw in plan.draws:
+            if draw.kind is DrawKind.MEASURE and rounds_left(private):  # which follows from what was drawn
+                book.stage(f"round {draw.place[0]}", measure_round, private, candidates, draw.place[0])
+    if plan.has(DrawKind.SCORES):
+        book.stage("select marginals", score_pairs, private, encoded)
+    if plan.has(DrawKind.MARGINALS):
+        book.stage("measure marginals", measure_larger, private, encoded)
+    return book.stage("collect", collect_marginals, private)

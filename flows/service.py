@@ -8,7 +8,6 @@ import signal
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,34 +19,24 @@ from marginweave.tasks.accounting.plan.resolve import load_configuration
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
+    from prefect.schedules import Schedule
 
 _INTERRUPTED = "The process of this run ended with the service before; the service resumes it."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timetable:
-    """When to release: a cron expression in a time zone.
+def check_times(cron: str, zone: str) -> None:
+    """Refuse a cron expression, or a time zone, that cannot be read; raises InputError."""
+    with warnings.catch_warnings():  # Prefect's, of a home that is made only when the service starts
+        warnings.simplefilter("ignore")
+        from prefect.client.schemas.schedules import CronSchedule
 
-    Raises:
-        InputError: either cannot be read.
-    """
-
-    cron: str
-    zone: str = "UTC"
-
-    def __post_init__(self) -> None:
-        with warnings.catch_warnings():  # Prefect's, of a home that is made only when the service starts
-            warnings.simplefilter("ignore")
-            from prefect.client.schemas.schedules import CronSchedule
-
-        try:
-            CronSchedule(cron=self.cron)
-        except ValueError:
-            raise InputError(f"--cron ({self.cron}) must be a cron expression, such as '30 1 * * *'") from None
-        try:
-            CronSchedule(cron=self.cron, timezone=self.zone)
-        except ValueError:
-            raise InputError(f"--timezone ({self.zone}) must be the name of a time zone, such as Europe/Oslo") from None
+    rule = f"--cron ({cron}) must be a cron expression, such as '30 1 * * *'"
+    try:
+        CronSchedule(cron=cron)
+        rule = f"--timezone ({zone}) must be the name of a time zone, such as Europe/Oslo"
+        CronSchedule(cron=cron, timezone=zone)
+    except ValueError:
+        raise InputError(rule) from None
 
 
 def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
@@ -65,12 +54,13 @@ def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def serve_releases(datasets: dict[str, Path], timetable: Timetable, home: Path, port: int | None) -> None:
+def serve_releases(datasets: dict[str, Path], cron: str, zone: str, home: Path, port: int | None) -> None:
     """Release each dataset whenever its time comes, until stopped; runs that the last service left unfinished come first.
 
     Args:
         datasets: configuration files by dataset.
-        timetable: when.
+        cron: when.
+        zone: the time zone of `cron`.
         home: where `runs/` lives; Prefect's database too, so that a restart knows what was scheduled.
         port: of Prefect's pages on loopback; None: no pages.
 
@@ -84,7 +74,10 @@ def serve_releases(datasets: dict[str, Path], timetable: Timetable, home: Path, 
         exclusive_lock(place / "serve.lock", f"{home} is served by another process"),
         prefect_session(home, place, port),
     ):
-        deployments = [_deployment(dataset, path, timetable, home) for dataset, path in datasets.items()]
+        from prefect.schedules import Cron
+
+        schedule = Cron(cron, timezone=zone)
+        deployments = [_deployment(dataset, path, schedule, home) for dataset, path in datasets.items()]
         _resume_interrupted(list(datasets))
         _run_until_stopped(deployments)
 
@@ -110,9 +103,8 @@ def _run_until_stopped(deployments: list[RunnerDeployment]) -> None:
         asyncio.run(runner.start())
 
 
-def _deployment(dataset: str, path: Path, timetable: Timetable, home: Path) -> RunnerDeployment:
+def _deployment(dataset: str, path: Path, schedule: Schedule, home: Path) -> RunnerDeployment:
     from prefect.deployments.runner import RunnerDeployment
-    from prefect.schedules import Cron
     from prefect.types.entrypoint import EntrypointType
 
     from marginweave.flows import release
@@ -120,7 +112,7 @@ def _deployment(dataset: str, path: Path, timetable: Timetable, home: Path) -> R
     return RunnerDeployment.from_flow(
         release,
         name=dataset,
-        schedule=Cron(timetable.cron, timezone=timetable.zone),
+        schedule=schedule,
         parameters={"configuration": str(path), "home": str(home)},
         tags=["marginweave", dataset],
         concurrency_limit=1,
@@ -131,18 +123,14 @@ def _deployment(dataset: str, path: Path, timetable: Timetable, home: Path) -> R
 def _resume_interrupted(datasets: list[str]) -> None:
     """Schedule what was under way when the last service ended once more: the release is resumed where it stopped."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas import filters
-    from prefect.client.schemas.objects import StateType
+    from prefect.client.schemas.filters import DeploymentFilter, FlowFilter, FlowRunFilter
     from prefect.states import AwaitingRetry
 
-    alive = [StateType.PENDING, StateType.RUNNING]
     with get_client(sync_client=True) as client:
         interrupted = client.read_flow_runs(
-            flow_filter=filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW])),
-            deployment_filter=filters.DeploymentFilter(name=filters.DeploymentFilterName(any_=datasets)),
-            flow_run_filter=filters.FlowRunFilter(
-                state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=alive))
-            ),
+            flow_filter=FlowFilter.model_validate({"name": {"any_": [FLOW]}}),
+            deployment_filter=DeploymentFilter.model_validate({"name": {"any_": datasets}}),
+            flow_run_filter=FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}),
         )
         for run in interrupted:
             client.set_flow_run_state(run.id, AwaitingRetry(message=_INTERRUPTED), force=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,6 +33,12 @@ class DrawKind(StrEnum):
     SELECT = "select-{}-{}"
     MEASURE = "measure-{}"
     EVALUATION = "evaluation"
+
+    @classmethod
+    def of(cls, name: str) -> DrawKind | None:
+        """The kind of a draw that was recorded by its name; None of a spare."""
+        open_name = re.sub(r"-[0-9]+", "-{}", name)
+        return next((kind for kind in cls if kind == open_name), None)
 
 
 @dataclass(frozen=True, kw_only=True)

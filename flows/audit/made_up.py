@@ -152,7 +152,7 @@ class MadeUpRelease:
     @classmethod
     def of(cls, configuration: Configuration) -> MadeUpRelease:
         """Of few public columns, and one of a private domain where the configuration has any."""
-        sizes = [_SIZES[j % 2] for j in range(max(3, _length(configuration)))]
+        sizes = [_SIZES[j % 2] for j in range(3 if configuration.marginals else max(3, configuration.reporting_length))]
         made_up = _configuration(configuration, sizes, private=bool(configuration.private_columns))
         everything = np.array(list(itertools.product(*map(range, sizes))))
         # rows whose values go together, so that there are pairs that are worth their noise
@@ -186,10 +186,6 @@ class MadeUpRelease:
         share = min(1.0, bound / self.configuration.contribution_cap(columns.shape[1]))
         alike = self.shared == np.array([int(text) for text in values])
         return np.array([share * alike[:, row].all(axis=1).sum() for row in columns], np.float64)
-
-
-def _length(configuration: Configuration) -> int:
-    return configuration.reporting_length if configuration.marginals is None else 0
 
 
 def _configuration(configuration: Configuration, sizes: list[int], *, private: bool) -> Configuration:

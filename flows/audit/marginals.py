@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from marginweave.flows.audit.made_up import MadeUpRelease, noisy_number
 from marginweave.flows.audit.tuples import TEST_DELTA
-from marginweave.schemas.arrays import Counts, Flags, Floats
+from marginweave.schemas.arrays import Counts, Flags, Floats, Integers
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
@@ -18,13 +18,7 @@ from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.aggregate import domain, selection
-from marginweave.tasks.aggregate.marginals import (
-    Split,
-    all_cliques,
-    count_marginals,
-    measure_marginals,
-    split_noise,
-)
+from marginweave.tasks.aggregate.marginals import Split, all_cliques, count_marginals, measure_marginals, split_noise
 from marginweave.tasks.aggregate.noise import marginal_noise
 from marginweave.tasks.aggregate.rounds import candidate_scores, score_sensitivity
 from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores, noise_scores, separation, shift_score
@@ -173,10 +167,10 @@ def evaluation_scores(draw: PlannedDraw, length: int, stability: Stability, tria
     tables = Neighbors.of(SIZES, stability, rows=10)
     labeled = Domain(names=("a", "b", "c"), labels=tuple(tuple(map(str, range(size))) for size in SIZES))
     made = [np.full(10 + 4 * stability.records, max(0, size - 2), np.uint8) for size in SIZES]
-    marginals = all_cliques(SIZES, min(length, len(SIZES)))
+    compared = all_cliques(SIZES, min(length, len(SIZES)))
     sd = query_sigma(draw, stability)
     present, absent = (
-        np.array([mean_count_error([table], [made], labeled, marginals, len(made[0]))], np.int64)
+        np.array([mean_count_error([table], [made], labeled, compared, len(made[0]))], np.int64)
         for table in (tables.present, tables.absent)
     )
     return noise_scores(noisy_number(sd, trials), present, absent, sd)
@@ -184,34 +178,31 @@ def evaluation_scores(draw: PlannedDraw, length: int, stability: Stability, tria
 
 def exposed_values(configuration: Configuration, plan: BudgetPlan, units: int) -> Hits:
     """How many of `units` units have a value that only they have discovered, at `TEST_DELTA`; as `exposed_units`."""
-    sd, threshold = domain.discovery(configuration, replace(plan, delta_threshold=TEST_DELTA))
-    rows, held = configuration.stability.records, len(configuration.private_columns)
+    test, rows = replace(plan, delta_threshold=TEST_DELTA), configuration.stability.records
+    present = np.unique(_discovered(configuration, test, units * rows, 1) // rows)
+    absent = np.unique(_discovered(configuration, test, units, rows))
+    return Hits(present=len(present), absent=len(absent), trials=units)
 
-    def exposed(values: int, count: int) -> int:
-        counts = {j: np.full(units * values, count, np.int64) for j in range(held)}
-        labels = [tuple(map(str, range(units * values)))] * held
-        found = domain.discover_labels(counts, labels, sd, threshold, fresh_bits())
-        return len({int(text) // values for texts in found.values() for text in texts})
 
-    return Hits(present=exposed(rows, 1), absent=exposed(1, rows), trials=units)
+def _discovered(configuration: Configuration, plan: BudgetPlan, values: int, count: int) -> Integers:
+    """The values 0 … `values` - 1 that are discovered, of every private column, where each of them is in `count` rows."""
+    columns, labels = range(len(configuration.private_columns)), tuple(map(str, range(values)))
+    counts = {j: np.full(values, count, np.int64) for j in columns}
+    found = domain.discover_labels(
+        counts, [labels for _ in columns], *domain.discovery(configuration, plan), fresh_bits()
+    )
+    return np.array([int(text) for texts in found.values() for text in texts], np.int64)
 
 
 def values_scores(configuration: Configuration, plan: BudgetPlan, trials: int) -> TrialScores:
     """How many of a unit's values, which others have as well, are discovered; where half of them are."""
-    sd, threshold = domain.discovery(configuration, plan)
-    held = len(configuration.private_columns)
-    labels = [tuple(map(str, range(trials)))] * held
-
-    def discovered(count: int) -> Floats:
-        counts = {j: np.full(trials, count, np.int64) for j in range(held)}
-        found = domain.discover_labels(counts, labels, sd, threshold, fresh_bits())
-        hits = np.concatenate([np.array([int(text) for text in texts], np.int64) for texts in found.values()])
-        return np.bincount(hits, minlength=trials).astype(np.float64)
-
-    base = max(1, threshold - configuration.stability.records // 2)
-    return TrialScores(
-        present=discovered(base + configuration.stability.records), absent=discovered(base), cut=(held - 1) / 2 + 0.25
+    records = configuration.stability.records
+    base = max(1, domain.discovery(configuration, plan)[1] - records // 2)
+    present, absent = (
+        np.bincount(_discovered(configuration, plan, trials, count), minlength=trials).astype(np.float64)
+        for count in (base + records, base)
     )
+    return TrialScores(present=present, absent=absent, cut=(len(configuration.private_columns) - 1) / 2 + 0.25)
 
 
 Rows = tuple[NDArray[np.unsignedinteger], ...]

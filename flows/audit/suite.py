@@ -8,42 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from marginweave.flows.audit import marginals, tuples
 from marginweave.flows.audit.made_up import CANARIES, CanaryTable, MadeUpRelease
-from marginweave.flows.audit.marginals import (
-    choice_scores,
-    evaluation_scores,
-    exposed_values,
-    marginal_pipeline_score,
-    marginal_scores,
-    pure_scores,
-    selection_scores,
-    values_scores,
-)
-from marginweave.flows.audit.tuples import (
-    TEST_DELTA,
-    canary_columns,
-    count_scores,
-    exposed_units,
-    level_scores,
-    percentile_scores,
-    tuple_pipeline_score,
-)
+from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.accounting.selection_composition import gaussian_budget
-from marginweave.tasks.empirical.findings import (
-    Finding,
-    Hits,
-    TrialScores,
-    delta_finding,
-    epsilon_finding,
-    joint_scores,
-    mu_finding,
-    split_cut,
-)
+from marginweave.tasks.empirical import findings
+from marginweave.tasks.empirical.findings import Finding, Hits, TrialScores
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
 from marginweave.tasks.mechanisms.exponential import selection_mu
 
@@ -105,7 +80,7 @@ def audit(configuration: Configuration, effort: Effort | None = None) -> Iterato
     plan charges, and of the pipelines what the configuration states.
     """
     suite = _Audit(configuration=configuration, plan=plan_budget(configuration), effort=effort or Effort())
-    yield from suite.tuples() if configuration.marginals is None else suite.marginals(configuration.marginals)
+    yield from suite.of_tuples() if configuration.marginals is None else suite.of_marginals(configuration.marginals)
     yield from suite.together()
 
 
@@ -119,59 +94,59 @@ class _Audit:
     parts: list[tuple[PlannedDraw, TrialScores]] = field(default_factory=list)
     loose: list[PlannedDraw] = field(default_factory=list)
 
-    def tuples(self) -> Iterator[Finding]:
+    def of_tuples(self) -> Iterator[Finding]:
         """Of k-tuples: the counts of each length, the record count, the percentile and the thresholds."""
         configuration, stability = self.configuration, self.configuration.stability
-        table, replaces = CanaryTable(columns=canary_columns(configuration), stability=stability), self._replaces
+        table, replaces = CanaryTable(columns=tuples.canary_columns(configuration), stability=stability), self._replaces
         for length in range(1, configuration.reporting_length + 1):
             draw, held = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
             repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (held * table.places)))
-            yield self._summed(draw, level_scores(table, draw, repeats))
+            yield self._summed(draw, tuples.level_scores(table, draw, repeats))
             if held > 1:
-                scores = level_scores(table, draw, max(1, repeats // 4), held // 2)
+                scores = tuples.level_scores(table, draw, max(1, repeats // 4), held // 2)
                 yield _alone(f"{draw.name}, {held // 2} of {held} kept", draw, scores)
         if configuration.resize is None and not (replaces and stability.records == 1):
             draw = self.plan.draw(DrawKind.COUNT)
-            scores = count_scores(draw, stability, self.effort.trials_of(draw))
+            scores = tuples.count_scores(draw, stability, self.effort.trials_of(draw))
             yield _alone(draw.name, draw, scores) if replaces else self._summed(draw, scores)
         if configuration.percentile is not None:
             percentile = self.plan.draw(DrawKind.PERCENTILE, 1)
-            scores = percentile_scores(configuration, percentile, self.effort.selections)
+            scores = tuples.percentile_scores(configuration, percentile, self.effort.selections)
             yield _alone("percentile-k", percentile, scores)
         for length in range(1, configuration.discoveries + 1):
-            hits = exposed_units(configuration, self.plan, length, self.effort.units)
+            hits = tuples.exposed_units(configuration, self.plan, length, self.effort.units)
             yield from _exposure(f"threshold {length}", hits)
 
-    def marginals(self, settings: MarginalSettings) -> Iterator[Finding]:
+    def of_marginals(self, settings: MarginalSettings) -> Iterator[Finding]:
         """Of marginals: private values, the counts with either noise, the scores of pairs, and one of the rounds."""
         configuration, plan, effort = self.configuration, self.plan, self.effort
         stability, events = configuration.stability, []
         if plan.has(DrawKind.VALUES):
-            yield _alone("values", plan.draw(DrawKind.VALUES), values_scores(configuration, plan, effort.trials // 10))
-            yield from _exposure("threshold", exposed_values(configuration, plan, effort.units))
+            scores = marginals.values_scores(configuration, plan, effort.trials // 10)
+            yield _alone("values", plan.draw(DrawKind.VALUES), scores)
+            yield from _exposure("threshold", marginals.exposed_values(configuration, plan, effort.units))
         lengths = (DrawKind.ONE_WAY, 1), (DrawKind.MARGINALS, 2)
         for draw, length in ((plan.draw(kind), length) for kind, length in lengths if plan.has(kind)):
             if MECHANISMS[draw.mechanism].is_pure:
-                events.append((draw, pure_scores(draw, length, settings.allocation, stability, effort.laplace)))
-                yield epsilon_finding(str(draw), events[-1][1].hits, draw.parameter)
+                scores = marginals.pure_scores(draw, length, settings.allocation, stability, effort.laplace)
+                events.append((draw, scores))
+                yield findings.epsilon_finding(str(draw), scores.hits, draw.parameter)
             else:
                 trials = effort.trials_of(draw)
-                yield self._summed(draw, marginal_scores(draw, length, settings.allocation, stability, trials))
+                scores = marginals.marginal_scores(draw, length, settings.allocation, stability, trials)
+                yield self._summed(draw, scores)
         if plan.has(DrawKind.SCORES):
             draw = plan.draw(DrawKind.SCORES)
-            scores = selection_scores(draw, stability, effort.trials_of(draw))
+            scores = marginals.selection_scores(draw, stability, effort.trials_of(draw))
             yield self._summed(draw, scores, tight=not self._replaces)
         if self._in_rounds:  # a share and a choice: all rounds are alike
             share, pick = plan.draw(DrawKind.MEASURE, 1), plan.draw(DrawKind.SELECT, 1, 1)
-            yield self._summed(share, marginal_scores(share, 2, "equal", stability, effort.trials_of(share)))
-            yield _alone(pick.name, pick, choice_scores(pick, stability, effort.selections))
+            yield self._summed(share, marginals.marginal_scores(share, 2, "equal", stability, effort.trials_of(share)))
+            yield _alone(pick.name, pick, marginals.choice_scores(pick, stability, effort.selections))
         if len(events) > 1:
-            joint = joint_scores([scores for _, scores in events])
-            yield epsilon_finding(
-                f"all {count_noise(events[0][0].mechanism).title} noise",
-                joint.hits,
-                sum(draw.parameter for draw, _ in events),
-            )
+            joint = findings.joint_scores([scores for _, scores in events])
+            title = count_noise(events[0][0].mechanism).title
+            yield findings.epsilon_finding(f"all {title} noise", joint.hits, sum(draw.parameter for draw, _ in events))
 
     def together(self) -> Iterator[Finding]:
         """The paid evaluation, all Gaussian noise together, and the pipeline as it is."""
@@ -179,27 +154,27 @@ class _Audit:
         paid = configuration.evaluate.paid
         if paid is not None:
             draw = plan.draw(DrawKind.EVALUATION)
-            scores = evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
+            scores = marginals.evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
             yield self._summed(draw, scores)
         if pure_noise(plan.draws) is not None:
             return
         if len(self.parts) > 1:
             claim = stated_mu(configuration, plan, [draw for draw, _ in self.parts])
             tight = configuration.privacy.accountant == "gdp" and not self.loose
-            joint = joint_scores([scores for _, scores in self.parts])
-            yield mu_finding("pipeline, pinned", joint, claim, tight=tight)
+            joint = findings.joint_scores([scores for _, scores in self.parts])
+            yield findings.mu_finding("pipeline, pinned", joint, claim, tight=tight)
         if configuration.resize is None and not self._in_rounds:
             release = MadeUpRelease.of(configuration)
-            of_pipeline = tuple_pipeline_score if configuration.marginals is None else marginal_pipeline_score
-            # OpenDP's selections take as long as all else
-            selects = configuration.marginals is None and configuration.percentile is not None
-            trials = range(effort.runs // 2 if selects else effort.runs)
+            of_pipeline, trials = marginals.marginal_pipeline_score, range(effort.runs)
+            if configuration.marginals is None:
+                of_pipeline = tuples.tuple_pipeline_score
+                if configuration.percentile is not None:  # OpenDP's selections take as long as all else
+                    trials = range(effort.runs // 2)
             # the cut is from a fifth of the trials, which are left out then
             present, absent = (np.array([of_pipeline(release, side) for _ in trials]) for side in (0, 1))
             claim = stated_mu(release.configuration, release.plan, release.plan.draws)
-            yield mu_finding(
-                "pipeline", split_cut(present, absent), claim, tight=False, delta=release.plan.delta_threshold
-            )
+            scores, delta = findings.split_cut(present, absent), release.plan.delta_threshold
+            yield findings.mu_finding("pipeline", scores, claim, tight=False, delta=delta)
 
     @property
     def _replaces(self) -> bool:
@@ -214,16 +189,16 @@ class _Audit:
         self.parts.append((draw, scores))
         if not tight:
             self.loose.append(draw)
-        return mu_finding(draw.name, scores, claimed_mu(draw), tight=tight)
+        return findings.mu_finding(draw.name, scores, claimed_mu(draw), tight=tight)
 
 
 def _alone(name: str, draw: PlannedDraw, scores: TrialScores) -> Finding:
     """What scores that are added to no others, and are not the worst there are, say of the draw's own price."""
-    return mu_finding(name, scores, claimed_mu(draw), tight=False)
+    return findings.mu_finding(name, scores, claimed_mu(draw), tight=False)
 
 
 def _exposure(threshold: str, hits: Hits) -> Iterator[Finding]:
     """A unit whose rows have values of their own, and one whose rows have the same ones."""
     name = f"{threshold} at delta {TEST_DELTA:g}"
-    yield delta_finding(f"{name}, rows apart", hits.present, hits.trials, TEST_DELTA)
-    yield delta_finding(f"{name}, rows alike", hits.absent, hits.trials, TEST_DELTA)
+    yield findings.delta_finding(f"{name}, rows apart", hits.present, hits.trials, TEST_DELTA)
+    yield findings.delta_finding(f"{name}, rows alike", hits.absent, hits.trials, TEST_DELTA)

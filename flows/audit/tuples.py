@@ -126,19 +126,8 @@ def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: 
     sizes = tuple(int(value[-1]) + 1 if o else len(a.labels) for o, a in zip(own, attributes, strict=True))
     columns = [value if o else np.zeros_like(value) for o in own]
     below = _below(sizes, length, int(value[-1]) + 1)
-    candidates = CandidateSet(length=1, sizes=sizes) if below is None else CandidateSet.above(below, sizes)
-    bound, draw = math.comb(len(attributes), length), plan.draw(DrawKind.LEVEL, length)
-    mechanism = plan_level(
-        configuration,
-        candidates=candidates,
-        survivors_before=0 if below is None else len(below),
-        contribution_bound=bound,
-        sigma=query_sigma(draw, configuration.stability, bound),
-        delta_threshold=plan.delta_threshold,
-    )
-    words = KeyedBits(key=os.urandom(32), purpose=str(draw))
-    counts = bounded_counts(one_block(table_of(columns, sizes)), candidates, bound, words, LocalEngine(1), ROOM)
-    level = draw_level(counts, candidates, mechanism, fresh_bits())
+    blocks, bound = one_block(table_of(columns, sizes)), math.comb(len(attributes), length)
+    _, level = _drawn(configuration, plan, blocks, _candidates(below, sizes), below, bound)
     telling = np.isin(level.columns[:, 0], np.flatnonzero(own))
     owner = np.zeros(int(value[-1]) + 1, np.int64)
     owner[value] = unit
@@ -171,12 +160,11 @@ def tuple_pipeline_score(release: MadeUpRelease, side: int) -> float:
     below: Level | None = None
     for length in range(1, configuration.reporting_length + 1):
         blocks = ReleasedBlocks(encoded, released)
-        candidates = (
-            CandidateSet(length=1, sizes=blocks.sizes) if below is None else CandidateSet.above(below, blocks.sizes)
-        )
+        candidates = _candidates(below, blocks.sizes)
         if not candidates.any():
             break
-        mechanism, level = _draw(release, blocks, candidates, 0 if below is None else len(below))
+        bound = _bound(release, blocks, candidates)
+        mechanism, level = _drawn(configuration, release.plan, blocks, candidates, below, bound)
         if length == 1:
             table = EncodedTable(codes=(), labels=blocks.labels)
             released = released_values(level, table, sorted(mechanism.private_columns))
@@ -187,26 +175,37 @@ def tuple_pipeline_score(release: MadeUpRelease, side: int) -> float:
     return score
 
 
-def _draw(
-    release: MadeUpRelease, blocks: ReleasedBlocks, candidates: CandidateSet, survivors: int
-) -> tuple[LevelMechanism, Level]:
-    configuration, length, engine = release.configuration, candidates.length, LocalEngine(1)
-    bound = configuration.contribution_cap(length)
-    if configuration.percentile is not None:
-        histogram = contribution_histogram(blocks, candidates, bound, engine, ROOM)
-        epsilon = release.plan.draw(DrawKind.PERCENTILE, length).parameter
-        bound = select_percentile(histogram, configuration.percentile, epsilon, configuration.stability, fresh_bits())
-    draw = release.plan.draw(DrawKind.LEVEL, length)
-    words = KeyedBits(key=os.urandom(32), purpose=str(draw))
-    counts = bounded_counts(blocks, candidates, bound, words, engine, ROOM)
+def _candidates(below: Level | None, sizes: tuple[int, ...]) -> CandidateSet:
+    return CandidateSet(length=1, sizes=sizes) if below is None else CandidateSet.above(below, sizes)
+
+
+def _bound(release: MadeUpRelease, blocks: ReleasedBlocks, candidates: CandidateSet) -> int:
+    """The contribution bound of a length: its public cap, or a percentile that is drawn here."""
+    configuration, length = release.configuration, candidates.length
+    cap, stability = configuration.contribution_cap(length), configuration.stability
+    if configuration.percentile is None:
+        return cap
+    histogram = contribution_histogram(blocks, candidates, cap, LocalEngine(1), ROOM)
+    epsilon = release.plan.draw(DrawKind.PERCENTILE, length).parameter
+    return select_percentile(histogram, configuration.percentile, epsilon, stability, fresh_bits())
+
+
+def _drawn(
+    configuration: Configuration, plan: BudgetPlan, blocks: EncodedBlocks | ReleasedBlocks, candidates: CandidateSet,
+    below: Level | None, bound: int,
+) -> tuple[LevelMechanism, Level]:  # fmt: skip
+    """A level as a release draws it from the rows of `blocks`."""
+    draw = plan.draw(DrawKind.LEVEL, candidates.length)
     mechanism = plan_level(
         configuration,
         candidates=candidates,
-        survivors_before=survivors,
+        survivors_before=0 if below is None else len(below),
         contribution_bound=bound,
         sigma=query_sigma(draw, configuration.stability, bound),
-        delta_threshold=release.plan.delta_threshold,
+        delta_threshold=plan.delta_threshold,
     )
+    words = KeyedBits(key=os.urandom(32), purpose=str(draw))
+    counts = bounded_counts(blocks, candidates, bound, words, LocalEngine(1), ROOM)
     return mechanism, draw_level(counts, candidates, mechanism, fresh_bits())
 
 

@@ -13,9 +13,10 @@ from typing import Annotated
 
 import typer
 
-from marginweave.flows.cli import audit, init, ledger, ledger_repair, measure, plan, released, run
+from marginweave.flows.cli import audit, init, ledger, plan, released, run
 from marginweave.flows.cli.console import out, tell
 from marginweave.flows.run.process_hardening import protect_process
+from marginweave.tasks.program import program_identity
 
 app = typer.Typer(
     name="marginweave",
@@ -25,23 +26,20 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(run.run, run.resume, run.serve, init.init, plan.plan, measure.audit),
+    *(run.run, run.resume, run.serve, init.init, plan.plan, plan.audit),
     *(released.synthesize, released.evaluate, released.report, released.approve, released.reject),
     *(released.publish, released.handover, run.runs, run.purge),
 )
-_OF_LEDGER = audit.verify, audit.anchor, audit.export, audit.alias, ledger_repair.expire, ledger_repair.reconcile
 for _command in _COMMANDS:
     app.command()(_command)
-for _of_ledger in _OF_LEDGER:
-    ledger.app.command()(_of_ledger)
+for _command in (audit.verify, audit.anchor, audit.export, audit.alias, audit.expire, audit.reconcile):
+    ledger.app.command()(_command)
 ledger.app.add_typer(audit.keys, name="key")
 app.add_typer(ledger.app, name="ledger")
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from marginweave.tasks.program import program_identity
-
         out.print(f"marginweave {program_identity()}")
         raise typer.Exit
 

@@ -1,4 +1,4 @@
-"""`marginweave ledger …` for the auditor: verify, anchor, export; and the two decisions that are written down."""
+"""`marginweave ledger …` for auditor and steward: verify, anchor, export; decisions that are written down; and repair."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli.console import Home, Reason, command, out
-from marginweave.flows.cli.ledger_options import Example, home_of, location_of
+from marginweave.flows.cli import console
+from marginweave.flows.cli.console import Example, Home, Reason, command, decimal_of, out
 from marginweave.flows.orchestration.environment import home_directory
+from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.errors import AuditError, BudgetError, InputError
+from marginweave.tasks.checkpoint.files import at_place, replace_file
+from marginweave.tasks.program import program_identity
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger import LedgerLocation
@@ -34,19 +38,17 @@ def verify(
     Example: `marginweave ledger verify --anchor /mnt/vault/ledger-anchor.json`
     """
     from marginweave.flows.verify.files import audit_files
-    from marginweave.schemas.errors import AuditError
     from marginweave.tasks.ledger.audit import Anchor, audit_ledger
 
-    location = location_of(example, home)
+    location = console.location_of(example, home)
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
-    ring, missing = _keys(location)
+    ring, missing = _keys_if_any(location)
     audited = audit_ledger(location, ring, expected)
     files = audit_files(home_directory(home), audited, ring, example=example)
     rows = len(audited.rows)
     if audited.unchecked:
         raise AuditError(
-            f"the chain of {rows} rows holds, but the seals of {audited.unchecked} could not be checked: "
-            f"{missing or 'a key is missing from the ring'}"
+            f"the chain of {rows} rows holds, but the seals of {audited.unchecked} could not be checked: {missing}"
         )
     out.print(f"{rows} rows in one chain, every seal checked" + (", the anchored row among them" if expected else ""))
     out.print(
@@ -71,11 +73,10 @@ def anchor(
 
     Example: `marginweave ledger anchor --to /mnt/vault/ledger-anchor.json`
     """
-    from marginweave.tasks.checkpoint.files import replace_file
     from marginweave.tasks.ledger.audit import audit_ledger
 
-    location = location_of(example, home)
-    content = audit_ledger(location, _loaded(location)).anchor.to_json()
+    location = console.location_of(example, home)
+    content = audit_ledger(location, _keys(location)).anchor.to_json()
     if to is None:
         typer.echo(content, nl=False)
     else:
@@ -95,16 +96,13 @@ def export(
 
     Example: `marginweave ledger export census-2026 --to audit/`
     """
-    from marginweave.schemas.errors import InputError
-    from marginweave.tasks.checkpoint.files import at_place, replace_file
     from marginweave.tasks.ledger.accounts import account_in
     from marginweave.tasks.ledger.audit import audit_ledger
     from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
-    from marginweave.tasks.program import program_identity
     from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 
-    location = location_of(example, home)
-    audited = audit_ledger(location, _keys(location)[0])
+    location = console.location_of(example, home)
+    audited = audit_ledger(location, _keys_if_any(location)[0])
     if dataset is not None:
         account_in(audited.accounts, dataset)
     with at_place(to, "written"):
@@ -140,12 +138,7 @@ def alias(
 
     Example: `marginweave ledger alias census-2026-b census-2026 --reason "board decision 14"`
     """
-    from marginweave.tasks.ledger import Ledger, Witness
-
-    witness = Witness(home_of(home))
-    Ledger.open(location_of(example, home), witness=witness).accounts.alias(
-        dataset, other, reason, actor=getpass.getuser()
-    )
+    console.ledger_to_change(example, home).accounts.alias(dataset, other, reason, actor=getpass.getuser())
     out.print(f"Sources of {other} may be released under {dataset}; what {other} has spent is not counted there")
 
 
@@ -158,34 +151,112 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger key rotate --reason "yearly"`
     """
-    from marginweave.tasks.ledger import Ledger, Witness
-
-    witness = Witness(home_of(home))
-    name = Ledger.open(location_of(example, home), witness=witness).keys.rotate(reason, actor=getpass.getuser())
+    name = console.ledger_to_change(example, home).keys.rotate(reason, actor=getpass.getuser())
     out.print(f"New rows are sealed with key {name}")
     out.print("Back up the ledger's keys. Without them you cannot make further releases")
 
 
-def _keys(location: LedgerLocation) -> tuple[Keyring, str]:
-    """The keys, or an empty ring and why there are none."""
-    from marginweave.schemas.errors import BudgetError
-    from marginweave.tasks.ledger.keys import Keyring, load_key
+@command
+def expire(
+    older_than: Annotated[str, typer.Option(help="Days without a row, such as 7d.")],
+    release: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="This release alone, also if it was begun: its run can never finish."),
+    ] = None,
+    example: Example = False,
+    home: Home = None,
+) -> None:
+    """Give back what is reserved for stalled releases of which nothing was drawn; their runs reserve it again.
 
-    try:
-        return load_key(location, os.environ), ""
-    except BudgetError as error:
-        return Keyring(()), str(error)
+    A release that has begun to draw keeps its reservation, so that its run can finish. To give up such a run, use
+    `marginweave purge RUN --unfinished`, or name its release with `--release` where its home is lost.
+
+    Example: `marginweave ledger expire --older-than 7d`
+    """
+    age = console.days("older-than", older_than)
+    ledger = console.ledger_to_change(example, home)
+    expired = ledger.draws.expire(age, release)
+    for name in expired.returned:
+        out.print(f"Release {name}: what was reserved is given back")
+        record = ledger.releases.find(name)
+        if record is not None and record.charged != Cost():
+            out.print(
+                f"Its run {record.run} had begun to draw and can no longer finish; what was drawn stays charged. Give a new "
+                "release a name of its own with --run, and where the home of this one is left: "
+                f"marginweave purge {record.run} --unfinished"
+            )
+    for name in expired.elsewhere:
+        place = home_directory(home)
+        out.print(f"Release {name}: left alone, as its run is not below {place}; where that is lost, --release {name}")
+    if not (expired.returned or expired.elsewhere):
+        out.print("Nothing is that old")
 
 
-def _loaded(location: LedgerLocation) -> Keyring:
+@command
+def reconcile(
+    home: Annotated[
+        list[Path] | None, typer.Option(help="A home that drew under this ledger; once for each. Default: this one.")
+    ] = None,
+    no_other_home: Annotated[
+        str | None, typer.Option(help="Why no other home drew under it; it stays in the ledger.")
+    ] = None,
+    unaccounted: Annotated[
+        str | None, typer.Option(metavar="EPSILON,DELTA", help="What homes that are gone may have released, together.")
+    ] = None,
+    example: Example = False,
+) -> None:
+    """Bring a ledger that was restored from an old copy up to what homes have seen of it; it only ever adds charges.
+
+    What is reserved in the old copy is charged as lost. Every account admits nothing until the homes that were not looked at
+    are named, by one of the two options; both are told in privacy.json from then on.
+
+    Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
+    """
+    from marginweave.tasks.ledger import Ledger
+    from marginweave.tasks.ledger.reconciliation import OtherHomes
+
+    homes = [home_directory(each) for each in home] if home else [home_directory(None)]
+    for each in homes if home else ():
+        if not (each / "runs").is_dir():
+            raise InputError(f"--home {each} has no runs: it is no home of marginweave; nothing was changed")
+    charge = None
+    if unaccounted is not None:
+        epsilon, comma, delta = unaccounted.partition(",")
+        if not comma:
+            raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
+        charge = Plain(epsilon=decimal_of("epsilon", epsilon), delta=decimal_of("delta", delta))
+    said = no_other_home is not None or charge is not None
+    others = OtherHomes(reason=no_other_home, unaccounted=charge) if said else None
+    outcome = Ledger.open(console.location_of(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())
+    out.print(f"Looked at {outcome.runs} run(s) of {len(homes)} home(s)")
+    out.print(f"{outcome.adopted} row(s) adopted, {outcome.lost} reserved draw(s) charged as lost")
+    for dataset in outcome.charged:
+        out.print(f"{dataset} is charged ({unaccounted}) for what other homes may have released")
+    for dataset in outcome.opened:
+        out.print(f"{dataset} admits releases again, as far as its cap holds them")
+    for dataset in outcome.frozen:
+        out.print(
+            f'{dataset} admits nothing until --no-other-home "reason" or --unaccounted EPSILON,DELTA says what of other homes'
+        )
+
+
+def _keys(location: LedgerLocation) -> Keyring:
     from marginweave.tasks.ledger.keys import load_key
 
     return load_key(location, os.environ)
 
 
-def _content(place: Path) -> bytes:
-    from marginweave.schemas.errors import InputError
+def _keys_if_any(location: LedgerLocation) -> tuple[Keyring, str]:
+    """The keys, or an empty ring; and why a seal cannot be checked then."""
+    from marginweave.tasks.ledger.keys import Keyring
 
+    try:
+        return _keys(location), "a key is missing from the ring"
+    except BudgetError as error:
+        return Keyring(()), str(error)
+
+
+def _content(place: Path) -> bytes:
     try:
         return place.read_bytes()
     except OSError as error:

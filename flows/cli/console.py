@@ -1,20 +1,26 @@
-"""What the commands share: options, the two consoles, and one readable line for whatever goes wrong."""
+"""What the commands share: options and what they mean, the consoles, and one readable line for whatever goes wrong."""
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
+from marginweave.flows.orchestration.environment import home_directory
+from marginweave.schemas.configuration.values import number
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
 
 if TYPE_CHECKING:
     from marginweave.schemas.configuration.release import Configuration
+    from marginweave.tasks.ledger import Ledger, LedgerLocation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,7 +32,11 @@ Home = Annotated[
     typer.Option("--home", help="Folder in which runs/ lives.", envvar="MARGINWEAVE_HOME", show_envvar=True),
 ]
 Reason = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
-Source = Annotated[str | None, typer.Option("--source", help="The table, instead of the one the configuration names.")]
+Source = Annotated[str | None, typer.Option(help="The table, instead of the one the configuration names.")]
+Dataset = Annotated[
+    str, typer.Argument(metavar="DATASET", help="Name of the account: all releases about the same people.")
+]
+Example = Annotated[bool, typer.Option("--example", help="The ledger of the example data in the home.")]
 
 # Without markup: a path may hold square brackets.
 out = Console(highlight=False, soft_wrap=True, markup=False)
@@ -39,24 +49,18 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except OperatorError as error:
-            fail(error.detail, error.exit_code)
         except MarginweaveError as error:
-            fail(str(error), error.exit_code)
+            message, code = error.detail if isinstance(error, OperatorError) else str(error), error.exit_code
         except KeyboardInterrupt:
-            fail("stopped. The same command resumes it", 130)
+            message, code = "stopped. The same command resumes it", 130
         except typer.Exit:
             raise
         except Exception as error:
-            fail(f"internal error: {type(error).__name__} at {place_of(error)}", EXIT_FAILED)
+            message, code = f"internal error: {type(error).__name__} at {place_of(error)}", EXIT_FAILED
+        tell(message)
+        raise typer.Exit(code)
 
     return call
-
-
-def fail(message: str, code: int) -> NoReturn:
-    """Print `message` on standard error and leave with `code`."""
-    tell(message)
-    raise typer.Exit(code)
 
 
 def tell(message: str) -> None:
@@ -68,10 +72,18 @@ def tell(message: str) -> None:
 def warn_of_former_keys(configuration: Configuration) -> None:
     """Warn on standard error of keys that are still read and have no effect any more."""
     if "redraws" in configuration.privacy.model_fields_set:
-        tell(
-            "privacy.redraws has no effect any more; interrupted draws are repeated, not redrawn. Remove the key: 0.3 will "
-            "refuse it"
-        )
+        what = "interrupted draws are repeated, not redrawn"
+        tell(f"privacy.redraws has no effect any more; {what}. Remove the key: 0.3 will refuse it")
+
+
+def table_of(*heads: str) -> Table:
+    """An empty table without lines, one column a head."""
+    return Table(*heads, box=None, pad_edge=False)
+
+
+def print_wide(table: Table) -> None:
+    """Print a table of numbers, which are not folded where there is no terminal, or a narrow one."""
+    Console(highlight=False, markup=False, width=200).print(table)
 
 
 def days(name: str, text: str) -> timedelta:
@@ -84,3 +96,25 @@ def days(name: str, text: str) -> timedelta:
     if not (text.endswith("d") and number.isascii() and number.isdigit() and len(number) < 6):
         raise InputError(f"{name} ({text}) must be a number of days, such as 7d")
     return timedelta(days=int(number))
+
+
+def decimal_of(name: str, text: str) -> Decimal:
+    """The exact number that an option called `name` gives; raises InputError for something else."""
+    value = number(text.strip())
+    if value is None:
+        raise InputError(f"{name} ({text}) must be a finite number")
+    return value
+
+
+def location_of(example: bool, home: Path | None) -> LedgerLocation:
+    """The ledger of the environment, or that of the example data in the home."""
+    from marginweave.tasks.ledger import example_ledger_location, ledger_location
+
+    return example_ledger_location(home_directory(home)) if example else ledger_location(os.environ)
+
+
+def ledger_to_change(example: bool, home: Path | None) -> Ledger:
+    """The ledger, compared with what the runs of this home have seen of it; raises BudgetError where it lacks some of that."""
+    from marginweave.tasks.ledger import Ledger, Witness
+
+    return Ledger.open(location_of(example, home), witness=Witness(home_directory(home)))

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from marginweave.flows.cli.console import command, out
+from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.errors import InputError
-
-if TYPE_CHECKING:
-    from marginweave.schemas.configuration.execution import SourceFile
+from marginweave.tasks.checkpoint.files import write_once
 
 _File = Annotated[
     str | None, typer.Argument(metavar="FILE", help="The table to look at: CSV, TSV, Parquet, or a folder of parts.")
 ]
-_Output = Annotated[
-    Path | None, typer.Option("--output", help="Where the draft goes; FILE's name with .yaml if not given.")
-]
-_Encoding = Annotated[str, typer.Option("--encoding", help="How the text is written: utf-8, latin-1, windows-1252.")]
-_Delimiter = Annotated[str | None, typer.Option("--delimiter", help="Between two fields: comma, semicolon, tab, pipe.")]
+_Output = Annotated[Path | None, typer.Option(help="Where the draft goes; FILE's name with .yaml if not given.")]
+_Encoding = Annotated[str, typer.Option(help="How the text is written: utf-8, latin-1, windows-1252.")]
+_Delimiter = Annotated[str | None, typer.Option(help="Between two fields: comma, semicolon, tab, pipe.")]
 _Parameters = Annotated[
-    Path | None, typer.Option("--from-dpsyn", help="DPSyn's parameters.json, to convert instead of looking at data.")
+    Path | None, typer.Option(help="DPSyn's parameters.json, to convert instead of looking at data.")
 ]
-_Datatypes = Annotated[Path | None, typer.Option("--datatypes", help="DPSyn's column_datatypes.json.")]
-_Data = Annotated[Path | None, typer.Option("--data", help="DPSyn's data.yaml.")]
+_Datatypes = Annotated[Path | None, typer.Option(help="DPSyn's column_datatypes.json.")]
+_Data = Annotated[Path | None, typer.Option(help="DPSyn's data.yaml.")]
 _Source = Annotated[
-    str | None, typer.Option("--source", help="With --from-dpsyn: the table that the configuration names; not read.")
+    str | None, typer.Option(help="With --from-dpsyn: the table that the configuration names; not read.")
 ]
-_Public = Annotated[
-    str | None, typer.Option("--public", help="With --from-dpsyn: where the domains in its files are published.")
-]
+_Public = Annotated[str | None, typer.Option(help="With --from-dpsyn: where the domains in its files are published.")]
 
 
 @command
@@ -51,17 +47,13 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
 
     Example: `marginweave init visits.csv`, or `marginweave init --from-dpsyn parameters.json --source drug_deaths.csv`
     """
-    if from_dpsyn is None:
-        given = {"--datatypes": datatypes, "--data": data, "--source": source, "--public": public}
-        misplaced = [
-            f"{option} has no place without --from-dpsyn" for option, value in given.items() if value is not None
-        ]
-        named = file
-    else:
-        misplaced = ["FILE has no place with --from-dpsyn, which reads no data: name it with --source"] if file else []
-        named = source
-    if misplaced:
-        raise InputError(misplaced[0])
+    given = {"--datatypes": datatypes, "--data": data, "--source": source, "--public": public}
+    misplaced = next((option for option, value in given.items() if value is not None), None)
+    if from_dpsyn is None and misplaced is not None:
+        raise InputError(f"{misplaced} has no place without --from-dpsyn")
+    if from_dpsyn is not None and file:
+        raise InputError("FILE has no place with --from-dpsyn, which reads no data: name it with --source")
+    named = file if from_dpsyn is None else source
     if not named:
         raise InputError("FILE is required" if from_dpsyn is None else "--source is required with --from-dpsyn")
     target = output or Path(f"{Path(named).name.partition('.')[0] or 'draft'}.yaml")
@@ -74,10 +66,6 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
 
 def _form(named: str, target: Path, encoding: str, delimiter: str | None) -> SourceFile:
     """The source as the draft names it: relative to the draft, like every source."""
-    from pydantic import ValidationError
-
-    from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
-
     keep = named.startswith(EXAMPLE_PREFIX) or Path(named).is_absolute()
     file = named if keep else os.path.relpath(named, target.parent)
     try:
@@ -126,7 +114,5 @@ def _refuse_existing(path: Path) -> None:
 
 def _write_new(path: Path, text: str) -> None:
     """A new file that its owner alone can read (0600); one that came into being meanwhile stays as it is."""
-    from marginweave.tasks.checkpoint.files import write_once
-
     if not write_once(path, text.encode()):
         _refuse_existing(path)

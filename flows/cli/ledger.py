@@ -5,29 +5,26 @@ from __future__ import annotations
 import getpass
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import typer
 
-from marginweave.flows.cli.console import Home, command, out, tell
-from marginweave.flows.cli.ledger_options import (
-    Dataset,
-    Delta,
-    Epsilon,
-    Example,
-    Per,
-    Weak,
-    decimal_of,
-    home_of,
-    location_of,
-    policy_of,
-)
+from marginweave.flows.cli import console, spending
+from marginweave.flows.cli.console import Dataset, Example, Home, Reason, command, decimal_of, out
+from marginweave.schemas.budget import Neighbors
+from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
+from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.schemas.ledger.accounts import PERIODS, Account, Policy
 
 if TYPE_CHECKING:
-    from marginweave.schemas.budget import Neighbors
-    from marginweave.schemas.ledger.accounts import AccountTotal, Policy
     from marginweave.tasks.ledger import Ledger
 
+_Weak = Annotated[
+    str | None, typer.Option(metavar="REASON", help="Why delta may be above .001; it stays in the ledger.")
+]
+_Per = Annotated[
+    str | None, typer.Option(metavar="PERIOD=E,D", help="Policy beside the cap: day, week, month, quarter or year.")
+]
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
@@ -36,15 +33,15 @@ app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=Tr
 def open_account(
     dataset: Dataset,
     *,
-    epsilon: Annotated[str | None, typer.Option("--epsilon", help="Cap on epsilon over all releases.")] = None,
-    delta: Annotated[str | None, typer.Option("--delta", help="Cap on delta over all releases.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Cap on epsilon over all releases.")] = None,
+    delta: Annotated[str | None, typer.Option(help="Cap on delta over all releases.")] = None,
     unit: Annotated[str | None, typer.Option(help="Whose privacy: row, or subject:COLUMN.", show_default="row")] = None,
     neighbors: Annotated[str | None, typer.Option(help="add-remove or replace-one.", show_default="add-remove")] = None,
     config: Annotated[
         Path | None, typer.Option("--for", metavar="CONFIG", help="Configuration whose releases the account is for.")
     ] = None,
-    weak_delta: Weak = None,
-    per: Per = None,
+    weak_delta: _Weak = None,
+    per: _Per = None,
 ) -> None:
     """Open an account; makes ledger and key where they are missing.
 
@@ -59,8 +56,6 @@ def open_account(
     Example: `marginweave ledger open census-2026 --for census.yaml --epsilon 4`, or
     `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
-    from marginweave.schemas.errors import InputError
-    from marginweave.schemas.ledger.accounts import Account
     from marginweave.tasks.ledger import Ledger, ledger_location
 
     asked = _asked_by(config)
@@ -74,7 +69,7 @@ def open_account(
         neighbors=_neighbors(neighbors or asked.get("neighbors", "add-remove")),
         kind_of_plan=asked.get("cost"),
         weak_delta=weak_delta or asked.get("weak_delta"),
-        policy=None if per is None else policy_of(per),
+        policy=None if per is None else _policy_of(per),
     )
     location = ledger_location(os.environ)
     Ledger.create(location).accounts.open(account, actor=getpass.getuser())
@@ -87,22 +82,28 @@ def open_account(
 
 
 def _unit(unit: str) -> str:
-    from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
-    from marginweave.schemas.errors import InputError
-
     if unit != "row" and not (unit.startswith(SUBJECT_PREFIX) and unit.removeprefix(SUBJECT_PREFIX).strip()):
         raise InputError(f"unit ({unit}) must be row or subject:COLUMN")
     return unit
 
 
 def _neighbors(neighbors: str) -> Neighbors:
-    from marginweave.schemas.errors import InputError
+    if neighbors not in get_args(Neighbors):
+        raise InputError(f"neighbors ({neighbors}) must be {' or '.join(get_args(Neighbors))}")
+    return cast("Neighbors", neighbors)
 
-    if neighbors == "add-remove":
-        return "add-remove"
-    if neighbors == "replace-one":
-        return "replace-one"
-    raise InputError(f"neighbors ({neighbors}) must be add-remove or replace-one")
+
+def _policy_of(text: str) -> Policy:
+    """The policy that `--per PERIOD=E,D` says."""
+    period, _, amounts = text.partition("=")
+    epsilon, comma, delta = amounts.partition(",")
+    if period.strip() not in PERIODS or not comma:
+        raise InputError(f"per ({text}) must be PERIOD=EPSILON,DELTA, the period one of {', '.join(PERIODS)}")
+    return Policy(
+        per=PERIODS[PERIODS.index(period.strip())],
+        epsilon=decimal_of("per epsilon", epsilon),
+        delta=decimal_of("per delta", delta),
+    )
 
 
 def _asked_by(config: Path | None) -> dict[str, Any]:
@@ -112,14 +113,15 @@ def _asked_by(config: Path | None) -> dict[str, Any]:
     from marginweave.tasks.accounting.plan.k_tuples import plan_budget
     from marginweave.tasks.accounting.plan.resolve import load_configuration
 
-    privacy, plan = load_configuration(config).privacy, plan_budget(load_configuration(config))
+    configuration = load_configuration(config)
+    privacy = configuration.privacy
     return {
         "epsilon": repr(privacy.epsilon),
         "delta": repr(privacy.delta),
         "unit": privacy.unit_key,
         "neighbors": privacy.neighbors,
         "weak_delta": privacy.weak_delta,
-        "cost": plan.cost,
+        "cost": plan_budget(configuration).cost,
     }
 
 
@@ -146,7 +148,7 @@ def upgrade_tables(
     """
     from marginweave.tasks.ledger import upgrade
 
-    location = location_of(example, home)
+    location = console.location_of(example, home)
     version = upgrade(location, os.environ, writer=writer, tell=out.print)
     out.print(f"The tables of the ledger {location} have version {version}")
 
@@ -156,11 +158,11 @@ def upgrade_tables(
 def cap(
     dataset: Dataset,
     *,
-    epsilon: Epsilon,
-    delta: Delta,
-    reason: Annotated[str, typer.Option(help="Why; it stays in the ledger.")],
-    weak_delta: Weak = None,
-    per: Per = None,
+    epsilon: Annotated[str, typer.Option(help="Cap on epsilon over all releases.")],
+    delta: Annotated[str, typer.Option(help="Cap on delta over all releases.")],
+    reason: Reason,
+    weak_delta: _Weak = None,
+    per: _Per = None,
     example: Example = False,
     home: Home = None,
 ) -> None:
@@ -168,15 +170,13 @@ def cap(
 
     Example: `marginweave ledger cap census-2026 --epsilon 6 --delta 1e-6 --reason "board decision 12"`
     """
-    from marginweave.tasks.ledger import Ledger, Witness
-
-    ledger = Ledger.open(location_of(example, home), witness=Witness(home_of(home)))
+    ledger = console.ledger_to_change(example, home)
     policy: Policy | Literal["as it is"] | None = "as it is"
     if per is not None:
-        policy = None if per == "none" else policy_of(per)
+        policy = None if per == "none" else _policy_of(per)
     cap_ = float(decimal_of("epsilon", epsilon)), float(decimal_of("delta", delta))
     ledger.accounts.change_cap(dataset, *cap_, reason, getpass.getuser(), policy=policy, weak_delta=weak_delta)
-    out.print(_line(ledger.accounts.total(dataset)))
+    out.print(spending.line(ledger.accounts.total(dataset)))
 
 
 @app.command("list")
@@ -187,7 +187,7 @@ def list_accounts(example: Example = False, home: Home = None) -> None:
     Example: `marginweave ledger list`
     """
     for total in _compared(example, home).accounts.totals():
-        out.print(_line(total))
+        out.print(spending.line(total))
 
 
 @app.command("show")
@@ -197,47 +197,32 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
 
     Example: `marginweave ledger show census-2026`
     """
-    from marginweave.flows.cli.spending import box, by_draw, by_release, by_stage, left, period
     from marginweave.tasks.ledger.boxes import epsilon_left
 
     ledger = _compared(example, home)
     total, releases = ledger.accounts.total(dataset), ledger.releases.of(dataset)
-    out.print(_line(total))
-    out.print(left(total, epsilon_left(total)))
-    out.print(box(total))
+    out.print(spending.line(total))
+    out.print(spending.left(total, epsilon_left(total)))
+    out.print(spending.box(total))
     if total.account.policy is not None:
-        out.print(period(total.account, total.account.policy, releases))
+        out.print(spending.period(total.account, total.account.policy, releases))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
     if releases:
-        for table in (by_release(releases), by_stage(releases)):
+        for table in (spending.by_release(releases), spending.by_stage(releases)):
             out.print("")
             out.print(table)
     for release in releases:
         out.print(f"\n{release.run} release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC")
-        out.print(by_draw(release))
+        out.print(spending.by_draw(release))
 
 
 def _compared(example: bool, home: Path | None) -> Ledger:
     """The ledger, to be read; with a warning where the runs of this home have seen more than it knows."""
-    from marginweave.schemas.errors import BudgetError
-    from marginweave.tasks.ledger import Ledger, Witness
+    from marginweave.tasks.ledger import Ledger
 
-    location = location_of(example, home)
-    ledger = Ledger.open(location)
+    ledger = Ledger.open(console.location_of(example, home))
     try:
-        Ledger.open(location, witness=Witness(home_of(home)))
+        console.ledger_to_change(example, home)
     except BudgetError as refusal:
-        tell(f"warning: {refusal}")
+        console.tell(f"warning: {refusal}")
     return ledger
-
-
-def _line(total: AccountTotal) -> str:
-    from marginweave.flows.cli.spending import scientific
-    from marginweave.tasks.ledger.admission import rounded_up
-
-    cap_ = total.account
-    return (
-        f"{cap_.dataset}: epsilon {rounded_up(total.epsilon)} of {float(cap_.epsilon):g} spent at delta "
-        f"{scientific(cap_.delta)}, "
-        f"{total.spent.releases} release(s)"
-    )

@@ -1,4 +1,4 @@
-"""`marginweave plan`: everything about a release that is known without reading the data."""
+"""`marginweave plan` and `audit`: what is known of a release without reading the data, and what its mechanisms lose."""
 
 from __future__ import annotations
 
@@ -6,32 +6,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from marginweave.flows.cli.console import Home, Source, command, out, warn_of_former_keys
+from marginweave.flows.cli.console import Home, Source, command, out, print_wide, table_of, warn_of_former_keys
 from marginweave.flows.orchestration.environment import home_directory, prepare_environment
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import EXIT_FAILED, InputError
+from marginweave.tasks.checkpoint.files import at_place, replace_file
 
 if TYPE_CHECKING:
     from marginweave.flows.plan.schedule import Schedule
     from marginweave.flows.run.request import Request
 
-# Numbers are not folded where there is no terminal, or a narrow one.
-_WIDE = Console(highlight=False, markup=False, width=200)
 _Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG [CONFIG]", help="The YAML file of the release; two to compare.")
 ]
 _Schedule = Annotated[
-    str | None,
-    typer.Option("--schedule", metavar="CRON", help="When runs are planned: how long does the account last?"),
+    str | None, typer.Option(metavar="CRON", help="When runs are planned: how long does the account last?")
 ]
-_Timezone = Annotated[
-    str | None, typer.Option("--timezone", help="Of the schedule, such as Europe/Berlin.", show_default="UTC")
-]
-_Rows = Annotated[
-    int | None, typer.Option("--rows", min=1, help="The number of rows, which must be public: relative errors.")
-]
+_Timezone = Annotated[str | None, typer.Option(help="Of the schedule, such as Europe/Berlin.", show_default="UTC")]
+_Rows = Annotated[int | None, typer.Option(min=1, help="The number of rows, which must be public: relative errors.")]
 
 
 @command
@@ -77,51 +69,51 @@ def plan(
 
 
 def _show(request: Request, rows: int | None) -> None:
-    from marginweave.flows.plan.noise import forecast
-
-    configuration = request.configuration
-    drawn, spent = forecast(configuration)
-    errors = _errors(request, rows)
-    beside = () if rows is None else ("of all rows", "of a mean count")
-    table = Table("draw", "noise", "share of budget", "typical error", *beside, "least count", box=None, pad_edge=False)
-    for row in drawn:
-        relative = () if rows is None else errors.get(row.name, ("", ""))
-        table.add_row(row.name, row.noise, f"{100 * row.share:.1f} %", row.error, *relative, row.threshold)
+    drawn, spent = _cells(request, rows)
+    beside = ("of all rows", "of a mean count") if rows else ()
+    table = table_of("draw", "noise", "share of budget", "typical error", *beside, "least count")
+    for name, cells in drawn.items():
+        table.add_row(name, *cells)
     out.print(_heading(request))
-    _WIDE.print(table)
-    out.print(f"All draws together: epsilon {spent:.6g} at delta {configuration.privacy.delta:g}")
+    print_wide(table)
+    out.print(f"All draws together: epsilon {spent:.6g} at delta {request.configuration.privacy.delta:g}")
 
 
 def _compare(one: Request, other: Request, rows: int | None) -> None:
     """Both plans in one table, a line a draw of either; what is left empty the other has alone."""
-    from marginweave.flows.plan.noise import forecast
     from marginweave.flows.run.continuity import configuration_differences
 
-    plans, errors, sides = [], [], ("A", "B")
+    plans, sides = [], ("A", "B")
     for side, request in zip(sides, (one, other), strict=True):
-        drawn, spent = forecast(request.configuration)
-        plans.append({row.name: row for row in drawn})
-        errors.append(_errors(request, rows))
+        drawn, spent = _cells(request, rows)
+        plans.append(drawn)
         out.print(f"{side}: {_heading(request)}; all draws together epsilon {spent:.6g}")
     places = configuration_differences(one.configuration, other.configuration)
     out.print(f"They differ in {', '.join(places)}" if places else "They are the same configuration")
-    heads = ("noise", "share", "error", *(("of a mean count",) if rows else ()), "least count")
-    table = Table("draw", *(f"{side}: {head}" for side in sides for head in heads), box=None, pad_edge=False)
+    heads = ("noise", "share", "error", *(("of all rows", "of a mean count") if rows else ()), "least count")
+    shown = [place for place, head in enumerate(heads) if head != "of all rows"]
+    table = table_of("draw", *(f"{side}: {heads[place]}" for side in sides for place in shown))
     for name in dict.fromkeys((*plans[0], *plans[1])):
-        cells: list[str] = []
-        for drawn_, relative in zip(plans, errors, strict=True):
-            row = drawn_.get(name)
-            beside = (relative.get(name, ("", ""))[1],) if rows else ()
-            shown = () if row is None else (row.noise, f"{100 * row.share:.1f} %", row.error, *beside, row.threshold)
-            cells += shown or ("",) * len(heads)
-        table.add_row(name, *cells)
-    _WIDE.print(table)
+        both = (drawn.get(name, ("",) * len(heads)) for drawn in plans)
+        table.add_row(name, *(cells[place] for cells in both for place in shown))
+    print_wide(table)
 
 
-def _errors(request: Request, rows: int | None) -> dict[str, tuple[str, str]]:
+def _cells(request: Request, rows: int | None) -> tuple[dict[str, tuple[str, ...]], float]:
+    """For each draw noise, share, typical error, the same beside all `rows` and beside a mean count, threshold; and epsilon."""
     from marginweave.flows.plan.accuracy import relative_errors
+    from marginweave.flows.plan.noise import forecast
 
-    return {} if rows is None else relative_errors(request.configuration, rows)
+    drawn, spent = forecast(request.configuration)
+    errors = relative_errors(request.configuration, rows) if rows else {}
+    return {
+        row.name: (
+            *(row.noise, f"{100 * row.share:.1f} %", row.error),
+            *(errors.get(row.name, ("", "")) if rows else ()),
+            row.threshold,
+        )
+        for row in drawn
+    }, spent
 
 
 def _heading(request: Request) -> str:
@@ -134,22 +126,58 @@ def _heading(request: Request) -> str:
 
 def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: str) -> None:
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
-    from marginweave.flows.plan.account import ledger_forecast, policy_forecast
-    from marginweave.flows.plan.accuracy import error_forecast, method_forecast
-    from marginweave.flows.plan.noise import (
-        combinations_forecast,
-        noise_forecast,
-        preparation_forecast,
-        rounds_forecast,
-    )
+    from marginweave.flows.plan import account, accuracy, noise
 
-    told = (combinations_forecast, noise_forecast, rounds_forecast, preparation_forecast, method_forecast)
-    lines = [line for forecast in told for line in forecast(request.configuration)]
-    lines += error_forecast(request.configuration, rows)
-    lines += [*ledger_forecast(request), *policy_forecast(request)]
+    told = noise.combinations_forecast, noise.noise_forecast, noise.rounds_forecast, noise.preparation_forecast
+    lines = [line for forecast in (*told, accuracy.method_forecast) for line in forecast(request.configuration)]
+    lines += accuracy.error_forecast(request.configuration, rows)
+    lines += [*account.ledger_forecast(request), *account.policy_forecast(request)]
     if schedule is not None:
         from marginweave.flows.plan.schedule import schedule_forecast
 
         lines += schedule_forecast(request, schedule)
     for line in lines:
         out.print(f"{name}{line}")
+
+
+@command
+def audit(
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="[CONFIG]", help="Whose parameters are audited [default: examples with power]."),
+    ] = None,
+    to: Annotated[Path, typer.Option(help="The page to write, with a plot.")] = Path("audit.html"),
+) -> None:
+    """Measure what every mechanism and the pipelines lose, on made-up tables; exit 1 where a claim is exceeded.
+
+    Reads no data, writes to no ledger and needs no key. With CONFIG, noise and shares are those of that release; where
+    epsilon is small, little can be measured, and the intervals say so.
+
+    Example: `marginweave audit`, or `marginweave audit census.yaml --to census-audit.html`
+    """
+    from marginweave.flows.audit.examples import examples
+    from marginweave.flows.audit.suite import audit as audit_configuration
+    from marginweave.tasks.accounting.plan.resolve import load_configuration
+    from marginweave.tasks.empirical.findings import refuted
+    from marginweave.tasks.publish.audit import ABOUT, VERDICTS, render_audit
+
+    if to.is_dir() or not to.parent.is_dir():
+        raise InputError(f"--to ({to}) must be a file in a folder that exists")
+    loaded = None if config is None else load_configuration(config)
+    audited = examples() if loaded is None else {loaded.dataset: loaded}
+    out.print(ABOUT)
+    findings = {}
+    for name, configuration in audited.items():
+        findings[name] = list(audit_configuration(configuration))
+        table = table_of(name, "of", "claim", "measured", "trials", "verdict")
+        for found in findings[name]:
+            interval = f"{found.measured.low:.3f} to {found.measured.high:.3f}"
+            cells = (found.quantity, f"{found.claim:.4g}", interval, f"{found.trials:,}", VERDICTS[found.verdict])
+            table.add_row(found.name, *cells)
+        print_wide(table)
+        out.print("")
+    with at_place(to, "written"):
+        replace_file(to, render_audit(findings))
+    out.print(f"Written to {to}")
+    if any(map(refuted, findings.values())):
+        raise typer.Exit(EXIT_FAILED)

@@ -14,13 +14,20 @@ from marginweave.flows.orchestration.environment import home_directory, prepare_
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import Evaluation
 
+_Records = Annotated[int | None, typer.Option(min=0, max=10**8, help="How many records [default: as configured].")]
+_Internal = Annotated[
+    bool, typer.Option("--internal", help="Compare with the sensitive table; the result stays in internal/.")
+]
+_Attacks = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Attack the records, with rows of FILE that were in no release.")
+]
+_By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
+
 
 @command
 def synthesize(
     run_name: RunName,
-    records: Annotated[
-        int | None, typer.Option(min=0, max=10**8, help="How many records [default: as configured].")
-    ] = None,
+    records: _Records = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Public seed of the new records [default: as configured].")
     ] = None,
@@ -41,15 +48,8 @@ def synthesize(
 @command
 def evaluate(
     run_name: RunName,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Compare with the sensitive table; the result stays in internal/.")
-    ] = False,
-    attacks: Annotated[
-        Path | None,
-        typer.Option(
-            "--attacks", metavar="FILE", help="Attack the records, with rows of FILE that were in no release."
-        ),
-    ] = None,
+    internal: _Internal = False,
+    attacks: _Attacks = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
     source: Source = None,
     home: Home = None,
@@ -66,11 +66,10 @@ def evaluate(
         raise InputError("--json shows the numbers that may be released; internal ones are in a file only")
     if internal or attacks is not None:
         prepare_environment(place)
-        written = (
-            evaluate_internally(place, run_name, source)
-            if internal or attacks is None
-            else attack_release(place, run_name, source, attacks)
-        )
+        if attacks is None or internal:
+            written = evaluate_internally(place, run_name, source)
+        else:
+            written = attack_release(place, run_name, source, attacks)
         out.print(f"Not for release: {written}")
         return
     evaluation = releasable_evaluation(place, run_name)
@@ -137,9 +136,6 @@ def _shown(value: float | None, unit: str, digits: int = 1) -> str:
     return "" if value is None else f"{value:.{digits}f}{unit}"
 
 
-_By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
-
-
 @command
 def approve(run_name: RunName, by: _By, reason: Reason, home: Home = None) -> None:
     """Publish a release that awaits approval, as it was submitted, byte for byte. Read its report first: `marginweave report`.
@@ -175,7 +171,7 @@ def _decide(run: str, by: str, reason: str, home: Path | None, *, approved: bool
 @command
 def publish(
     run_name: RunName,
-    to: Annotated[Path, typer.Option("--to", help="Folder to copy to; must be empty or new, and not among the runs.")],
+    to: Annotated[Path, typer.Option(help="Folder to copy to; must be empty or new, and not among the runs.")],
     home: Home = None,
 ) -> None:
     """Copy what was released, and nothing else, to another place; each file is compared with its digest in the ledger.
@@ -195,7 +191,7 @@ def publish(
 @command
 def handover(
     run_name: RunName,
-    to: Annotated[Path, typer.Option("--to", help="A new file FILE.zip, or a folder that is empty or new.")],
+    to: Annotated[Path, typer.Option(help="A new file FILE.zip, or a folder that is empty or new.")],
     home: Home = None,
 ) -> None:
     """Bundle what an auditor needs: plan, privacy.json, the release's rows of the ledger, the anchor, and how to verify them.

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from marginweave.flows.cli.console import Config, Home, RunName, Source, command, days, out, warn_of_former_keys
+from marginweave.flows.cli import console
+from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out
 from marginweave.flows.orchestration.environment import home_directory, importing, prepare_environment
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.account import AccountStatement
@@ -50,7 +49,7 @@ def run(
     """
     from marginweave.tasks.accounting.plan.resolve import load_configuration
 
-    warn_of_former_keys(load_configuration(config))  # refuses a broken file before anything heavy is imported
+    console.warn_of_former_keys(load_configuration(config))  # refuses a broken file before anything heavy is imported
     with importing():
         from marginweave.flows.run.request import read_request
 
@@ -93,10 +92,7 @@ def execute(request: Request, config: Path, source: str | None, home: Path) -> N
 
     account, charged = account_statement(reference), _has_drawn(reference, lease)
     place = place_of_files(request.folder)
-    if place != request.folder.release:
-        _print_waiting(request, account, place, charged=charged)
-    else:
-        _summarize(request, account, fresh=fresh, charged=charged)
+    _summarize(request, account, place, is_waiting=place != request.folder.release, fresh=fresh, charged=charged)
 
 
 def _release(request: Request, reference: RunReference, config: Path, source: str | None, home: Path) -> None:
@@ -120,44 +116,32 @@ def _has_drawn(reference: RunReference, lease: str | None) -> bool:
     return record is not None and any(lease and draw.lease == lease for draw in record.draws)
 
 
-def _print_waiting(request: Request, account: AccountStatement, place: Path, *, charged: bool) -> None:
-    """Print what was made and is not published yet, and which commands decide on it."""
+def _summarize(
+    request: Request, account: AccountStatement, place: Path, *, is_waiting: bool, fresh: bool, charged: bool
+) -> None:
+    """Print where the files are, and what the release guarantees or who decides on it: for a terminal, or as JSON."""
     from marginweave.flows.run.lookup import what_to_do
 
-    run, report = request.folder.run, _shown(place / "report.html")
-    line = {"event": "awaiting approval", "run": run, "report": report, "next": what_to_do(run)}
-    if not _printed_as_json(line, account, charged=charged):
-        out.print(f"\nAwaiting approval: {run}; nothing is published yet", style="bold")
-        out.print(f"What may leave: {report}\nThen {what_to_do(run)}")
-        _print_account(account)
-
-
-def _shown(place: Path) -> str:
-    return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
-
-
-def _summarize(request: Request, account: AccountStatement, *, fresh: bool, charged: bool) -> None:
-    """Print where the release is and what it guarantees."""
-    privacy, shown = request.configuration.privacy, _shown(request.folder.release)
-    if _printed_as_json({"event": "finished", "release": shown}, account, charged=charged):
-        return
-    said = "Released" if charged else f"{'Released' if fresh else 'Already released'}, nothing charged"
-    out.print(f"\n{said}: {shown}", style="bold")
-    out.print(_FILES)
-    out.print(f"Guarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}")
-    _print_account(account)
-
-
-def _printed_as_json(line: Mapping[str, object], account: AccountStatement, *, charged: bool) -> bool:
-    """Print `line` as JSON unless a terminal reads it; whether it was printed."""
+    run, privacy, here = request.folder.run, request.configuration.privacy, Path.cwd()
+    shown = place.relative_to(here) if place.is_relative_to(here) else place
+    if is_waiting:
+        report, following = str(shown / "report.html"), what_to_do(run)
+        line = {"event": "awaiting approval", "run": run, "report": report, "next": following}
+        title = f"Awaiting approval: {run}; nothing is published yet"
+        text = f"What may leave: {report}\nThen {following}"
+    else:
+        line = {"event": "finished", "release": str(shown)}
+        released = "Already released" if not (fresh or charged) else "Released"
+        title = f"{released}{'' if charged else ', nothing charged'}: {shown}"
+        text = (
+            f"{_FILES}\nGuarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
+        )
     if not out.is_terminal:
         out.file.write(json.dumps({**line, "charged_now": charged, "account": account.model_dump(mode="json")}) + "\n")
-    return not out.is_terminal
-
-
-def _print_account(account: AccountStatement) -> None:
+        return
+    out.print(f"\n{title}", style="bold")
     out.print(
-        f"Account {account.dataset}: epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent "
+        f"{text}\nAccount {account.dataset}: epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent "
         f"at delta {account.delta:g}, {account.releases} release(s)"
     )
 
@@ -166,11 +150,9 @@ _Configs = Annotated[
     list[Path],
     typer.Argument(metavar="CONFIG...", help="The YAML files of the releases, each for a different dataset."),
 ]
-_Cron = Annotated[str, typer.Option("--cron", help="When to release: minute, hour, day of month, month, day of week.")]
-_Zone = Annotated[str, typer.Option("--timezone", help="Time zone of --cron and of the dates in the names of runs.")]
-_Port = Annotated[
-    int | None, typer.Option("--port", min=1, max=65535, help="Show Prefect's pages on this port of this machine.")
-]
+_Cron = Annotated[str, typer.Option(help="When to release: minute, hour, day of month, month, day of week.")]
+_Zone = Annotated[str, typer.Option(help="Time zone of --cron and of the dates in the names of runs.")]
+_Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Show Prefect's pages on this port of this machine.")]
 
 
 @command
@@ -183,14 +165,14 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
     """
     place = home_directory(home)
     prepare_environment(place)  # before Prefect is imported
-    from marginweave.flows.service import Timetable, datasets_of, serve_releases
+    from marginweave.flows.service import check_times, datasets_of, serve_releases
 
     datasets = datasets_of(configs)
-    timetable = Timetable(cron=cron, zone=timezone)
+    check_times(cron, timezone)
     out.print(f"Serving {', '.join(datasets)}: {cron} ({timezone}); stop with Ctrl-C")
     if port is not None:
         out.print(f"Prefect's pages: http://127.0.0.1:{port}")
-    serve_releases(datasets, timetable, place, port)
+    serve_releases(datasets, cron, timezone, place, port)
 
 
 @command
@@ -201,7 +183,7 @@ def runs(home: Home = None) -> None:
     """
     from marginweave.flows.postprocess.retention import list_runs
 
-    table = Table("run", "dataset", "state", "begun", "private files", box=None, pad_edge=False)
+    table = console.table_of("run", "dataset", "state", "begun", "private files")
     for run in list_runs(home_directory(home)):
         private = "yes" if run.holds_private else "internal" if run.holds_exact else "no"
         table.add_row(run.name, run.dataset, run.state, run.begun, private)
@@ -214,7 +196,7 @@ def purge(
         str | None, typer.Argument(metavar="[RUN]", help="Name of a run; `marginweave runs` lists them.")
     ] = None,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", help="Instead of RUN: days since a run's last stage, such as 30d.")
+        str | None, typer.Option(help="Instead of RUN: days since a run's last stage, such as 30d.")
     ] = None,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Also a run that is not finished.")] = False,
     home: Home = None,
@@ -228,16 +210,17 @@ def purge(
     place = home_directory(home)
     if (run_name is None) == (older_than is None):
         raise InputError("give either RUN or --older-than: it says which runs to purge")
+    busy: list[str] = []
     if run_name is not None:
         purge_run(place, run_name, unfinished=unfinished)
-        out.print(_purged(place, run_name))
-        return
-    purged = purge_older(place, days("older-than", older_than or ""))
-    for run in purged.runs:
+        done = [run_name]
+    else:
+        done, busy = purge_older(place, console.days("older-than", older_than or ""))
+    for run in done:
         out.print(_purged(place, run))
-    for run in purged.in_progress:
+    for run in busy:
         out.print(f"Run {run} is in progress, and was left alone")
-    if not purged.runs:
+    if not done:
         out.print("Nothing that old holds private files")
 
 

@@ -8,11 +8,14 @@ from decimal import Decimal
 
 from rich.table import Table
 
+from marginweave.flows.cli.console import table_of
 from marginweave.schemas.budget import Cost
+from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy
 from marginweave.schemas.ledger.records import CHARGED, DrawRecord, ReleaseRecord, State
 
 _AMOUNTS = ("mu²", "rho", "delta", "plain")
+_BOUNDS = DrawKind.BOUND_LOW, DrawKind.BOUND_HIGH
 
 
 def tidy(value: Decimal | float) -> str:
@@ -24,6 +27,17 @@ def scientific(delta: Decimal | float) -> str:
     """A delta in scientific form with at most three digits; 0 for nothing."""
     mantissa, _, exponent = f"{float(delta):.2e}".partition("e")
     return "0" if not float(delta) else f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
+
+
+def line(total: AccountTotal) -> str:
+    """One line on an account: what was spent of its cap."""
+    from marginweave.tasks.ledger.admission import rounded_up
+
+    account = total.account
+    return (
+        f"{account.dataset}: epsilon {rounded_up(total.epsilon)} of {float(account.epsilon):g} spent at delta "
+        f"{scientific(account.delta)}, {total.spent.releases} release(s)"
+    )
 
 
 def left(total: AccountTotal, largest: float) -> str:
@@ -67,7 +81,7 @@ def period(account: Account, policy: Policy, releases: Sequence[ReleaseRecord]) 
 
 def by_release(releases: Sequence[ReleaseRecord]) -> Table:
     """One line a release: what it was planned to be, and what it is charged."""
-    table = Table("run", "epsilon", "at delta", *_AMOUNTS, "draws", "lost", box=None, pad_edge=False)
+    table = table_of("run", "epsilon", "at delta", *_AMOUNTS, "draws", "lost")
     for record in releases:
         charged = [draw for draw in record.draws if draw.state in CHARGED]
         planned = (tidy(record.epsilon), scientific(record.delta))
@@ -81,7 +95,7 @@ def by_stage(releases: Sequence[ReleaseRecord]) -> Table:
     for draw in (draw for record in releases for draw in record.draws if draw.state in CHARGED):
         groups.setdefault((_stage(draw), draw.mechanism), []).append(draw)
     whole = sum((record.charged for record in releases), Cost()).mu2
-    table = Table("stage", "mechanism", *_AMOUNTS, "share", "draws", "lost", box=None, pad_edge=False)
+    table = table_of("stage", "mechanism", *_AMOUNTS, "share", "draws", "lost")
     for (stage, mechanism), draws in sorted(groups.items()):
         cost = sum((draw.cost for draw in draws), Cost())
         share = f"{float(100 * cost.mu2 / whole):.1f}%" if whole else ""
@@ -91,7 +105,7 @@ def by_stage(releases: Sequence[ReleaseRecord]) -> Table:
 
 def by_draw(record: ReleaseRecord) -> Table:
     """One line a draw of a release, with its state."""
-    table = Table("draw", "state", "mechanism", *_AMOUNTS, box=None, pad_edge=False)
+    table = table_of("draw", "state", "mechanism", *_AMOUNTS)
     for draw in record.draws:
         table.add_row(draw.name, draw.state, draw.mechanism, *_amounts(draw.cost))
     return table
@@ -104,11 +118,11 @@ def _lost(draws: Sequence[DrawRecord]) -> str:
 def _stage(draw: DrawRecord) -> str:
     if draw.is_spare:
         return "spare"
-    if draw.name.startswith("bounds-"):
+    if draw.kind in _BOUNDS:
         return "bounds"
     if draw.length:
         return f"length {draw.length}"
-    return "record count" if draw.name == "count" else draw.name
+    return "record count" if draw.kind is DrawKind.COUNT else draw.name
 
 
 def _amounts(cost: Cost) -> tuple[str, str, str, str]:

@@ -43,8 +43,7 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
         MachineError: the disk refuses, or has no room for the server's database: at its start, or where a call of it fails.
         StageError: the server did not answer in time; its output is in `log`.
     """
-    named = os.environ.get("PREFECT_API_URL")
-    if named:
+    if named := os.environ.get("PREFECT_API_URL"):
         yield named
         return
     place = Path(os.environ["PREFECT_HOME"])
@@ -80,7 +79,7 @@ def _started(place: Path, log: Path, named: int | None) -> tuple[subprocess.Pope
     port = named or _free_port()
     url = f"http://127.0.0.1:{port}/api"
     with at_place(log, "written"), log.open("ab") as output:
-        server = _start(port, output.fileno(), pages=named is not None)
+        server = _start(port, url, output.fileno(), pages=named is not None)
     try:
         os.environ["PREFECT_API_URL"] = url
         import_module("prefect")  # meanwhile: it takes half as long, and reads its settings from the environment
@@ -124,13 +123,9 @@ def end_with(parent: int, sent: signal.Signals) -> Callable[[], None]:
     return tie
 
 
-def _pages_at(port: int) -> dict[str, str]:
-    """Settings for Prefect's pages: without the first they ask the server of another port."""
-    url = f"http://127.0.0.1:{port}/api"
-    return {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
-
-
-def _start(port: int, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
+def _start(port: int, url: str, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
+    # Prefect's pages would ask the server of another port
+    shown = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
     return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
         [sys.executable, "-P", "-m", SERVER, str(port)],  # -P: a file in the working directory is no module of ours
         stdin=subprocess.DEVNULL,
@@ -138,7 +133,7 @@ def _start(port: int, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
         stderr=output,
         preexec_fn=end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
         process_group=0,  # Ctrl-C in a terminal is for us: the server is needed until we have ended
-        env={**os.environ, **(_pages_at(port) if pages else _NO_PAGES)},
+        env={**os.environ, **(shown if pages else _NO_PAGES)},
     )
 
 
@@ -247,9 +242,8 @@ def _log_to(path: Path) -> Iterator[None]:
     with at_place(path, "written"):
         handler = _PatientFileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    loggers = [
-        logging.getLogger(name) for name in ("prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server")
-    ]
+    names = "prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server"
+    loggers = [logging.getLogger(name) for name in names]
     before = [(logger, list(logger.handlers), logger.propagate) for logger in loggers]
     for logger in loggers:
         kept = [h for h in logger.handlers if type(h).__name__ == "APILogHandler"]

@@ -6,10 +6,11 @@ import math
 from datetime import UTC, datetime
 
 from marginweave.flows.run.lookup import describe_progress
+from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request
 from marginweave.schemas.errors import BudgetError
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger import Ledger, Witness, opening_for
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.admission import delta_refusal, unit_refusal
 from marginweave.tasks.ledger.rules import largest_epsilon
 
@@ -24,10 +25,7 @@ def ledger_forecast(request: Request) -> list[str]:
         return [f"Ledger: {dataset} is public example data; `run` keeps an account for it in the home"]
     try:
         plan = plan_budget(configuration)
-        command = opening_for(dataset, plan, request.path)
-        witness = Witness(request.folder.path.parent.parent)
-        ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
-        ledger.accounts.check(dataset, command)
+        ledger = open_ledger(request)
         after, fits = ledger.accounts.forecast(dataset, plan)
         total = ledger.accounts.total(dataset)
     except BudgetError as refusal:
@@ -54,12 +52,11 @@ def policy_forecast(request: Request) -> list[str]:
         return []
     if found is None or math.isinf(found.after):  # of an account without delta
         return []
-    verdict = "it fits" if found.fits else "it will be refused"
+    verdict = "it fits"
     if not found.fits:
-        verdict += (
-            f"; it fits from {found.fits_from} on"
-            if found.fits_from
-            else f", as it is too much for any {found.policy.per}"
+        later = f"; it fits from {found.fits_from} on"
+        verdict = "it will be refused" + (
+            later if found.fits_from else f", as it is too much for any {found.policy.per}"
         )
     spent = f"epsilon {found.before:.4g} of {float(found.policy.epsilon):g} at delta {float(found.policy.delta):g}"
     period = f"{dataset} has spent {spent} since {found.start} (UTC)"

@@ -8,20 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from marginweave.flows.run.counting import counting_method
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
+from marginweave.tasks.accounting.plan import defaults
 from marginweave.tasks.accounting.plan.default_records import automatic_method
-from marginweave.tasks.accounting.plan.defaults import (
-    automatic_aggregate,
-    counts_words,
-    is_decided_by_noise,
-    pair_noise,
-)
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
@@ -38,18 +32,19 @@ noise of pairs up to which there is anything."""
 
 def method_forecast(configuration: Configuration) -> list[str]:
     """What is counted, what makes the records, what `auto` stands for, and how near such records were, in words."""
-    usual = automatic_aggregate(configuration)
+    usual = defaults.automatic_aggregate(configuration)
     return [_counts(configuration, usual), _records(configuration), *_measured(configuration, usual)]
 
 
 def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
-    attributes = len(configuration.attributes)
-    counted, other = counting_method(configuration).describe(), counts_words(usual, attributes)
+    counted, other = (
+        defaults.counts_words(of, len(configuration.attributes)) for of in (configuration.aggregate, usual)
+    )
     chosen = f"auto would choose {other}" if counted != other else "auto would choose other settings"
     if configuration.aggregate == usual:
         chosen = "chosen automatically"
-    if is_decided_by_noise(configuration):
-        chosen += f"; all pairs together would have noise r = {pair_noise(configuration):.3g}"
+    if defaults.is_decided_by_noise(configuration):
+        chosen += f"; all pairs together would have noise r = {defaults.pair_noise(configuration):.3g}"
     return f"Counting: {counted}{_limited(configuration)} ({chosen})"
 
 
@@ -70,11 +65,11 @@ def _measured(configuration: Configuration, usual: AggregateSettings | MarginalS
     if configuration.aggregate != usual or not isinstance(synthesize, MixtureSynthesis) or len(attributes) < 2:
         return []
     plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
-    measured = MEASURED.get(counts_words(usual, len(attributes)))
+    measured = MEASURED.get(defaults.counts_words(usual, len(attributes)))
     if measured is None or synthesize != plain:
         return []
     least, most, noise = measured
-    if automatic_method(usual, attributes).method != "mixture" or pair_noise(configuration) > noise:
+    if automatic_method(usual, attributes).method != "mixture" or defaults.pair_noise(configuration) > noise:
         return []
     like = (
         f"In our benchmarks (6,366 to 48,842 rows), settings like these gave a mean pair error of {100 * least:.1f} to "

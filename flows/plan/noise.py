@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from scipy.special import ndtr, ndtri
 
+from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
@@ -16,7 +17,7 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import public_cells, rounds_of, shares_of_draws
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.domain import discovery
-from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes, sigma_alone
+from marginweave.tasks.aggregate.noise import MARGINALS, planned_sigmas, public_sizes, sigma_alone
 from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
 from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, error_sensitivity, query_sigma
@@ -33,7 +34,10 @@ class DrawForecast:
     noise: str
     share: float
     error: str
-    threshold: str
+    threshold: str = ""
+
+
+_OF_MARGINALS = {*MARGINALS, DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE}
 
 
 def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
@@ -43,22 +47,10 @@ def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
     what the draws have together, which under an amplified resize is not what the account is charged: of mu^2, or of epsilon
     where there is Laplace noise.
     """
-    budget = plan_budget(configuration)
-    shares = _shares(configuration, budget)
-    if configuration.marginals is not None:
-        rows = _rounds_together(
-            budget.draws,
-            [
-                _marginal_forecast(configuration, budget, draw, share)
-                for draw, share in zip(budget.draws, shares, strict=True)
-            ],
-        )
-    else:
-        rows = [
-            _forecast(configuration, draw, share, budget.delta_threshold)
-            for draw, share in zip(budget.draws, shares, strict=True)
-        ]
-    return rows, budget.spent_epsilon
+    plan = plan_budget(configuration)
+    shares = _shares(configuration, plan)
+    rows = [_forecast(configuration, plan, draw, share) for draw, share in zip(plan.draws, shares, strict=True)]
+    return _rounds_together(plan.draws, rows), plan.spent_epsilon
 
 
 def noise_forecast(configuration: Configuration) -> list[str]:
@@ -81,16 +73,14 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
     """
     if configuration.marginals is not None:
         return []
-    if configuration.tuples.fabrication == "none":
-        lengths, delta = configuration.discoveries, plan_budget(configuration).delta_threshold
-        return [
-            f"Fabrication: none; each of {lengths} length(s) spends {delta / lengths:.3g} of delta on its threshold"
-        ]
+    settings, plan, told = configuration.tuples, plan_budget(configuration), []
+    if settings.fabrication == "none":
+        lengths, each = configuration.discoveries, plan.delta_threshold / configuration.discoveries
+        return [f"Fabrication: none; each of {lengths} length(s) spends {each:.3g} of delta on its threshold"]
     if configuration.private_columns:
         return []
-    settings, plan, told = configuration.tuples, plan_budget(configuration), []
     for length in range(1, configuration.reporting_length + 1):
-        candidates = _most_candidates(configuration, length)
+        candidates = most_combinations((len(attribute.labels) for attribute in configuration.attributes), length)
         sd = query_sigma(plan.draw(DrawKind.LEVEL, length), configuration.stability)
         least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
         alone = candidates * float(ndtr((0.5 - least) / float(sd)))
@@ -99,10 +89,10 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
         if length > 1 and alone > settings.max_combinations:
             most = settings.max_combinations
             raised = math.ceil(0.5 - float(sd) * float(ndtri(most / candidates)))
-            kept = f", {most} of them from a count of {raised} on"
-            words += (
-                kept if settings.on_overflow == "raise-threshold" else f"; left out if more than {most} are expected"
-            )
+            if settings.on_overflow == "raise-threshold":
+                words += f", {most} of them from a count of {raised} on"
+            else:
+                words += f"; left out if more than {most} are expected"
         told.append(words)
     return told
 
@@ -142,41 +132,57 @@ def _together(alike: Sequence[DrawForecast]) -> DrawForecast:
     return replace(first, name=f"{first.name} … {last.name}", noise=f"{first.noise} each", share=share)
 
 
+def _forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, share: float) -> DrawForecast:
+    if draw.mechanism == "exponential":
+        error = _choice_error(configuration, draw)
+        return DrawForecast(name=draw.name, noise=f"epsilon {draw.parameter:.4g}", share=share, error=error)
+    if draw.kind in _OF_MARGINALS:
+        return _marginal_forecast(configuration, plan, draw, share)
+    sd, is_level = query_sigma(draw, configuration.stability), draw.kind is DrawKind.LEVEL
+    return DrawForecast(
+        name=draw.name,
+        noise=f"sd {'at most ' if is_level and configuration.percentile is not None else ''}{float(sd):.1f}",
+        share=share,
+        error=f"± {float(sd) * RoundedGaussian.mean_error:.1f}",
+        threshold=_threshold(configuration, draw, sd, plan.delta_threshold) if is_level else "",
+    )
+
+
 def _marginal_forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, share: float) -> DrawForecast:
     """A draw of marginals: the noise and the typical error of one cell, from the least noisy marginal to the most."""
-    if draw.kind is DrawKind.SELECT:
-        return _pick_forecast(configuration, draw, share)
-    if draw.mechanism == "exponential":
-        return _forecast(configuration, draw, share, plan.delta_threshold)
     sigmas = [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
-    if draw.kind is DrawKind.EVALUATION:
-        return _number_forecast(draw, share, sigmas[0])
-    least, unit, noise = "", "", count_noise(draw.mechanism)
+    least, unit, noise = "", " a cell", count_noise(draw.mechanism)
     if draw.kind is DrawKind.SCORES:
         sigmas, unit = [scoring(configuration, plan).score_sigma], " a score"
     elif not sigmas:  # how many marginals will share the draw is not known yet
         least, unit = " or more", " times the marginals" if noise.is_pure else " times √(marginals)"
         sigmas = [sigma_alone(draw, configuration.stability)]
-    span = sorted({f"{sd:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float)
-    errors = sorted({f"{sd * noise.mean_error:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float)
+    span, errors = (
+        " to ".join(sorted({f"{factor * sd:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float))
+        for factor in (1, noise.mean_error)
+    )
     return DrawForecast(
         name=draw.name,
-        noise=f"{'' if noise is RoundedGaussian else f'{noise.title}, '}sd {' to '.join(span)}{least}",
+        noise=f"{'' if noise is RoundedGaussian else f'{noise.title}, '}sd {span}{least}",
         share=share,
-        error=f"± {' to '.join(errors)}{unit or ' a cell'}",
+        error=f"± {errors}{unit}",
         threshold=str(discovery(configuration, plan)[1]) if draw.kind is DrawKind.VALUES else "",
     )
 
 
-def _pick_forecast(configuration: Configuration, draw: PlannedDraw, share: float) -> DrawForecast:
-    """By how many records the distance of the chosen marginal may fall short of the best, with probability 0.95."""
-    adaptive, sizes = rounds_of(configuration), public_sizes(configuration)
-    assert adaptive is not None
-    candidates = sum(math.comb(len(sizes), k) for k in range(2, min(adaptive.adaptive, len(sizes)) + 1))
-    short = 2 * error_sensitivity(configuration.stability) / draw.parameter * math.log(candidates / 0.05)
-    return DrawForecast(
-        name=draw.name, noise=f"epsilon {draw.parameter:.4g}", share=share, error=f"L1 ± {short:.0f}", threshold=""
-    )
+def _choice_error(configuration: Configuration, draw: PlannedDraw) -> str:
+    """What a choice may fall short of, with probability 0.95: of a rank, or of the records of the best marginal's distance."""
+    if draw.kind is DrawKind.SELECT:
+        adaptive, sizes = rounds_of(configuration), public_sizes(configuration)
+        assert adaptive is not None
+        candidates = sum(math.comb(len(sizes), k) for k in range(2, min(adaptive.adaptive, len(sizes)) + 1))
+        short = 2 * error_sensitivity(configuration.stability) / draw.parameter * math.log(candidates / 0.05)
+        return f"L1 ± {short:.0f}"
+    percentile, unit, most = HIGH_PERCENTILE, configuration.privacy.stability, MAX_CANDIDATES
+    if draw.length:
+        percentile, unit = configuration.percentile or HIGH_PERCENTILE, configuration.stability
+        most = configuration.contribution_cap(draw.length)
+    return f"rank ± {rank_error(percentile, unit, draw.parameter, most):.0f}"
 
 
 def rounds_forecast(configuration: Configuration) -> list[str]:
@@ -195,69 +201,18 @@ def rounds_forecast(configuration: Configuration) -> list[str]:
     return [words]
 
 
-def _forecast(configuration: Configuration, draw: PlannedDraw, share: float, delta_threshold: float) -> DrawForecast:
-    if draw.mechanism == "exponential":
-        return DrawForecast(
-            name=draw.name,
-            noise=f"epsilon {draw.parameter:.4g}",
-            share=share,
-            error=_rank_error(configuration, draw),
-            threshold="",
-        )
-    sd = query_sigma(draw, configuration.stability)
-    if draw.kind is not DrawKind.LEVEL:
-        return _number_forecast(draw, share, sd)
-    return _number_forecast(
-        draw,
-        share,
-        sd,
-        most="at most " if configuration.percentile is not None else "",
-        threshold=_threshold(configuration, draw.length, draw.width, sd, delta_threshold),
-    )
-
-
-def _number_forecast(
-    draw: PlannedDraw, share: float, sd: Fraction | float, *, most: str = "", threshold: str = ""
-) -> DrawForecast:
-    return DrawForecast(
-        name=draw.name,
-        noise=f"sd {most}{float(sd):.1f}",
-        share=share,
-        error=f"± {float(sd) * RoundedGaussian.mean_error:.1f}",
-        threshold=threshold,
-    )
-
-
-def _rank_error(configuration: Configuration, draw: PlannedDraw) -> str:
-    """How far the chosen rank is off at most, with probability 0.95."""
-    if draw.length:
-        percentile, unit = configuration.percentile or HIGH_PERCENTILE, configuration.stability
-        candidates = configuration.contribution_cap(draw.length)
-    else:
-        percentile, unit, candidates = HIGH_PERCENTILE, configuration.privacy.stability, MAX_CANDIDATES
-    return f"rank ± {rank_error(percentile, unit, draw.parameter, candidates):.0f}"
-
-
-def _threshold(configuration: Configuration, length: int, bound: int, sd: Fraction, delta_threshold: float) -> str:
+def _threshold(configuration: Configuration, draw: PlannedDraw, sd: Fraction, delta_threshold: float) -> str:
     # |S| and |V| are not known yet; with as many survivors as candidates the paper's rule is at its lowest.
-    threshold = level_threshold(configuration.tuples, length, configuration.reporting_length, sd, 1, 1)
-    if configuration.tuples.fabrication == "none":
-        delta = delta_threshold / configuration.discoveries
-        return str(max(threshold, private_threshold(sd, bound, configuration.stability.records, delta)))
-    if length == 1 and configuration.private_columns:
-        values = min(bound, configuration.private_values)
-        private = private_threshold(sd, values, configuration.stability.records, delta_threshold)
+    settings, records = configuration.tuples, configuration.stability.records
+    threshold = level_threshold(settings, draw.length, configuration.reporting_length, sd, 1, 1)
+    if settings.fabrication == "none":
+        return str(
+            max(threshold, private_threshold(sd, draw.width, records, delta_threshold / configuration.discoveries))
+        )
+    if draw.length == 1 and configuration.private_columns:
+        private = private_threshold(sd, min(draw.width, configuration.private_values), records, delta_threshold)
         return f"{threshold} ({max(threshold, private)} for hidden value lists)"
     return str(threshold)
-
-
-def _most_candidates(configuration: Configuration, length: int) -> int:
-    """Candidates of a length if everything shorter survives: the elementary symmetric polynomial of the domain sizes."""
-    found = [1] + [0] * length
-    for attribute in configuration.attributes:
-        for k in range(length, 0, -1):
-            found[k] += found[k - 1] * len(attribute.labels)
-    return found[length]
 
 
 def preparation_forecast(configuration: Configuration) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -29,6 +30,7 @@ _FORESIGHT = timedelta(days=100 * 366)  # nothing later is looked at
 
 Amount = Literal["epsilon", "delta", "allowance"]
 Summable = TypeVar("Summable", Cost, Plain)
+_TimesAfter = Callable[[datetime], Iterator[datetime]]
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,8 @@ class Schedule:
         try:
             ZoneInfo(self.timezone)
         except (KeyError, ValueError, OSError):
-            raise InputError(
-                f"timezone ({self.timezone}) must be the name of a time zone, such as Europe/Berlin"
-            ) from None
+            rule = "must be the name of a time zone, such as Europe/Berlin"
+            raise InputError(f"timezone ({self.timezone}) {rule}") from None
         try:
             fitting = len(self.cron.split()) == 5 and next(self.after(datetime.now(UTC)), None) is not None
         except ValueError:
@@ -82,11 +83,11 @@ class Outlook:
     """
 
     next: datetime | None
-    runs: int
-    last: datetime | None
-    refused: datetime | None
-    amount: Amount | None
-    held: datetime | None
+    runs: int = 0
+    last: datetime | None = None
+    refused: datetime | None = None
+    amount: Amount | None = None
+    held: datetime | None = None
     needed: float | None = None
 
 
@@ -109,12 +110,7 @@ def schedule_forecast(request: Request, schedule: Schedule) -> list[str]:
 
 
 def outlook(
-    account: Account,
-    spent: Spent,
-    of_period: Spent,
-    plan: BudgetPlan,
-    after: Callable[[datetime], Iterator[datetime]],
-    moment: datetime,
+    account: Account, spent: Spent, of_period: Spent, plan: BudgetPlan, after: _TimesAfter, moment: datetime
 ) -> Outlook:
     """The runs of `plan` at the times `after` `moment`, until the account, which has `spent` so much, admits no more.
 
@@ -126,7 +122,7 @@ def outlook(
     admitted, taken = 0, _Taken(account.policy, of_period, plan, moment)
     if taken.needed is not None:
         first = next(after(moment), None)
-        return Outlook(next=first, runs=0, last=None, refused=None, amount=None, held=first, needed=taken.needed)
+        return Outlook(next=first, held=first, needed=taken.needed)
     for time in taken.worth_asking(after, moment):
         first = first or time
         if not taken.admits(time):
@@ -165,7 +161,7 @@ class _Taken:
         self._refused = 0 if taken < most else self._refused + 1
         return taken < most
 
-    def worth_asking(self, after: Callable[[datetime], Iterator[datetime]], moment: datetime) -> Iterator[datetime]:
+    def worth_asking(self, after: _TimesAfter, moment: datetime) -> Iterator[datetime]:
         """The times after `moment`, but for most of those in periods that are full: a minutely schedule has many."""
         times, end = after(moment), moment + _FORESIGHT
         while (time := next(times, None)) is not None and time <= end:
@@ -177,24 +173,16 @@ class _Taken:
 
 def _fitting(account: Account, spent: Spent, plan: BudgetPlan) -> int:
     """How many releases of `plan` the cap still admits one after the other, at most `MOST_RUNS`: totals grow, so by halving."""
-    fits, over = 0, MOST_RUNS + 1
-    while over - fits > 1:
-        middle = (fits + over) // 2
-        if _admits(account, _after(spent, plan, middle - 1), plan):
-            fits = middle
-        else:
-            over = middle
-    return fits
+
+    def is_refused_after(runs: int) -> bool:
+        return not total_with(account, _after(spent, plan, runs), plan.cost, plan.statement)[1]
+
+    return bisect_left(range(MOST_RUNS), True, key=is_refused_after)
 
 
 def _after(spent: Spent, plan: BudgetPlan, runs: int) -> Spent:
-    cost, statement = _times(plan.cost, runs), _times(plan.statement, runs)
-    later = replace(spent, releases=spent.releases + runs, ever=spent.ever + runs)
-    return replace(later, cost=spent.cost + cost, statement=spent.statement + statement)
-
-
-def _admits(account: Account, spent: Spent, plan: BudgetPlan) -> bool:
-    return total_with(account, spent, plan.cost, plan.statement)[1]
+    cost, statement = spent.cost + _times(plan.cost, runs), spent.statement + _times(plan.statement, runs)
+    return replace(spent, releases=spent.releases + runs, ever=spent.ever + runs, cost=cost, statement=statement)
 
 
 def _amount(account: Account, spent: Spent, plan: BudgetPlan, fitting: int) -> Amount:
@@ -231,13 +219,9 @@ def _words(found: Outlook, account: Account, schedule: Schedule) -> Iterator[str
             "it; they are left out here"
         )
     if found.amount is not None:
-        names: dict[Amount, str] = {
-            "epsilon": "Epsilon",
-            "delta": "Delta",
-            "allowance": "The allowance for plain charges",
-        }
+        name = "The allowance for plain charges" if found.amount == "allowance" else found.amount.capitalize()
         last = f"the last of {found.runs} run(s) that fit is on {_time(found.last)}" if found.runs else "no run fits"
-        yield f"{names[found.amount]} runs out first: {last}; the one on {_time(found.refused)} will be refused"
+        yield f"{name} runs out first: {last}; the one on {_time(found.refused)} will be refused"
     else:
         yield f"Neither epsilon nor delta runs out: {found.runs} run(s) fit, until {_time(found.last)} and beyond"
     yield "Every new snapshot of the same people is charged to this account: a schedule gives nobody a new budget"

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from marginweave.flows.run.continuity import changed
 from marginweave.flows.run.lookup import apply_decision, existing_run, finished_run, successor
 from marginweave.flows.run.request import ledger_file_of, ledger_of, original_request
-from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import Evaluation
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file, sync_folder
@@ -43,7 +44,7 @@ def copy_release(home: Path, run: str, to: Path) -> PublishedCopy:
     for name, digest in manifest.outputs.items():
         content = read_file(folder.path / name)
         if content is None or hashlib.sha256(content).hexdigest() != digest:
-            raise StageError(f"{folder.path / name} is missing or was changed since it was published; it is not used")
+            raise changed(folder.path / name)
         contents[Path(name).name] = content
     write_folder(check_target(home, to), contents)
     with at_place(folder.release, "read"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,17 +33,9 @@ class RunSummary:
     holds_exact: bool  # numbers of an internal evaluation, in internal/
 
 
-@dataclass(frozen=True, kw_only=True)
-class Purged:
-    """What a purge by age has done: the runs that hold nothing private any more, and those that are in progress."""
-
-    runs: tuple[str, ...]
-    in_progress: tuple[str, ...]
-
-
 def list_runs(home: Path) -> list[RunSummary]:
     """Every run below `home`, by name; one that is damaged is listed as such, one that was corrected with its successor."""
-    folders = list(_folders(home))
+    folders = RunFolder.all_of(home)
     manifests = {folder.run: _readable_manifest(folder) for folder in folders}
     corrected = {
         manifest.supersedes.release: name
@@ -55,21 +46,19 @@ def list_runs(home: Path) -> list[RunSummary]:
 
 
 def _summary(folder: RunFolder, manifest: Manifest | None, corrected: dict[str, str]) -> RunSummary:
-    dataset, begun = "", ""
     if manifest is None:
         state = "damaged" if folder.manifest_file.exists() else "not begun"
+    elif manifest.state == RunState.FINISHED and manifest.release in corrected:
+        state = f"superseded by {corrected[manifest.release]}"
     else:
-        dataset, begun = manifest.dataset, f"{manifest.created:%Y-%m-%d %H:%M}"
         state = _WORDS.get(manifest.state, manifest.state.value)
-        if manifest.state == RunState.FINISHED and manifest.release in corrected:
-            state = f"superseded by {corrected[manifest.release]}"
     if (manifest is None or manifest.state == RunState.RUNNING) and in_progress(folder):
         state = "in progress"
     return RunSummary(
         name=folder.run,
-        dataset=dataset,
+        dataset=manifest.dataset if manifest else "",
         state=state,
-        begun=begun,
+        begun=f"{manifest.created:%Y-%m-%d %H:%M}" if manifest else "",
         holds_private=folder.private.exists(),
         holds_exact=holds_exact(folder),
     )
@@ -77,7 +66,7 @@ def _summary(folder: RunFolder, manifest: Manifest | None, corrected: dict[str, 
 
 def holds_exact(folder: RunFolder) -> bool:
     """Whether an internal evaluation is kept, which compares with the rows and is exact; no purge removes it."""
-    return any(place.exists() for place in (folder.internal_evaluation, folder.internal_report))
+    return folder.internal_evaluation.exists() or folder.internal_report.exists()
 
 
 def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
@@ -105,8 +94,10 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
         folder.purge_private()
 
 
-def purge_older(home: Path, age: timedelta) -> Purged:
+def purge_older(home: Path, age: timedelta) -> tuple[list[str], list[str]]:
     """Purge every run of which nothing was heard for so long, unfinished ones too, but none that is in progress.
+
+    Returns the runs that hold nothing private any more, and those that are in progress.
 
     Raises:
         InputError: a negative age.
@@ -115,21 +106,22 @@ def purge_older(home: Path, age: timedelta) -> Purged:
     if age < timedelta(0):
         raise InputError("older-than must not be negative")
     before, done, busy, failed = datetime.now(UTC) - age, [], [], []
-    for folder in _folders(home):
-        if not _may_hold_something(folder) or _last_word(folder) > before:
+    for folder in RunFolder.all_of(home):
+        manifest = _readable_manifest(folder)
+        if not _may_hold_something(folder, manifest) or _last_word(folder, manifest) > before:
             continue
         if in_progress(folder):
             busy.append(folder.run)
             continue
         try:
-            if not _awaits_with_nothing_private(folder, home):
+            if not _awaits_with_nothing_private(folder, manifest, home):
                 purge_run(home, folder.run, unfinished=True)
                 done.append(folder.run)
         except MarginweaveError as error:
             failed.append(f"{folder.run} ({error})")
     if failed:
         raise StageError(f"{len(done)} run(s) purged, and {len(failed)} could not be: {'; '.join(failed)}")
-    return Purged(runs=tuple(done), in_progress=tuple(busy))
+    return done, busy
 
 
 def _ended(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: bool) -> Manifest:
@@ -151,22 +143,20 @@ def _ended(folder: RunFolder, manifest: Manifest, home: Path, *, unfinished: boo
 
 def _give_up(ledger: Ledger, release_id: str) -> None:
     """Shut out every attempt at a release, give back what was never begun, and book what was begun as lost."""
+    lease = uuid.uuid4().hex
     if ledger.releases.find(release_id) is None:
         return
-    lease = uuid.uuid4().hex
     ledger.draws.take_lease(release_id, lease)
     record = ledger.releases.find(release_id)  # as it stands now that no other attempt can move it
-    if record is None:
-        return
+    assert record is not None
     for draw in record.draws:
         if draw.state == State.DRAWN:
             ledger.draws.lose(release_id, draw.name, lease)
     ledger.draws.return_unused(release_id, [draw.name for draw in record.draws if draw.state == State.RESERVED])
 
 
-def _may_hold_something(folder: RunFolder) -> bool:
+def _may_hold_something(folder: RunFolder, manifest: Manifest | None) -> bool:
     """Whether there may be something for a purge to remove; of what awaits approval, the ledger has the last word."""
-    manifest = _readable_manifest(folder)
     ended = manifest is not None and manifest.state in {RunState.AWAITING, RunState.REJECTED}
     return (ended and folder.proposed.exists()) or _holds_private(folder)
 
@@ -175,17 +165,15 @@ def _holds_private(folder: RunFolder) -> bool:
     return any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases()))
 
 
-def _awaits_with_nothing_private(folder: RunFolder, home: Path) -> bool:
+def _awaits_with_nothing_private(folder: RunFolder, manifest: Manifest | None, home: Path) -> bool:
     """Whether a purge leaves the run as it is: its decision is still to come, and there is nothing private in it."""
-    manifest = _readable_manifest(folder)
     if manifest is None or manifest.state != RunState.AWAITING or _holds_private(folder):
         return False
     return apply_decision(folder, manifest, home).state == RunState.AWAITING
 
 
-def _last_word(folder: RunFolder) -> datetime:
+def _last_word(folder: RunFolder, manifest: Manifest | None) -> datetime:
     """When the run was begun or has ended its newest stage; without a readable manifest, when its folder was changed."""
-    manifest = _readable_manifest(folder)
     if manifest is None:
         with at_place(folder.path, "read"):
             return datetime.fromtimestamp(folder.path.stat().st_mtime, UTC)
@@ -198,10 +186,3 @@ def _readable_manifest(folder: RunFolder) -> Manifest | None:
         return folder.read_manifest()
     except StageError:
         return None
-
-
-def _folders(home: Path) -> Iterator[RunFolder]:
-    place = home / "runs"
-    with at_place(place, "listed"):
-        paths = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
-    return map(RunFolder, paths)

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from marginweave.flows.run.continuity import sync_with_ledger
 from marginweave.flows.run.progress import reporter
 from marginweave.schemas.errors import StageError
-from marginweave.schemas.ledger.accounts import Account, CapChange
+from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.program import Program
 from marginweave.schemas.released.account import (
@@ -106,14 +106,19 @@ def return_unused_draws(reference: RunReference) -> None:
 
 def account_statement(reference: RunReference) -> AccountStatement:
     """What the account of the dataset has spent and lost, for privacy.json and the operator."""
-    dataset = reference.configuration.dataset
-    total, releases = reference.ledger.accounts.total(dataset), reference.ledger.releases.of(dataset)
+    dataset, accounts = reference.configuration.dataset, reference.ledger.accounts
+    total, releases = accounts.total(dataset), reference.ledger.releases.of(dataset)
     own = next((record for record in releases if record.release == reference.manifest.release), None)
-    caps, largest = _cap_changes(reference.ledger.accounts.cap_changes(dataset))
+    caps = tuple(
+        CapStatement(epsilon=float(cap.epsilon), delta=float(cap.delta), since=cap.since.isoformat())
+        for cap in accounts.cap_changes(dataset)
+    )
+    largest = max((cap.epsilon for cap in caps), default=0.0), max((cap.delta for cap in caps), default=0.0)
+    changed = LargestCap(epsilon=largest[0], delta=largest[1], meaning=CAP_WAS_CHANGED) if len(caps) > 1 else None
     return AccountStatement(
         **dict(account_sums(total)),
-        caps_since_the_first_draw=caps,
-        largest_cap=largest,
+        caps_since_the_first_draw=caps if changed else None,
+        largest_cap=changed,
         lost_draws=tuple(
             LostDrawCost(release=draw.release, draw=draw.replaces or draw.name, **draw.cost.texts)
             for record in releases
@@ -121,19 +126,6 @@ def account_statement(reference: RunReference) -> AccountStatement:
             if draw.state == State.CHARGED_LOST
         ),
         policy=_policy_statement(total.account, releases, own.created if own else datetime.now(UTC)),
-    )
-
-
-def _cap_changes(caps: Sequence[CapChange]) -> tuple[tuple[CapStatement, ...] | None, LargestCap | None]:
-    """The caps since the first draw, where they were changed, and what holds then; nothing of a cap that was not."""
-    if len(caps) < 2:
-        return None, None
-    return tuple(
-        CapStatement(epsilon=float(cap.epsilon), delta=float(cap.delta), since=cap.since.isoformat()) for cap in caps
-    ), LargestCap(
-        epsilon=float(max(cap.epsilon for cap in caps)),
-        delta=float(max(cap.delta for cap in caps)),
-        meaning=CAP_WAS_CHANGED,
     )
 
 
@@ -152,30 +144,24 @@ def _policy_statement(account: Account, releases: Sequence[ReleaseRecord], momen
     )
 
 
-def _programs(record: ReleaseRecord | None) -> Programs:
-    """The program that reserved the release, and those that began its draws, by the rows; of 0.1.0 they know neither."""
-    begun = [draw.facts for draw in record.draws if "program" in draw.facts] if record else []
-    drew = {facts["program"]: facts["version"] for facts in begun}
-    return Programs(
-        reserved=record.program if record else None,
-        drew=tuple(Program(version=version, digest=digest) for digest, version in drew.items()),
-    )
-
-
 def release_facts(reference: RunReference) -> ReleaseFacts:
-    """Who the release is, for privacy.json."""
+    """Who the release is, for privacy.json; of 0.1.0 the rows know neither of the programs."""
     manifest, ledger = reference.manifest, reference.ledger
     record = ledger.releases.find(manifest.release)
-    identity = ReleaseIdentity(
-        dataset=manifest.dataset,
-        run=manifest.run,
-        release=manifest.release,
-        supersedes=manifest.supersedes,
-        programs=_programs(record),
-        selected_after_internal_evaluation=ledger.evaluations.precede(manifest.dataset, manifest.release),
-    )
+    draws = record.draws if record else ()
+    drew = {draw.facts["program"]: draw.facts["version"] for draw in draws if "program" in draw.facts}
     return ReleaseFacts(
-        identity=identity,
-        returned=tuple(draw.name for draw in record.draws if draw.state == State.RETURNED) if record else (),
+        identity=ReleaseIdentity(
+            dataset=manifest.dataset,
+            run=manifest.run,
+            release=manifest.release,
+            supersedes=manifest.supersedes,
+            programs=Programs(
+                reserved=record.program if record else None,
+                drew=tuple(Program(version=version, digest=digest) for digest, version in drew.items()),
+            ),
+            selected_after_internal_evaluation=ledger.evaluations.precede(manifest.dataset, manifest.release),
+        ),
+        returned=tuple(draw.name for draw in draws if draw.state == State.RETURNED),
         evaluated_until_now=ledger.evaluations.precede(manifest.dataset, None),
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 
 from marginweave.flows.run.progress import reporter
-from marginweave.flows.run.request import Request, source_of
+from marginweave.flows.run.request import Request, is_example
 from marginweave.schemas.budget import Cost
-from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import is_written, written_content
 from marginweave.schemas.errors import BudgetError, InputError, StageError
@@ -36,14 +36,12 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
         return
     if is_written(present.written):
         before, now = written_content(present.written), written_content(request.configuration.written)
-        differing = _differences(before, now, "")
+        differing = ", ".join(_differences(before, now, ""))
     else:  # begun by 0.1.0, which did not keep what was written
-        differing = configuration_differences(
-            Configuration.from_canonical(present.configuration), request.configuration
-        )
-    places = ", ".join(differing)
+        begun = Configuration.from_canonical(present.configuration)
+        differing = ", ".join(configuration_differences(begun, request.configuration))
     raise InputError(
-        f"run {present.run} has another configuration; it differs in {places}. Give the new release a name with --run"
+        f"run {present.run} has another configuration; it differs in {differing}. Give the new release a name with --run"
     )
 
 
@@ -53,15 +51,13 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
     Raises:
         InputError: the plan is not the one that was reserved, or a draw was begun by another program.
     """
-    record = None if present is None or present.state != RunState.RUNNING else ledger.releases.find(present.release)
-    if record is None or present is None:
+    if present is None or present.state != RunState.RUNNING or not (record := ledger.releases.find(present.release)):
         return
     program, configuration = program_identity(), Configuration.from_canonical(present.configuration)
     plan = with_terms(configuration, plan_budget(configuration))
     if last_digits := check_same_plan(record, plan, program):
-        reporter().note(
-            f"{', '.join(last_digits[:3])} differ from the plan in their last digits; what was reserved is drawn"
-        )
+        names = ", ".join(last_digits[:3])
+        reporter().note(f"{names} differ from the plan in their last digits; what was reserved is drawn")
     store = DrawStore(request.folder, ledger.keys.checkpoint_key)
     for draw in record.draws:
         if draw.state == State.DRAWN and store.read(record.release, draw.name, draw.lease or "", None) is None:
@@ -75,10 +71,8 @@ def configuration_differences(one: Configuration, other: Configuration) -> list[
 
 def _differences(before: object, now: object, place: str) -> list[str]:
     if isinstance(before, dict) and isinstance(now, dict):
-        keys = sorted({*before, *now})
-        return [
-            d for key in keys for d in _differences(before.get(key), now.get(key), f"{place}.{key}" if place else key)
-        ]
+        below = ((f"{place}.{key}" if place else key, key) for key in sorted({*before, *now}))
+        return [found for name, key in below for found in _differences(before.get(key), now.get(key), name)]
     if place == "columns" and isinstance(before, list) and isinstance(now, list):
         one, other = dict(before), dict(now)
         order = ["the order of columns"] if list(one) != list(other) else []
@@ -94,10 +88,9 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
         BudgetError: a finished or submitted run that the ledger does not know, as after the restore of an old copy.
     """
     release = ledger.releases.find(present.release) if present is not None else None
-    drawn = folder.draws.is_dir() and any(folder.draws.iterdir())
     if release is not None and present is not None:
         _check_charges(folder, present, release)
-    if drawn and release is None:
+    if release is None and folder.draws.is_dir() and any(folder.draws.iterdir()):
         raise StageError(
             f"run {folder.run} has draws, but its manifest is missing or is not that of a release in the ledger; "
             "restore manifest.json, or give a new release a name with --run"
@@ -142,7 +135,6 @@ def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Ma
         return present
     if record.decision is None or record.decision.approved:
         _bring_to_place(folder, record)
-    done = present
     if record.outputs:
         done = present.with_outputs(dict(record.outputs)).with_state(RunState.FINISHED)
         check_outputs(folder, done)
@@ -171,7 +163,12 @@ def check_outputs(folder: RunFolder, manifest: Manifest) -> None:
     """
     for file, digest in manifest.outputs.items():
         if file_digest(folder.path / file) != digest:
-            raise StageError(f"{folder.path / file} is missing or was changed since it was published; it is not used")
+            raise changed(folder.path / file)
+
+
+def changed(file: Path) -> StageError:
+    """The refusal of a released file that is not the one that was published."""
+    return StageError(f"{file} is missing or was changed since it was published; it is not used")
 
 
 def check_history(request: Request, ledger: Ledger) -> None:
@@ -183,15 +180,13 @@ def check_history(request: Request, ledger: Ledger) -> None:
     """
     dataset, name = request.configuration.dataset, request.folder.run
     releases = ledger.releases.of(dataset)
-    if request.folder.read_manifest() is None and any(
-        record.run == name and record.charged != Cost() for record in releases
-    ):
+    charged = any(record.run == name and record.charged != Cost() for record in releases)
+    if charged and request.folder.read_manifest() is None:
         raise InputError(
             f"run {name} was charged to account {dataset} before, but {request.folder.manifest_file} is not here; restore the "
             "run's folder, or give a new release, which is charged anew, a name of its own with --run"
         )
-    known = frozenset(record.release for record in releases)
-    run = unknown_charges(request.folder.path.parent.parent, dataset, known)
+    run = _unknown_charge(request.folder.home, dataset, {record.release for record in releases})
     if run is not None:
         raise BudgetError(
             f"run {run} was charged to account {dataset}, but the ledger {ledger.location} does not know it: it is new, or an "
@@ -213,28 +208,24 @@ def check_correction(request: Request, present: Manifest | None) -> Correction |
         raise InputError(
             f"run {present.run} was begun to supersede {begun}; give the correction a name of its own with --run"
         )
-    folder = RunFolder.at(request.folder.path.parent.parent, request.supersedes)
-    old = folder.read_manifest()
+    old, asked = RunFolder.at(request.folder.home, request.supersedes).read_manifest(), request.configuration.dataset
+    rule = f"supersedes ({request.supersedes}) must be a"
     if old is None or old.state != RunState.FINISHED:
-        raise InputError(
-            f"supersedes ({request.supersedes}) must be a run whose release is published; see `marginweave runs`"
-        )
-    if old.dataset != request.configuration.dataset:
-        asked = request.configuration.dataset
-        raise InputError(f"supersedes ({request.supersedes}) must be a release of {asked}, and is one of {old.dataset}")
+        raise InputError(f"{rule} run whose release is published; see `marginweave runs`")
+    if old.dataset != asked:
+        raise InputError(f"{rule} release of {asked}, and is one of {old.dataset}")
     return Correction(run=old.run, release=old.release)
 
 
-def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | None:
+def _unknown_charge(home: Path, dataset: str, known: Set[str]) -> str | None:
     """The first run below `home` that was charged to `dataset` under a release that is not `known`, or None."""
-    place = home / "runs"
-    for path in sorted(place.iterdir()) if place.is_dir() else ():
+    for folder in RunFolder.all_of(home):
         manifest = None
         with suppress(StageError):  # a manifest that cannot be read is found by `audit_files`
-            manifest = RunFolder(path).read_manifest()
+            manifest = folder.read_manifest()
         if manifest is None or manifest.dataset != dataset or manifest.release in known:
             continue
-        if was_charged(manifest) and not is_example(RunFolder(path)):
+        if was_charged(manifest) and not is_example(folder):
             return manifest.run
     return None
 
@@ -242,8 +233,3 @@ def unknown_charges(home: Path, dataset: str, known: frozenset[str]) -> str | No
 def was_charged(manifest: Manifest) -> bool:
     """Whether a draw of the run was charged."""
     return bool(manifest.outputs or manifest.charged)
-
-
-def is_example(folder: RunFolder) -> bool:
-    """Whether the run was begun with public example data, which has a separate ledger."""
-    return source_of(folder).startswith(EXAMPLE_PREFIX)

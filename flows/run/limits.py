@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
@@ -20,7 +20,6 @@ from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.estimate.graphical.junction import check_model_size, check_room
-from marginweave.tasks.mechanisms.base import CountNoise
 from marginweave.tasks.mechanisms.catalogue import pure_noise
 from marginweave.tasks.mechanisms.gaussian import marginal_sigma, query_sigma
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
@@ -31,13 +30,18 @@ _MAX_SETS = 200_000
 _MAX_MARGINALS = 20_000
 
 
-def check_tuples(configuration: Configuration) -> None:
-    """Refuse combinations of which too many might be released, or whose noise has no table."""
-    _check_combinations(configuration)
-    _check_model(configuration, public_sizes(configuration), ())
+def check_size(configuration: Configuration) -> None:
+    """Refuse, from public facts and before any draw, a release with more cells or more noise than can be handled."""
+    if configuration.marginals is None:
+        _check_combinations(configuration)
+        _check_model(configuration, public_sizes(configuration), ())
+    else:
+        _check_marginals(configuration, configuration.marginals)
+    _check_mixture(configuration)
+    _check_paid(configuration)
 
 
-def check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
+def _check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
     """Refuse marginals of too many cells, or whose noise has no table."""
     sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
@@ -66,16 +70,18 @@ def check_marginals(configuration: Configuration, settings: MarginalSettings) ->
     _check_model(configuration, sizes, cliques)
     plan = plan_budget(configuration)
     noise = pure_noise(plan.draws)
-    if noise is not None:
-        most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if selects else together
-        _check_cells(noise, most)
-    _check_marginal_noise(
-        configuration, plan, {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: max(number, len(cliques))}
-    )
+    most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if noise and selects else together
+    if noise and most > noise.most_cells:
+        raise InputError(
+            f"the marginals may have {most} cells together, and {noise.title} noise is drawn for at most {noise.most_cells}; "
+            "use aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
+        )
+    _check_marginal_noise(configuration, plan, len(sizes), max(number, len(cliques)))
 
 
-def _check_marginal_noise(configuration: Configuration, plan: BudgetPlan, shared: Mapping[DrawKind, int]) -> None:
-    """Refuse noise without a table; `shared` is how many marginals may have an equal part of a draw."""
+def _check_marginal_noise(configuration: Configuration, plan: BudgetPlan, single: int, larger: int) -> None:
+    """Refuse noise without a table; `single` and `larger` marginals may have equal parts of their draws."""
+    shared = {DrawKind.ONE_WAY: single, DrawKind.MARGINALS: larger}
     for draw in plan.draws:
         if draw.kind is not DrawKind.EVALUATION:
             _check_noise(draw, planned_sigmas(configuration, plan, draw), "fewer marginals")
@@ -93,7 +99,7 @@ def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: 
         check_model_size(sizes, [*zeros, *cliques], most)
 
 
-def check_mixture(configuration: Configuration) -> None:
+def _check_mixture(configuration: Configuration) -> None:
     """Refuse a mixture that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed."""
     settings = configuration.synthesize
     if not isinstance(settings, MixtureSynthesis):
@@ -118,7 +124,7 @@ def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
     return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
 
 
-def check_paid(configuration: Configuration) -> None:
+def _check_paid(configuration: Configuration) -> None:
     """Refuse a bought comparison of too many marginals, or with too much noise."""
     paid = configuration.evaluate.paid
     if paid is None:
@@ -130,14 +136,6 @@ def check_paid(configuration: Configuration) -> None:
         )
     draw = plan_budget(configuration).draw(DrawKind.EVALUATION)
     _check_noise(draw, [query_sigma(draw, configuration.stability)], "a larger evaluate.paid.share")
-
-
-def _check_cells(noise: type[CountNoise], most: int) -> None:
-    if most > noise.most_cells:
-        raise InputError(
-            f"the marginals may have {most} cells together, and {noise.title} noise is drawn for at most {noise.most_cells}; "
-            "use aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
-        )
 
 
 def _check_noise(draw: PlannedDraw, sigmas: Sequence[Fraction | float], instead: str) -> None:

@@ -7,13 +7,14 @@ copy for people, never read by anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from prefect import artifacts
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
@@ -56,28 +57,20 @@ def announced(run: str) -> Iterator[Ending]:
     ending = Ending()
     try:
         yield ending
-    except BudgetError as error:
-        _emit(ReleaseEvent.REFUSED, run, {"error": type(error).__name__})
-        raise
     except BaseException as error:  # a signal that ends the process too
-        _emit(ReleaseEvent.FAILED, run, {"error": type(error).__name__})
+        event = ReleaseEvent.REFUSED if isinstance(error, BudgetError) else ReleaseEvent.FAILED
+        _emit(event, run, {"error": type(error).__name__})
         raise
     _emit(ending.event, run, {})
 
 
 def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
     """Tell that the account has spent `threshold` of its box or more; threshold and totals are public."""
-    share = spent_share(total)
+    account, share = total.account, spent_share(total)
     if share >= threshold:
-        account = total.account
-        payload: dict[str, str | float] = {
-            "dataset": account.dataset,
-            "share": round(share, 4),
-            "threshold": threshold,
-            "epsilon": float(total.epsilon),
-            "cap_epsilon": float(account.epsilon),
-        }
-        _emit(ReleaseEvent.NEARLY_EXHAUSTED, run, payload)
+        amounts = {"epsilon": float(total.epsilon), "cap_epsilon": float(account.epsilon)}
+        shares = {"share": round(share, 4), "threshold": threshold}
+        _emit(ReleaseEvent.NEARLY_EXHAUSTED, run, {"dataset": account.dataset, **shares, **amounts})
 
 
 def spent_share(total: AccountTotal) -> float:
@@ -94,7 +87,7 @@ def spent_share(total: AccountTotal) -> float:
     return max((float(spent / most) for spent, most in pairs if most > 0), default=0.0)
 
 
-def _emit(event: ReleaseEvent, run: str, payload: dict[str, str | float]) -> None:
+def _emit(event: ReleaseEvent, run: str, payload: Mapping[str, str | float]) -> None:
     """One event about this flow run, whose deployment and tags Prefect adds as related resources.
 
     Told by the process itself, it waits for nothing: Prefect's triggers see the event of a state only after those of the states
@@ -121,14 +114,12 @@ def shown_in_prefect(reference: RunReference) -> Iterator[None]:
 
 
 def _show_budget(reference: RunReference) -> None:
-    from prefect.artifacts import create_table_artifact
-
     with suppress(Exception):  # the ledger's disk may be what stopped the run
         record = reference.ledger.releases.find(reference.manifest.release)
         if record is None or not any(draw.state in CHARGED for draw in record.draws):
             return
         rows = [{"draw": draw.name, "state": draw.state.value, **draw.cost.texts} for draw in record.draws]
-        create_table_artifact(
+        artifacts.create_table_artifact(
             key=f"budget-of-{record.release}",
             table=rows,
             description=f"Budget of run {record.run}, account {record.dataset}: a copy, the ledger is what counts",
@@ -140,22 +131,18 @@ def _show_release(reference: RunReference) -> None:
 
     Of a release that awaits approval there are none yet, and nothing is shown; nor later, as no flow run approves it.
     """
-    from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
-
     place = reference.folder.release
     with suppress(Exception):
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         evaluation = Evaluation.from_json((place / "evaluation.json").read_bytes())
         release, run, guarantee, account = statement.release, statement.run, statement.guarantee, statement.account
-        create_table_artifact(
+        artifacts.create_table_artifact(
             key=f"evaluation-of-{release}",
-            table=[
-                row.model_dump(exclude={"tvd_missing", "l1_missing"})  # never against counts
-                for row in evaluation.lengths
-            ],
+            # never against counts
+            table=[row.model_dump(exclude={"tvd_missing", "l1_missing"}) for row in evaluation.lengths],
             description=f"Synthetic records of run {run} against its released counts",
         )
-        create_markdown_artifact(
+        artifacts.create_markdown_artifact(
             key=f"release-{release}",
             markdown=(
                 f"**{statement.dataset}**, run {run}: epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g} "
@@ -165,7 +152,7 @@ def _show_release(reference: RunReference) -> None:
             ),
             description=f"What run {run} guarantees, and which marginals its records keep worst",
         )
-        create_link_artifact(
+        artifacts.create_link_artifact(
             key=f"report-of-{release}",
             link=(place / "report.html").resolve().as_uri(),
             link_text="report.html",
@@ -201,44 +188,30 @@ def end_dead_attempts(release: str) -> None:
     if own is None:
         return
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
 
     with suppress(Exception), get_client(sync_client=True) as client:
         tag = release_tag(release)
         if tag not in flow_run.tags:
             client.update_flow_run(UUID(own), tags=[*flow_run.tags, tag])
-        for dead in _unfinished(client, tag):
+        alive = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
+        unfinished = {"tags": {"all_": [tag]}, "deployment_id": {"is_null_": True}, "state": alive}
+        for dead in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(unfinished)):
             if dead.id != UUID(own):
                 _end(client, dead)
 
 
-def _unfinished(client: SyncPrefectClient, tag: str) -> list[FlowRun]:
-    from prefect.client.schemas import filters
-    from prefect.client.schemas.objects import StateType
-
-    alive = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
-    return client.read_flow_runs(
-        flow_run_filter=filters.FlowRunFilter(
-            tags=filters.FlowRunFilterTags(all_=[tag]),
-            deployment_id=filters.FlowRunFilterDeploymentId(is_null_=True),
-            state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=alive)),
-        )
-    )
-
-
 def _end(client: SyncPrefectClient, dead: FlowRun) -> None:
     """End the task runs first: a flow run that has ended is not looked at again."""
-    from prefect.client.schemas import filters
+    from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
     from prefect.client.schemas.objects import TERMINAL_STATES, StateType
     from prefect.states import Cancelled, Crashed
 
-    cancelled = dead.state_type == StateType.CANCELLING
-    end = Cancelled if cancelled else Crashed
+    end = Cancelled if dead.state_type == StateType.CANCELLING else Crashed
     alive = [kind for kind in StateType if kind not in TERMINAL_STATES]  # a task that waits for its retry is SCHEDULED
     tasks = client.read_task_runs(
-        flow_run_filter=filters.FlowRunFilter(id=filters.FlowRunFilterId(any_=[dead.id])),
-        task_run_filter=filters.TaskRunFilter(
-            state=filters.TaskRunFilterState(type=filters.TaskRunFilterStateType(any_=alive))
-        ),
+        flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [dead.id]}}),
+        task_run_filter=TaskRunFilter.model_validate({"state": {"type": {"any_": alive}}}),
     )
     for task in tasks:
         client.set_task_run_state(task.id, end(message=_MESSAGE), force=True)

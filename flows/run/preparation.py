@@ -10,15 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 
-from marginweave.flows.run.continuity import (
-    check_continuity,
-    check_correction,
-    check_history,
-    check_outputs,
-    check_same_configuration,
-    check_same_draws,
-    sync_with_ledger,
-)
+from marginweave.flows.run import continuity
 from marginweave.flows.run.request import Request, remember
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
@@ -28,7 +20,7 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
 from marginweave.tasks.ledger import Ledger, ReleaseRequest, Witness, is_older, opening_for, upgrade
 from marginweave.tasks.ledger.keys import SourceDigest
-from marginweave.tasks.ledger.releases import check_correction as check_correctable
+from marginweave.tasks.ledger.releases import check_correction
 from marginweave.tasks.ledger.rules import largest_epsilon
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
@@ -51,19 +43,17 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     """
     present = request.folder.read_manifest()
     if present is not None:
-        check_same_configuration(request, present)
+        continuity.check_same_configuration(request, present)
         if present.state == RunState.FAILED:
             raise InputError(
                 f"run {present.run} was purged before it was finished; give the new release a name with --run"
             )
     ledger = check_request(request)
-    check_continuity(request.folder, present, ledger)
-    check_same_draws(request, present, ledger)
-    supersedes = check_correction(request, present)
+    continuity.check_continuity(request.folder, present, ledger)
+    continuity.check_same_draws(request, present, ledger)
+    supersedes = continuity.check_correction(request, present)
     digest = ledger.keys.source_digest(TableSource(request.source, request.configuration.source).chunks())
-    present = (
-        _begin(request, ledger, digest, supersedes) if present is None else _resume(request, present, ledger, digest)
-    )
+    present = _resume(request, present, ledger, digest) if present else _begin(request, ledger, digest, supersedes)
     if present.state in {RunState.FINISHED, RunState.AWAITING}:
         _complete(request, present)
     reference = RunReference(
@@ -80,7 +70,21 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
 def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
     """The manifest of a new run, once the ledger would admit its release; makes the run's folder and key."""
     _check_admission(request, ledger, digest)
-    manifest = _new_manifest(request, digest, supersedes)
+    configuration, release = request.configuration, str(uuid.uuid4())
+    manifest = Manifest(
+        run=request.folder.run,
+        dataset=configuration.dataset,
+        release=release,
+        written=configuration.written,
+        configuration=configuration.canonical(),
+        configuration_digest=configuration.digest,
+        execution=configuration.execution,
+        source=configuration.source.file,
+        source_digest=digest.mark(release),
+        programs=(program_identity(),),
+        created=datetime.now(UTC),
+        supersedes=supersedes,
+    )
     request.folder.create()
     write_once(request.folder.private / "key", secrets.token_bytes(32))
     remember(request)
@@ -100,7 +104,7 @@ def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceD
             "give the new release a name of its own with --run"
         )
     if present.state in {RunState.RUNNING, RunState.AWAITING}:
-        present = sync_with_ledger(request.folder, present, ledger)
+        present = continuity.sync_with_ledger(request.folder, present, ledger)
     if present.state == RunState.REJECTED:
         raise InputError(
             f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
@@ -121,7 +125,7 @@ def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceD
 def _complete(request: Request, present: Manifest) -> None:
     """Check the files of a finished run, and purge what a run that ended before the end of its purge has left."""
     if present.state == RunState.FINISHED:
-        check_outputs(request.folder, present)
+        continuity.check_outputs(request.folder, present)
     unpurged = any(entry.purged is None for entry in present.stages.values())
     if unpurged and not request.configuration.publish.keep_private:
         request.folder.purge_private()
@@ -139,12 +143,12 @@ def check_request(request: Request) -> Ledger:
     check_source(request.source, request.configuration.source_names, request.configuration.source)
     ledger = open_ledger(request)
     if not request.is_example:
-        check_history(request, ledger)
+        continuity.check_history(request, ledger)
     present = request.folder.read_manifest()
-    corrected = check_correction(request, present)
+    corrected = continuity.check_correction(request, present)
     if present is None and corrected is not None:
         releases = {record.release: record for record in ledger.releases.of(request.configuration.dataset)}
-        check_correctable(request.configuration.dataset, corrected.release, releases)
+        check_correction(request.configuration.dataset, corrected.release, releases)
     if present is None or (present.state == RunState.RUNNING and ledger.releases.find(present.release) is None):
         _check_admission(request, ledger)
     return ledger
@@ -173,9 +177,8 @@ def open_ledger(request: Request) -> Ledger:
     Raises:
         BudgetError: no ledger, key or account, or a ledger that lacks what this home has seen of it.
     """
-    configuration = request.configuration
+    configuration, witness = request.configuration, Witness(request.folder.home)
     privacy, plan = configuration.privacy, plan_budget(configuration)
-    witness = Witness(request.folder.path.parent.parent)
     if not request.is_example:
         command = opening_for(configuration.dataset, plan, request.path)
         ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
@@ -199,24 +202,6 @@ def open_ledger(request: Request) -> Ledger:
             actor="marginweave run (example)",
         )
     return ledger
-
-
-def _new_manifest(request: Request, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
-    configuration, release = request.configuration, str(uuid.uuid4())
-    return Manifest(
-        run=request.folder.run,
-        dataset=configuration.dataset,
-        release=release,
-        written=configuration.written,
-        configuration=configuration.canonical(),
-        configuration_digest=configuration.digest,
-        execution=configuration.execution,
-        source=configuration.source.file,
-        source_digest=digest.mark(release),
-        programs=(program_identity(),),
-        created=datetime.now(UTC),
-        supersedes=supersedes,
-    )
 
 
 def internal_evaluation_due(reference: RunReference) -> bool:

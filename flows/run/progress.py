@@ -36,16 +36,21 @@ class Reporter:
         """The run is over, one way or another."""
 
 
-class LineReporter(Reporter):
-    """One JSON line a stage, for pipelines; without clock or duration, so that two runs print the same."""
+class CommandReporter(Reporter):
+    """Of the command line, which asks at the end for the lease that the run continued under."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.lease: str | None = None
+    lease: str | None = None
 
     def attempt(self, lease: str) -> None:
         """Keep the lease for the summary."""
         self.lease = lease
+
+
+class LineReporter(CommandReporter):
+    """One JSON line a stage, for pipelines; without clock or duration, so that two runs print the same."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
 
     def note(self, text: str) -> None:
         """Print it."""
@@ -61,29 +66,18 @@ class LineReporter(Reporter):
             self._stream.flush()
 
 
-class TerminalReporter(Reporter):
+class TerminalReporter(CommandReporter):
     """A progress bar over the stages."""
 
     def __init__(self, console: Console) -> None:
-        self.lease: str | None = None
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description:<20}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            console=console,
-            transient=True,
-        )
+        columns = SpinnerColumn(), TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn()
+        self._progress = Progress(*columns, console=console, transient=True)
         self._bar = self._progress.add_task("starting", total=None)
         self._progress.start()
 
     def begin(self, stages: int) -> None:
         """Show how many stages there are."""
         self._progress.update(self._bar, total=stages)
-
-    def attempt(self, lease: str) -> None:
-        """Keep the lease for the summary."""
-        self.lease = lease
 
     def note(self, text: str) -> None:
         """Leave a line behind."""
@@ -113,7 +107,7 @@ def reporter() -> Reporter:
 
 
 @contextmanager
-def reporting(console: Console | None) -> Iterator[TerminalReporter | LineReporter]:
+def reporting(console: Console | None) -> Iterator[CommandReporter]:
     """Report on `console` if it is a terminal, else in JSON lines on standard output."""
     chosen = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout)
     token = _REPORTER.set(chosen)

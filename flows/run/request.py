@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.flows.run.counting import check_size
+from marginweave.flows.run.limits import check_size
 from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, EngineSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
@@ -122,9 +122,10 @@ def original_request(home: Path, run: str) -> tuple[Path, str]:
     Raises:
         InputError: there is no such run, or it was not begun.
     """
-    path = RunFolder.at(home, run).internal / _REQUEST
+    folder = RunFolder.at(home, run)
+    path = folder.internal / _REQUEST
     content = read_file(path)
-    if content is None and RunFolder.at(home, run).manifest_file.exists():
+    if content is None and folder.manifest_file.exists():
         raise InputError(f"run {run} has lost {path.name}; resume it: marginweave run CONFIG --run {run}")
     if content is None:
         raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
@@ -147,20 +148,23 @@ def ledger_file_of(folder: RunFolder, home: Path) -> Path | None:
         InputError: there is no such run.
         StageError: what it was begun with is not there, and its manifest is damaged.
     """
-    return example_ledger_location(home) if source_of(folder).startswith(EXAMPLE_PREFIX) else None
+    return example_ledger_location(home) if is_example(folder) else None
 
 
-def source_of(folder: RunFolder) -> str:
-    """The source that a run was begun with or, where `internal/` was removed, the one that its configuration names.
+def is_example(folder: RunFolder) -> bool:
+    """Whether a run was begun with public example data, which has a separate ledger.
+
+    Where `internal/` was removed, its source is the one that its configuration names.
 
     Raises:
         InputError: there is no such run.
         StageError: what it was begun with is not there, and its manifest is damaged.
     """
     try:
-        return original_request(folder.path.parent.parent, folder.run)[1]
+        source = original_request(folder.home, folder.run)[1]
     except MarginweaveError:
         manifest = folder.read_manifest()
         if manifest is None:
             raise
-        return manifest.source
+        source = manifest.source
+    return source.startswith(EXAMPLE_PREFIX)

@@ -44,18 +44,18 @@ def run_name(configuration: Path, run: str | None, home: Path) -> str:
     """
     if run is not None:
         return run
-    context = FlowRunContext.get()
-    deployed = context.flow_run if context is not None else None
-    if deployed is None or deployed.deployment_id is None:
+    deployed = deployed_run()
+    if deployed is None:
         return default_run(load_configuration(configuration), home)
     kept = next((tag for tag in deployed.tags if tag.startswith(_TAG)), None)
     return kept.removeprefix(_TAG) if kept else _kept(load_configuration(configuration), deployed, home)
 
 
-def is_deployed() -> bool:
-    """Whether the flow runs for a deployment: in a worker, or below `marginweave serve`."""
+def deployed_run() -> FlowRun | None:
+    """This flow run, where it is one of a deployment: in a worker, or below `marginweave serve`."""
     context = FlowRunContext.get()
-    return context is not None and context.flow_run is not None and context.flow_run.deployment_id is not None
+    found = None if context is None else context.flow_run
+    return None if found is None or found.deployment_id is None else found
 
 
 def _kept(configuration: Configuration, deployed: FlowRun, home: Path) -> str:
@@ -71,18 +71,15 @@ def _kept(configuration: Configuration, deployed: FlowRun, home: Path) -> str:
 
 
 def _dated(client: SyncPrefectClient, dataset: str, scheduled: FlowRun) -> str:
-    """The name by the date."""
-    if scheduled.expected_start_time is None:  # Prefect sets it with the first state
-        raise RuntimeError("the flow run has no scheduled time")
-    return f"{dataset}-{scheduled.expected_start_time.astimezone(_zone(client, scheduled)).date()}"
+    """The name by the date, in the time zone of the schedule that made the flow run.
 
-
-def _zone(client: SyncPrefectClient, scheduled: FlowRun) -> ZoneInfo:
-    """Time zone of the schedule that made the flow run; of the deployment's first one, where that was replaced by now."""
-    if scheduled.deployment_id is None:
-        return ZoneInfo("UTC")
+    Where that was replaced by now, in that of the deployment's first one.
+    """
+    assert scheduled.deployment_id is not None
     schedules = client.read_deployment_schedules(scheduled.deployment_id)
     maker = scheduled.created_by.id if scheduled.created_by is not None else None
     schedules.sort(key=lambda schedule: schedule.id != maker)
     zone = getattr(schedules[0].schedule, "timezone", None) if schedules else None
-    return ZoneInfo(zone or "UTC")
+    if scheduled.expected_start_time is None:  # Prefect sets it with the first state
+        raise RuntimeError("the flow run has no scheduled time")
+    return f"{dataset}-{scheduled.expected_start_time.astimezone(ZoneInfo(zone or 'UTC')).date()}"

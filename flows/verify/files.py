@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows.run.continuity import is_example, was_charged
+from marginweave.flows.run.continuity import was_charged
+from marginweave.flows.run.request import is_example
 from marginweave.flows.verify.bundle_noise import Fault, require
 from marginweave.flows.verify.bundle_statement import check_statement
 from marginweave.schemas.errors import AuditError, BudgetError, StageError

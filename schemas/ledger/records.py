@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from marginweave.schemas.budget import AccountantName, Cost, Neighbors, Plain
-from marginweave.schemas.draws import Discovery
+from marginweave.schemas.draws import Discovery, DrawKind
 from marginweave.schemas.program import Program
 
 LEDGER_ACTOR = "marginweave"
@@ -120,6 +120,11 @@ class DrawRecord:
     parameter: float | None = None
     terms: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> DrawKind | None:
+        """What the draw is for; None of a spare."""
+        return DrawKind.of(self.name)
 
     @property
     def is_spare(self) -> bool:

@@ -140,7 +140,7 @@ def used_texts(values: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.int64],
 
 def compact_table(table: pa.Table) -> pa.Table:
     """The same cells: texts behind a dictionary of those that occur, with the smallest indices; one chunk a column."""
-    return pa.table({name: _compact(_whole(table.column(name))) for name in table.column_names})
+    return pa.table({name: _compact(table.column(name)) for name in table.column_names})
 
 
 def plain_table(table: pa.Table) -> pa.Table:
@@ -165,11 +165,8 @@ def in_blocks(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _whole(values: pa.ChunkedArray) -> pa.Array:
-    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-
-
-def _compact(values: pa.Array) -> pa.Array:
+def _compact(column: pa.ChunkedArray) -> pa.Array:
+    values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if pa.types.is_string(values.type):
         values = values.dictionary_encode()
     if not pa.types.is_dictionary(values.type):

@@ -7,27 +7,27 @@ derived from another: an early one is gone while later ones live.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
 from marginweave.schemas.configuration.values import check_name
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.records import ReleaseRecord, State
-from marginweave.tasks.checkpoint.files import (
-    PRIVATE_MODE,
-    StagedFile,
-    read_file,
-    remove_file,
-    remove_temporary_files,
-    replace_file,
-    staged_file,
-)
+from marginweave.tasks.checkpoint import files
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file, staged_file, write_once
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import TRAILER_BYTES, open_seal, seal
 
+SEED_BYTES = 32
+_Staged = tuple[files.StagedFile, files.StagedFile]
 BEGUN_STATES = frozenset({State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
 
 
@@ -49,11 +49,28 @@ def unknown_draw(folder: RunFolder, record: ReleaseRecord) -> Path | None:
 
 
 @dataclass(frozen=True)
-class DrawStore:
-    """Draws in `private/draws/` of a run, a file and a copy each, sealed with `key` (`Ledger.checkpoint_key`)."""
+class _Copied:
+    """Files of a run with a copy each, sealed with `key` (`Ledger.checkpoint_key`) at an address of their own."""
 
     folder: RunFolder
     key: bytes = field(repr=False)
+
+    def _opened(self, path: Path, address: tuple[str, ...]) -> tuple[bytes, str] | None:
+        """Payload and keyed digest of a whole file; None of one that is missing, damaged or of another address."""
+        sealed = read_file(path)
+        return None if sealed is None else open_seal(self.key, address, sealed)
+
+    def _mend(self, copies: tuple[Path, Path], address: tuple[str, ...], payload: bytes) -> str:
+        """Put the one right content where either file is missing or has another one; its keyed digest."""
+        sealed, digest = seal(self.key, address, payload)
+        for path in copies:
+            if read_file(path) != sealed and not write_once(path, sealed):
+                replace_file(path, sealed, PRIVATE_MODE)
+        return digest
+
+
+class DrawStore(_Copied):
+    """Draws in `private/draws/` of a run."""
 
     def place(self, name: str, lease: str) -> Path:
         """The file of draw `name` under `lease`."""
@@ -64,7 +81,7 @@ class DrawStore:
         return place, place.with_suffix(".copy")
 
     @contextmanager
-    def room(self, name: str, lease: str, size: int, *, again: bool = False) -> Iterator[tuple[StagedFile, StagedFile]]:
+    def room(self, name: str, lease: str, size: int, *, again: bool = False) -> Iterator[_Staged]:
         """Room for a draw of `size` bytes and its copy: what a full or read-only disk refuses, it refuses before the charge.
 
         Raises:
@@ -78,7 +95,7 @@ class DrawStore:
 
     def stage(
         self,
-        room: tuple[StagedFile, StagedFile],
+        room: _Staged,
         address: tuple[str, str, str],
         payload: bytes,
         permitted: Callable[[], None],
@@ -98,10 +115,6 @@ class DrawStore:
                 staged.take_over()
         return digest
 
-    def digest(self, release_id: str, name: str, lease: str, payload: bytes) -> str:
-        """The keyed digest of a draw."""
-        return seal(self.key, ("draw", release_id, name, lease), payload)[1]
-
     def read(self, release_id: str, name: str, lease: str, digest: str | None) -> bytes | None:
         """The bytes of a complete, authentic draw (with `digest`, if given) or of its copy, or None for anything else.
 
@@ -109,22 +122,18 @@ class DrawStore:
             MachineError: the disk refuses.
         """
         for path in self._copies(name, lease):
-            sealed = read_file(path)
-            opened = None if sealed is None else open_seal(self.key, ("draw", release_id, name, lease), sealed)
+            opened = self._opened(path, ("draw", release_id, name, lease))
             if opened is not None and (digest is None or hmac.compare_digest(opened[1], digest)):
                 return opened[0]
         return None
 
-    def mend(self, release_id: str, name: str, lease: str, payload: bytes) -> None:
-        """Put the one right content where the file of a draw, or its copy, is missing or damaged.
+    def mend(self, release_id: str, name: str, lease: str, payload: bytes) -> str:
+        """Put the one right content where the file of a draw, or its copy, is missing or damaged; its keyed digest.
 
         Raises:
             MachineError: the disk refuses.
         """
-        sealed, _ = seal(self.key, ("draw", release_id, name, lease), payload)
-        for path in self._copies(name, lease):
-            if read_file(path) != sealed:
-                replace_file(path, sealed, PRIVATE_MODE)
+        return self._mend(self._copies(name, lease), ("draw", release_id, name, lease), payload)
 
     def damaged(self, release_id: str, name: str, lease: str, digest: str) -> Path | None:
         """The file of a committed draw, or its copy, that is missing or damaged; None where both are whole.
@@ -134,12 +143,10 @@ class DrawStore:
         Raises:
             MachineError: the disk refuses.
         """
-        copies = self._copies(name, lease)
-        for path in copies:
-            sealed = read_file(path)
-            if sealed is None and path != copies[0]:
+        for path in self._copies(name, lease):
+            if path.suffix == ".copy" and not os.path.lexists(path):
                 continue
-            opened = None if sealed is None else open_seal(self.key, ("draw", release_id, name, lease), sealed)
+            opened = self._opened(path, ("draw", release_id, name, lease))
             if opened is None or not hmac.compare_digest(opened[1], digest):
                 return path
         return None
@@ -151,7 +158,7 @@ class DrawStore:
             MachineError: the disk refuses.
         """
         for path in self._copies(name, lease):
-            remove_file(path)
+            files.remove_file(path)
 
     def sweep(self) -> None:
         """Remove files that attempts before this one had not finished.
@@ -159,4 +166,111 @@ class DrawStore:
         Raises:
             MachineError: the disk refuses.
         """
-        remove_temporary_files(self.folder.draws)
+        files.remove_temporary_files(self.folder.draws)
+
+
+class SystemSeeds:
+    """The operating system's generator: every seed is drawn afresh. Ledger and publisher refuse what a `tainted` one makes."""
+
+    tainted = False
+
+    def seed(self, draw: str) -> bytes:  # noqa: ARG002 - for tests
+        """A seed for the draw of this name: 32 bytes of os.urandom."""
+        return os.urandom(SEED_BYTES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawSecret:
+    """What a draw is made from beside the rows: its seed, and noise of a library that no seed can repeat (or nothing)."""
+
+    seed: bytes = field(repr=False)
+    noise: bytes = field(repr=False)
+
+    def bind(self, inputs: str) -> str:
+        """What the ledger keeps of the inputs of a draw: HMAC-SHA256(HKDF(seed, "inputs"), digest || 0 || sealed noise), hex.
+
+        It says nothing once the seed is destroyed, and until then nothing to who does not have it.
+        """
+        key = HKDF(algorithm=SHA256(), length=SEED_BYTES, salt=None, info=b"marginweave/inputs").derive(self.seed)
+        return hmac.digest(key, inputs.encode() + b"\0" + self.noise, hashlib.sha256).hex()
+
+
+@dataclass(frozen=True)
+class DrawSecrets(_Copied):
+    """The secrets of a run, `private/seeds/<draw>.seed` and `.copy`, from the reservation of a release to the commit."""
+
+    source: SystemSeeds = field(default_factory=SystemSeeds)
+
+    def make(self, release_id: str, name: str) -> None:
+        """A secret for a draw that was not begun: the one that is there, or a new one where both copies are gone or damaged.
+
+        Nothing was ever drawn from a seed before its draw was begun, so that another one repeats nothing. Of two attempts at
+        once the first makes it: a whole seed is never written over.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        with files.at_place(self.folder.seeds, "created"):  # a run that 0.1.0 began has none
+            self.folder.seeds.mkdir(mode=0o700, exist_ok=True)
+        if self.read(release_id, name) is None:
+            place, _ = self._places(name)
+            sealed, _ = seal(self.key, ("seed", release_id, name), self.source.seed(name))
+            if not write_once(place, sealed) and self._payload(release_id, name, place) is None:
+                replace_file(place, sealed, PRIVATE_MODE)
+            self.read(release_id, name)  # which makes the copy
+
+    def keep_noise(self, release_id: str, name: str, noise: bytes) -> None:
+        """Seal noise of a library beside the seed, before its draw is begun.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        self.make(release_id, name)
+        secret = self.read(release_id, name)
+        assert secret is not None
+        self._mend(self._places(name), ("seed", release_id, name), secret.seed + noise)
+
+    def read(self, release_id: str, name: str) -> DrawSecret | None:
+        """The secret of a draw, from whichever copy is whole; one that is damaged or another is mended. None where neither is.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        places = self._places(name)
+        opened = [self._payload(release_id, name, place) for place in places]
+        found = next((payload for payload in opened if payload is not None), None)
+        if found is None:
+            return None
+        if any(payload != found for payload in opened):
+            self._mend(places, ("seed", release_id, name), found)
+        return DrawSecret(seed=found[:SEED_BYTES], noise=found[SEED_BYTES:])
+
+    def destroy(self, name: str) -> None:
+        """Remove both copies, durably.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        for place in self._places(name):
+            files.remove_file(place)
+
+    def left(self) -> frozenset[str]:
+        """Names of the draws of which a copy is there."""
+        place = self.folder.seeds
+        return frozenset(path.stem for path in place.iterdir()) if place.is_dir() else frozenset()
+
+    def sweep(self) -> None:
+        """Remove files that attempts before this one had not finished.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        files.remove_temporary_files(self.folder.seeds)
+
+    def _places(self, name: str) -> tuple[Path, Path]:
+        stem = check_name(name)
+        return self.folder.seeds / f"{stem}.seed", self.folder.seeds / f"{stem}.copy"
+
+    def _payload(self, release_id: str, name: str, place: Path) -> bytes | None:
+        opened = self._opened(place, ("seed", release_id, name))
+        return None if opened is None or len(opened[0]) < SEED_BYTES else opened[0]

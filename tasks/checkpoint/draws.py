@@ -10,8 +10,7 @@ from typing import Protocol
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.records import DrawRecord, ReleaseRecord, State
 from marginweave.schemas.program import Program
-from marginweave.tasks.checkpoint.draw_files import BEGUN_STATES, DrawStore
-from marginweave.tasks.checkpoint.draw_secrets import DrawSecret, DrawSecrets
+from marginweave.tasks.checkpoint.draw_files import BEGUN_STATES, DrawSecret, DrawSecrets, DrawStore
 from marginweave.tasks.mechanisms.randomness import DrawBits
 
 SMALL = 1 << 12
@@ -201,8 +200,7 @@ def _adopted(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str)
     found = store.read(draw.release, draw.name, begun_by, None)
     if found is None:
         return False
-    store.mend(draw.release, draw.name, begun_by, found)
-    digest = store.digest(draw.release, draw.name, begun_by, found)
+    digest = store.mend(draw.release, draw.name, begun_by, found)
     ledger.commit(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
     return True
 

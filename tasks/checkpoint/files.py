@@ -84,9 +84,15 @@ class StagedFile:
 
     def write(self, data: bytes) -> None:
         """Make `data` the whole durable content of the temporary file."""
-        with os.fdopen(os.dup(self.descriptor), "wb") as stream:
+        with self.stream() as stream:
             stream.write(data)
             stream.truncate()
+
+    @contextmanager
+    def stream(self) -> Iterator[BinaryIO]:
+        """A stream into the temporary file; what was written to it is durable once the block is left without an error."""
+        with os.fdopen(os.dup(self.descriptor), "wb") as stream:
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
 
@@ -133,12 +139,9 @@ def streamed_file(path: Path, mode: int = PUBLIC_MODE) -> Iterator[DigestedStrea
         MachineError: the disk refuses; the old content stands.
     """
     with staged_file(path, 0, mode) as staged, at_place(path, "written"):
-        with os.fdopen(os.dup(staged.descriptor), "wb") as raw:
+        with staged.stream() as raw:
             yield DigestedStream(raw)
-            raw.flush()
-            os.fsync(raw.fileno())
-        staged.temporary.replace(path)
-        sync_folder(path.parent)
+        staged.take_over()
 
 
 class DigestedStream(io.RawIOBase):

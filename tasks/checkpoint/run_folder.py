@@ -54,10 +54,22 @@ class RunFolder:
             raise InputError(f"run ({run!r}) {error}") from None
         return cls(home / "runs" / run)
 
+    @classmethod
+    def all_of(cls, home: Path) -> list[RunFolder]:
+        """The folders of all runs of a home, by name; raises MachineError where they cannot be listed."""
+        place = home / "runs"
+        with at_place(place, "listed"):
+            return [cls(path) for path in sorted(place.iterdir()) if path.is_dir()] if place.is_dir() else []
+
     @property
     def run(self) -> str:
         """Name of the run."""
         return self.path.name
+
+    @property
+    def home(self) -> Path:
+        """The home that it is in."""
+        return self.path.parent.parent
 
     manifest_file = _Below("manifest.json")
     # sensitive checkpoints and draws; 0700, purged when the run succeeds
@@ -89,11 +101,8 @@ class RunFolder:
         Raises:
             StageError: the disk refuses, or a link stands where a folder should.
         """
-        self.check_links()
+        self._make(self.path, self.release, self.private, self.draws, self.seeds, self.derived, self.internal)
         with at_place(self.path, "created"):
-            own = self.release, self.private, self.draws, self.seeds, self.derived, self.internal
-            for folder in (*self._above, *own):
-                _make_owned(folder)
             sync_folder(self.path)
 
     def create_internal(self) -> None:
@@ -102,15 +111,15 @@ class RunFolder:
         Raises:
             StageError: the disk refuses, or a link stands where a folder should.
         """
-        self.check_links()
-        with at_place(self.internal, "created"):
-            for folder in (*self._above, self.internal):
-                _make_owned(folder)
+        self._make(self.internal, self.internal)
 
-    @property
-    def _above(self) -> tuple[Path, Path]:
-        """The folder of all runs and that of this one: closed, so that nothing below needs a mode of its own."""
-        return self.path.parent, self.path
+    def _make(self, place: Path, *own: Path) -> None:
+        """Make folders below that of all runs and of this one: closed, so that nothing below needs a mode of its own."""
+        self.check_links()
+        with at_place(place, "created"):
+            for folder in (self.path.parent, self.path, *own):
+                folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+                folder.chmod(_OWNER_ONLY)
 
     def check_links(self) -> None:
         """Refuse a run whose folders are links: what is private, or released, would land elsewhere.
@@ -186,11 +195,6 @@ class RunFolder:
                 sync_folder(self.path)
 
 
-def _make_owned(folder: Path) -> None:
-    folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
-    folder.chmod(_OWNER_ONLY)
-
-
 def staged_release(folder: RunFolder, lease: str) -> Path:
     """The folder in which the attempt `lease` puts what it is going to publish; no other attempt writes there."""
     return folder.path / f"{RunFolder.STAGED_PREFIX}{check_name(lease)}"
@@ -198,10 +202,8 @@ def staged_release(folder: RunFolder, lease: str) -> Path:
 
 def published_place(folder: RunFolder, outputs: Mapping[str, str]) -> Path | None:
     """Where the files that were booked (name below the run → SHA-256) stand: `release/`, proposed, staged, or nowhere."""
-    for place in (folder.release, folder.proposed, *folder.staged_releases()):
-        if holds(place, outputs):
-            return place
-    return None
+    places = folder.release, folder.proposed, *folder.staged_releases()
+    return next((place for place in places if holds(place, outputs)), None)
 
 
 def holds(place: Path, outputs: Mapping[str, str]) -> bool:

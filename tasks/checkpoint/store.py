@@ -50,7 +50,7 @@ def open_seal(key: bytes, address: tuple[str, ...], sealed: bytes) -> tuple[byte
     return payload, digest.hex()
 
 
-def _digest(key: bytes, address: tuple[str, ...], payload: bytes) -> bytes:
+def _digest(key: bytes, address: Sequence[str | int], payload: bytes) -> bytes:
     authentication = hmac.new(key, json.dumps(address).encode() + b"\0", hashlib.sha256)
     authentication.update(payload)
     return authentication.digest()
@@ -98,7 +98,7 @@ class BlockFile(Sequence[bytes]):
         with at_place(self.path, "read"), self.path.open("rb") as stream:
             stream.seek(self._offsets[place])
             payload = stream.read(length)
-        if not hmac.compare_digest(_block_digest(self.key, self.address, place, payload), digest):
+        if not hmac.compare_digest(_digest(self.key, ("block", *self.address, place), payload), digest):
             raise DamagedCheckpoint(f"{self.path} is damaged; the same command computes it anew")
         return payload
 
@@ -125,7 +125,7 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
                 stream.seek(size - _END.size - count * _ENTRY.size)
                 index = stream.read(count * _ENTRY.size)
     fitting = _END.unpack(end)[1:] if end else (b"", b"")
-    digest = _index_digest(key, address, index)
+    digest = _digest(key, ("blocks", *address), index)
     entries = tuple(_ENTRY.iter_unpack(index))
     if fitting[1] != BLOCK_MAGIC or not hmac.compare_digest(fitting[0], digest):
         raise DamagedCheckpoint(
@@ -144,27 +144,15 @@ def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Ite
     """
     index = bytearray()
     with staged_file(path, 0) as staged, at_place(path, "written"):
-        with os.fdopen(os.dup(staged.descriptor), "wb") as stream:
+        with staged.stream() as stream:
             for place, payload in enumerate(payloads):
                 stream.write(payload)
-                index += _ENTRY.pack(len(payload), _block_digest(key, address, place, payload))
+                index += _ENTRY.pack(len(payload), _digest(key, ("block", *address, place), payload))
             stream.write(index)
             count = len(index) // _ENTRY.size
-            stream.write(_END.pack(count, _index_digest(key, address, bytes(index)), BLOCK_MAGIC))
-            stream.flush()
-            os.fsync(stream.fileno())
+            stream.write(_END.pack(count, _digest(key, ("blocks", *address), bytes(index)), BLOCK_MAGIC))
         with contextlib.suppress(FileExistsError):
             staged.name_it()
-
-
-def _block_digest(key: bytes, address: tuple[str, ...], place: int, payload: bytes) -> bytes:
-    authentication = hmac.new(key, json.dumps(["block", *address, place]).encode() + b"\0", hashlib.sha256)
-    authentication.update(payload)
-    return authentication.digest()
-
-
-def _index_digest(key: bytes, address: tuple[str, ...], index: bytes) -> bytes:
-    return hmac.digest(key, json.dumps(["blocks", *address]).encode() + b"\0" + index, hashlib.sha256)
 
 
 def address(stage: str, code_version: str, configuration_slice: Mapping[str, Any], inputs: Sequence[str]) -> str:

@@ -186,16 +186,14 @@ class Finding:
 def mu_finding(name: str, scores: TrialScores, claim: float, *, tight: bool, delta: float = 0.0) -> Finding:
     """What scores say of mu, beside an additive `delta`."""
     hits = scores.hits
-    return Finding(
-        name=name, quantity="mu", claim=claim, measured=mu_interval(hits, delta), trials=hits.trials, tight=tight
-    )
+    measured = mu_interval(hits, delta)
+    return Finding(name=name, quantity="mu", claim=claim, measured=measured, trials=hits.trials, tight=tight)
 
 
 def epsilon_finding(name: str, hits: Hits, claim: float) -> Finding:
     """What hits of an event say of a pure epsilon, where the event is the likeliest one to tell."""
-    return Finding(
-        name=name, quantity="epsilon", claim=claim, measured=epsilon_interval(hits), trials=hits.trials, tight=True
-    )
+    measured = epsilon_interval(hits)
+    return Finding(name=name, quantity="epsilon", claim=claim, measured=measured, trials=hits.trials, tight=True)
 
 
 def delta_finding(name: str, events: int, trials: int, claim: float) -> Finding:

@@ -142,10 +142,9 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
         scratch_folder(private) as scratch,
         # the scheduler has no argument for its folder
         dask.config.set({**_SILENT, "temporary-directory": str(scratch)}),
+        _started(scratch) as cluster,
     ):
-        cluster = _started(scratch)
-        with cluster:
-            yield cluster
+        yield cluster
 
 
 def _started(scratch: Path) -> LocalCluster:

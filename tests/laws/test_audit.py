@@ -24,7 +24,7 @@ from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.aggregate import domain, level
-from marginweave.tasks.empirical.findings import Finding, refuted
+from marginweave.tasks.empirical.findings import Finding, mu_finding, refuted
 from marginweave.tasks.mechanisms import gaussian as mechanisms
 from marginweave.tasks.mechanisms import laplace
 from tests.support import configurations
@@ -147,7 +147,7 @@ def percentile_of(configuration: Configuration) -> Finding:
     """The percentile alone."""
     draw = suite.plan_budget(configuration).by_name["percentile-1"]
     scores = tuples.percentile_scores(configuration, draw, 2500)
-    return suite.mu_finding("percentile", scores, suite.claimed_mu(draw), tight=False)
+    return mu_finding("percentile", scores, suite.claimed_mu(draw), tight=False)
 
 
 def test_too_little_noise_of_a_percentile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def choice_of_a_round() -> Finding:
     draw = suite.plan_budget(configuration.model_copy(update={"privacy": generous})).by_name["select-1-1"]
     assert 2 < draw.parameter < 3
     scores = marginals.choice_scores(draw, configuration.stability, 2500)
-    return suite.mu_finding("choice", scores, suite.claimed_mu(draw), tight=False)
+    return mu_finding("choice", scores, suite.claimed_mu(draw), tight=False)
 
 
 def test_too_little_noise_of_a_choice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

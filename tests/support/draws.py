@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.program import Program
-from marginweave.tasks.checkpoint.draw_files import DrawStore
-from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
+from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, reconcile, run_draw
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.mechanisms.gaussian import RoundedGaussian

@@ -18,8 +18,7 @@ from marginweave.flows import release
 from marginweave.flows.run import bookkeeping, continuity, preparation
 from marginweave.schemas.ledger import records
 from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.checkpoint.draw_files import DrawStore
-from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
+from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger.draws import Draws

@@ -24,8 +24,6 @@ def plain_flow() -> Iterator[Callable[..., Any]]:
         for name, value in list(vars(module).items()):
             if isinstance(value, Task):
                 patch.setattr(module, name, value.fn)
-        for name, task in module.COUNTING_TASKS.items():
-            patch.setitem(module.COUNTING_TASKS, name, task.fn)
         for name in _SERVED:
             patch.setattr(module, name, lambda _: nullcontext(SimpleNamespace()))
         for name in _LISTENING:

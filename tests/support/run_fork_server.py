@@ -37,10 +37,9 @@ from marginweave.tasks.aggregate import marginals_task
 from marginweave.tasks.aggregate import rounds_task as adaptive
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.budget import task as budget_stage
-from marginweave.tasks.checkpoint import draw_files, draw_secrets, files, store
+from marginweave.tasks.checkpoint import draw_files, files, store
 from marginweave.tasks.checkpoint.codecs import unpack_table
-from marginweave.tasks.checkpoint.draw_files import DrawStore
-from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
+from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
@@ -105,7 +104,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "room on disk": (os, "posix_fallocate"),
     "secret": (DrawSecrets, "make"),
     "sealed noise": (DrawSecrets, "keep_noise"),
-    "secret written": (draw_secrets, "write_once"),
+    "secret written": (draw_files, "write_once"),
     "secret read": (DrawSecrets, "read"),
     "secret destroyed": (DrawSecrets, "destroy"),
     "made": (sys.modules[__name__], "made"),
@@ -217,15 +216,12 @@ def run_by_stages(order: dict[str, Any]) -> None:
     """The flow with the functions of its stages, without Prefect."""
     names = (*STAGES, "shown_in_prefect")
     originals = {name: getattr(flow_module, name) for name in names}
-    counting = dict(flow_module.COUNTING_TASKS)
     for name in STAGES:
         setattr(flow_module, name, originals[name].fn)
-    flow_module.COUNTING_TASKS.update({name: task.fn for name, task in counting.items()})
     flow_module.shown_in_prefect = lambda _: nullcontext()  # type: ignore[attr-defined]
     try:
         release.fn(order["config"], order["run"], None, order["home"])
     finally:
-        flow_module.COUNTING_TASKS.update(counting)
         for name in names:
             setattr(flow_module, name, originals[name])
 

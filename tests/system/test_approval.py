@@ -229,10 +229,10 @@ def test_a_purge_completes_a_rejection_that_was_killed(
     """The ledger's row is there and the manifest does not know of it: what was proposed goes all the same."""
     assert parent.ask(victim.order())["code"] == 0
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(victim.location))
-    assert purge_older(victim.home, timedelta(0)).runs == ()  # it still awaits its decision
+    assert purge_older(victim.home, timedelta(0))[0] == []  # it still awaits its decision
     assert parent.ask(victim.order(decision=NO, point=["decide", "after", 1]))["code"] == -signal.SIGKILL
     assert victim.folder.present_manifest().state == RunState.AWAITING
-    assert purge_older(victim.home, timedelta(0)).runs == (victim.folder.run,)
+    assert purge_older(victim.home, timedelta(0))[0] == [victim.folder.run]
     assert victim.folder.present_manifest().state == RunState.REJECTED
     assert not victim.folder.proposed.exists()
     _audit(victim)

@@ -34,7 +34,6 @@ from tests.support.releases import WrittenDraw
 from tests.support.run_fork_server import run_by_stages
 
 flow = sys.modules["marginweave.flows.release"]
-counting = sys.modules["marginweave.flows.run.counting"]
 
 
 class _Stopped(MarginweaveError):
@@ -140,7 +139,7 @@ def stopped(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_another_plan_is_refused(home: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
     """Whatever the plan has otherwise than the rows is named, and nothing is drawn."""
     change, what = PLANS[difference]
-    for module in (continuity, counting):
+    for module in (continuity, flow):
         monkeypatch.setattr(module, "plan_budget", _edited(change))
     _refused(home, stopped, what)
 

@@ -202,9 +202,8 @@ def test_a_terminal_is_told_whether_this_command_charged(
     shown = io.StringIO()
     monkeypatch.setattr(run_command, "out", Console(file=shown, force_terminal=True, color_system=None, markup=False))
     privacy = SimpleNamespace(epsilon=1.0, delta=1e-6, unit_words="row")
-    request: Any = SimpleNamespace(
-        configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(release=tmp_path / "release")
-    )
-    run_command._summarize(request, ACCOUNT, fresh=fresh, charged=charged)
+    request: Any = SimpleNamespace(configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(run="spring"))
+    place = tmp_path / "release"
+    run_command._summarize(request, ACCOUNT, place, is_waiting=False, fresh=fresh, charged=charged)
     (line,) = [line for line in shown.getvalue().splitlines() if "eleased" in line]
     assert line.startswith(said)

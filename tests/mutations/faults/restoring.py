@@ -10,8 +10,8 @@ _OLDER = "tests/unit/flows/test_older_ledgers.py"
 FAULTS = (
     Fault(
         name="expiry does not ask whether the ledger is an old copy",
-        file="flows/cli/ledger_repair.py",
-        text="Ledger.open(location_of(example, home), witness=witness)\n",
+        file="flows/cli/console.py",
+        text="Ledger.open(location_of(example, home), witness=Witness(home_directory(home)))\n",
         instead="Ledger.open(location_of(example, home))\n",
         killed_by=(f"{_RESTORED}::test_the_commands_refuse_an_old_copy",),
     ),

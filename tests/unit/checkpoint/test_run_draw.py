@@ -13,8 +13,7 @@ import pytest
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.records import Event, EventKind, State
-from marginweave.tasks.checkpoint.draw_files import DrawStore
-from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
+from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.draws import Draws
@@ -383,7 +382,7 @@ def test_tainted_draws_are_lost_and_not_stored(
     ledger: Ledger, draw_store: DrawStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A draw from a seed that is not the operating system's is neither committed nor kept where a resume could adopt it."""
-    from marginweave.tasks.checkpoint.draw_secrets import SystemSeeds
+    from marginweave.tasks.checkpoint.draw_files import SystemSeeds
 
     monkeypatch.setattr(SystemSeeds, "tainted", True)
     with pytest.raises(BudgetError, match="tainted"):

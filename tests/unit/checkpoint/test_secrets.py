@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.checkpoint.draw_files import DrawStore
-from marginweave.tasks.checkpoint.draw_secrets import DrawSecrets
+from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore, SystemSeeds
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from tests.support.draws import never_made, prepared_draw, secrets_of, take_part
@@ -34,11 +33,10 @@ def test_a_seed_follows_from_nothing(folder: RunFolder) -> None:
 
 
 @dataclass(frozen=True)
-class _Overtaken:
+class _Overtaken(SystemSeeds):
     """A source whose attempt sleeps while another one makes the seed."""
 
     other: DrawSecrets
-    tainted: bool = False
 
     def seed(self, draw: str) -> bytes:
         self.other.make("r", draw)
