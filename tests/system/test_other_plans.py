@@ -24,8 +24,8 @@ from marginweave.schemas.program import Program
 from marginweave.tasks import references
 from marginweave.tasks.accounting.plan import k_tuples as split
 from marginweave.tasks.accounting.plan import marginals as marginal_split
+from marginweave.tasks.aggregate import noise as terms
 from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.aggregate import terms
 from marginweave.tasks.budget import task as budget_stage
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
