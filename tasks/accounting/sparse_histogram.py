@@ -101,7 +101,9 @@ def joint_loss(draws: Sequence[PricedDraw], discovery: Discovery) -> JointLoss:
     others = [draw.name for draw in draws if draw.cost.delta and draw.name != discovery.draw]
     if others:
         raise InputError(f"discovery ({discovery.draw}) must be the only draw with a delta; {others[0]} has one")
-    if not discovery.adaptive and any(_is_percentile(draw) for draw in draws[:place]):
+    # a percentile chooses how many combinations of a row are counted: no other choice is about a length
+    percentiles = [draw for draw in draws[:place] if draw.mechanism == "exponential" and draw.length > 0]
+    if percentiles and not discovery.adaptive:
         raise InputError(f"discovery ({discovery.draw}) must be adaptive: a percentile is drawn before it")
     costs = [float(draw.cost.mu2) for draw in draws]
     earlier = math.fsum(costs[:place])
@@ -114,11 +116,6 @@ def joint_loss(draws: Sequence[PricedDraw], discovery: Discovery) -> JointLoss:
         saved=discovery.least_share * (0.5 if discovery.neighbors == "replace-one" else 1.0),
         neighbors=discovery.neighbors,
     )
-
-
-def _is_percentile(draw: PricedDraw) -> bool:
-    """Whether it chooses how many combinations of a row are counted: no other choice is about a length."""
-    return draw.mechanism == "exponential" and draw.length > 0
 
 
 def sparse_delta(mu: Floats | float, epsilon: Floats | float, log_p: Floats | float, log_q: Floats | float) -> Floats:

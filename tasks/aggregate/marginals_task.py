@@ -159,9 +159,8 @@ def collect_marginals(reference: RunReference) -> StageResult:
 def _prepared(reference: RunReference, draw: PlannedDraw, rows: Rows, cliques: Sequence[Clique]) -> PreparedDraw:
     """A draw of marginals; all that can fail without noise is done before the charge."""
     noise = marginal_noise(draw, reference.configuration.stability)
-    parts = split_noise(
-        noise, draw.parameter, cliques, rows.sizes, reference.configuration.marginal_settings.allocation
-    )
+    split = reference.configuration.marginal_settings.allocation
+    parts = split_noise(noise, draw.parameter, cliques, rows.sizes, split)
     exact = count_marginals(rows, rows.sizes, cliques)
 
     def make(bits: DrawBits, sealed: bytes) -> bytes:
@@ -201,11 +200,8 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
 
     `max_cells` is about the released domain, so that there are never more marginals than `plan` has counted.
     """
-    settings, attributes, draw = (
-        reference.configuration.marginal_settings,
-        reference.configuration.attributes,
-        reference.plan.draw(DrawKind.MARGINALS),
-    )
+    settings, attributes = reference.configuration.marginal_settings, reference.configuration.attributes
+    draw = reference.plan.draw(DrawKind.MARGINALS)
     if not settings.selects(len(attributes)):
         domain = domain_sizes(attributes, released_labels(reference))
         declared = declared_cliques(settings, [attribute.name for attribute in attributes], domain)

@@ -141,13 +141,8 @@ def _charged_as_stated(draws: list[PlannedDraw], privacy: PrivacySettings) -> li
 
     The draws are (epsilon, delta)-DP on the data only together: what the subsample hides is told once.
     """
-    whole = _plain_cost(privacy.epsilon, privacy.delta)
+    whole = Cost(plain=Plain.stated(privacy.epsilon, privacy.delta))
     return [replace(draw, cost=Cost() if i else whole) for i, draw in enumerate(draws)]
-
-
-def _plain_cost(epsilon: float, delta: float) -> Cost:
-    """The cost, to the account's allowance, of what is known to be (epsilon, delta)-DP and no more: the decimals as stated."""
-    return Cost(plain=Plain(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta))))
 
 
 def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[float, ...]:
