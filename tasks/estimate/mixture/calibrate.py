@@ -50,15 +50,10 @@ def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mi
             codes = model.blocks[b].cells[:, model.blocks[b].attributes.index(attribute)]
             counts: Floats = model.total * np.bincount(codes, model.weights @ shares[b], size).astype(np.float64)
             target = counts + trust[attribute] * (nearest_column(measurement, counts, model.total) - counts)
-            shares[b] = _scaled(shares[b], np.divide(target, counts, out=np.zeros(size), where=counts > 0)[codes])
+            scaled = shares[b] * np.divide(target, counts, out=np.zeros(size), where=counts > 0)[codes]
+            sums = scaled.sum(axis=1, keepdims=True)  # a component of which nothing is left stays as it is
+            shares[b] = np.divide(scaled, sums, out=shares[b].copy(), where=sums > 0)
     return replace(model, shares=tuple(shares))
-
-
-def _scaled(shares: Floats, factors: Floats) -> Floats:
-    """Shares times factors, adding up to 1 in every component; a component of which nothing is left stays as it is."""
-    scaled = shares * factors
-    sums = scaled.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(scaled, sums, out=shares.copy(), where=sums > 0))
 
 
 def _trust(measurements: Sequence[Measurement]) -> dict[int, float]:

@@ -81,11 +81,6 @@ class Parameters:
         weights = np.exp(self.mixing - self.mixing.max())
         return shares, weights / weights.sum()
 
-    def doubled(self) -> tuple[Floats, Floats]:
-        """The shares in double precision, and the weights, adding up to 1."""
-        shares, weights = self.shares()
-        return shares.astype(np.float64), normal(weights.astype(np.float64))
-
     def gradient(self, objective: Objective) -> tuple[Floats, Float32s, Float32s]:
         """chi^2 by the number of features, and the derivatives of half of it, L, by the logits z.
 
@@ -195,7 +190,8 @@ def fit_mixture(
         objective = Objective(layout, measurements, across, total, settings.components)
         parameters = Parameters(layout, *first)
         parameters.descend(objective, settings)
-        return parameters.doubled()
+        shares, weights = parameters.shares()
+        return shares.astype(np.float64), normal(weights.astype(np.float64))
 
     with threadpool_limits(1):
         fitted = list(LocalEngine().map(fit, initial))

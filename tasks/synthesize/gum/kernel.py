@@ -22,12 +22,9 @@ class Target(NamedTuple):
     attributes: Integers
     strides: Integers
     sizes: Integers
-    counts: Integers
-    """Wanted records in each cell, flat; they add up to the number of records."""
-    margin: float
-    """How far a cell may be from its count without being moved, in records."""
-    columns: Integers
-    """Attributes that a copied record takes along: those of the marginal's component."""
+    counts: Integers  # wanted records in each cell, flat; they add up to the number of records
+    margin: float  # how far a cell may be from its count without being moved, in records
+    columns: Integers  # attributes that a copied record takes along: those of the marginal's component
 
 
 class Pace(NamedTuple):
@@ -43,8 +40,7 @@ class Zeros(NamedTuple):
     starts: Integers
     attributes: Integers
     strides: Integers
-    offsets: Integers
-    """Where the cells of each mask begin in `allowed`."""
+    offsets: Integers  # where the cells of each mask begin in `allowed`
     allowed: NDArray[np.bool_]
 
 
