@@ -31,8 +31,8 @@ bench: $(VENV)/.ready-test ## measure speed and memory: the adult table, encodin
 bench-accuracy: $(VENV)/.ready-test ## measure accuracy beside peers from PyPI: hours, goes on where it stopped
 	@$(BIN)/python -m tests.benchmarks.accuracy --write
 
-test-unit: $(VENV)/.ready-test ## run units and laws
-	@$(PYTEST) tests/unit tests/laws
+test-unit: $(VENV)/.ready-test ## run the unit tests, one room at a time
+	@$(PYTEST) tests/unit
 
 lint: $(VENV)/.ready-lint ## style, types and the import contract
 	@$(BIN)/ruff check .

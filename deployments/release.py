@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,7 @@ def main() -> None:
     if found:
         sys.exit("no release: " + "; ".join(found))
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    shutil.rmtree(REPOSITORY / "build", ignore_errors=True)  # a wheel would hold files that an earlier build left there
     output_of(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist", ".")
     wheel = next((REPOSITORY / "dist").glob(f"marginweave-{version}-*.whl"))
     with tempfile.TemporaryDirectory() as place:

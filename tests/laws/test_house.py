@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tokenize
@@ -109,18 +110,8 @@ def test_noise_meets_counts_in_one_module() -> None:
 
 def test_the_wheel_holds_what_is_tracked(tmp_path: Path) -> None:
     """Every source file of the three folders is in the wheel under marginweave/, with its version, and nothing else is."""
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(tmp_path),
-        ".",
-    ]
+    shutil.rmtree(REPOSITORY / "build", ignore_errors=True)  # setuptools would add files of an earlier build
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", str(tmp_path), "."], cwd=REPOSITORY, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
