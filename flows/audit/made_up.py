@@ -22,7 +22,7 @@ from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
-from marginweave.tasks.aggregate.count_runs import Room
+from marginweave.tasks.aggregate.count_runs import MemoryBudget
 from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable, code_type, pack_blocks
 from marginweave.tasks.mechanisms.gaussian import add_noise
 from marginweave.tasks.mechanisms.randomness import fresh_bits
@@ -30,7 +30,7 @@ from marginweave.tasks.mechanisms.randomness import fresh_bits
 # Trials of one draw.
 CANARIES = 2000
 # Made-up tables are small: their counts are never set aside.
-ROOM = Room(8 * 10**9, Path(tempfile.gettempdir()))
+MEMORY = MemoryBudget(8 * 10**9, Path(tempfile.gettempdir()))
 
 
 def table_of(columns: Sequence[Integers], sizes: Sequence[int]) -> EncodedTable:

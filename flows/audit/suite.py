@@ -99,12 +99,12 @@ class _Audit:
         configuration, stability = self.configuration, self.configuration.stability
         table, replaces = CanaryTable(columns=tuples.canary_columns(configuration), stability=stability), self._replaces
         for length in range(1, configuration.reporting_length + 1):
-            draw, held = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
-            repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (held * table.places)))
+            draw, combinations = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
+            repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (combinations * table.places)))
             yield self._summed(draw, tuples.level_scores(table, draw, repeats))
-            if held > 1:
-                scores = tuples.level_scores(table, draw, max(1, repeats // 4), held // 2)
-                yield _alone(f"{draw.name}, {held // 2} of {held} kept", draw, scores)
+            if combinations > 1:
+                scores = tuples.level_scores(table, draw, max(1, repeats // 4), combinations // 2)
+                yield _alone(f"{draw.name}, {combinations // 2} of {combinations} kept", draw, scores)
         if configuration.resize is None and not (replaces and stability.records == 1):
             draw = self.plan.draw(DrawKind.COUNT)
             scores = tuples.count_scores(draw, stability, self.effort.trials_of(draw))

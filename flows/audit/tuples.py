@@ -10,7 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from marginweave.flows.audit.made_up import ROOM, CanaryTable, MadeUpRelease, Pinned, noisy_number, one_block, table_of
+from marginweave.flows.audit.made_up import (
+    MEMORY,
+    CanaryTable,
+    MadeUpRelease,
+    Pinned,
+    noisy_number,
+    one_block,
+    table_of,
+)
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
@@ -50,13 +58,13 @@ def level_scores(table: CanaryTable, draw: PlannedDraw, repeats: int, bound: int
         repeats: How often the counts are drawn; each draw is a trial for each of the table's canaries.
         bound: The contribution bound, all that a record holds unless it is said.
     """
-    held = math.comb(table.columns, draw.length)
-    bound = bound or held
+    in_a_record = math.comb(table.columns, draw.length)
+    bound = bound or in_a_record
     candidates = Pinned.of(table, draw.length)
     sd = query_sigma(draw, table.stability, bound)
     mechanism = LevelMechanism(length=draw.length, contribution_bound=bound, sigma=sd, threshold=_NO_THRESHOLD)
     words = KeyedBits(key=os.urandom(32), purpose=draw.name)
-    counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1), ROOM)
+    counts = bounded_counts(table.encoded(), candidates, bound, words, LocalEngine(1), MEMORY)
     theta = table.stability.records
     scores = np.zeros((repeats, table.places))
     for repeat in range(repeats):
@@ -128,10 +136,10 @@ def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: 
     below = _below(sizes, length, int(value[-1]) + 1)
     blocks, bound = one_block(table_of(columns, sizes)), math.comb(len(attributes), length)
     _, level = _drawn(configuration, plan, blocks, _candidates(below, sizes), below, bound)
-    telling = np.isin(level.columns[:, 0], np.flatnonzero(own))
+    informative = np.isin(level.columns[:, 0], np.flatnonzero(own))
     owner = np.zeros(int(value[-1]) + 1, np.int64)
     owner[value] = unit
-    return len(np.unique(owner[level.values[telling, 0]]))
+    return len(np.unique(owner[level.values[informative, 0]]))
 
 
 def _below(sizes: Sequence[int], length: int, values: int) -> Level | None:
@@ -185,7 +193,7 @@ def _bound(release: MadeUpRelease, blocks: ReleasedBlocks, candidates: Candidate
     cap, stability = configuration.contribution_cap(length), configuration.stability
     if configuration.percentile is None:
         return cap
-    histogram = contribution_histogram(blocks, candidates, cap, LocalEngine(1), ROOM)
+    histogram = contribution_histogram(blocks, candidates, cap, LocalEngine(1), MEMORY)
     epsilon = release.plan.draw(DrawKind.PERCENTILE, length).parameter
     return select_percentile(histogram, configuration.percentile, epsilon, stability, fresh_bits())
 
@@ -205,7 +213,7 @@ def _drawn(
         delta_threshold=plan.delta_threshold,
     )
     words = KeyedBits(key=os.urandom(32), purpose=str(draw))
-    counts = bounded_counts(blocks, candidates, bound, words, LocalEngine(1), ROOM)
+    counts = bounded_counts(blocks, candidates, bound, words, LocalEngine(1), MEMORY)
     return mechanism, draw_level(counts, candidates, mechanism, fresh_bits())
 
 

@@ -128,8 +128,8 @@ def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: s
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
     from marginweave.flows.plan import account, accuracy, noise
 
-    told = noise.combinations_forecast, noise.noise_forecast, noise.rounds_forecast, noise.preparation_forecast
-    lines = [line for forecast in (*told, accuracy.method_forecast) for line in forecast(request.configuration)]
+    forecasts = noise.combinations_forecast, noise.noise_forecast, noise.rounds_forecast, noise.preparation_forecast
+    lines = [line for forecast in (*forecasts, accuracy.method_forecast) for line in forecast(request.configuration)]
     lines += accuracy.error_forecast(request.configuration, rows)
     lines += [*account.ledger_forecast(request), *account.policy_forecast(request)]
     if schedule is not None:

@@ -55,13 +55,13 @@ def left(total: AccountTotal, largest: float) -> str:
 
 def box(total: AccountTotal) -> str:
     """One sentence on the account's box: its coordinates, and what is spent of each. No coordinate pays for another."""
-    held, spent = total.account.box, total.spent.cost
-    if held is None:
+    own_box, spent = total.account.box, total.spent.cost
+    if own_box is None:
         return "no box: opened by 0.1.0, and admits nothing before `marginweave ledger upgrade`"
-    plain, allowance = spent.plain, held.allowance
+    plain, allowance = spent.plain, own_box.allowance
     return (
-        f"spent of its box: mu² {tidy(spent.mu2)} of {tidy(held.mu2)}, delta for thresholds {scientific(spent.delta)} of "
-        f"{scientific(held.delta_add)}, plain epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and delta "
+        f"spent of its box: mu² {tidy(spent.mu2)} of {tidy(own_box.mu2)}, delta for thresholds {scientific(spent.delta)} of "
+        f"{scientific(own_box.delta_add)}, plain epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and delta "
         f"{scientific(plain.delta)} of {scientific(allowance.delta)}"
     )
 

@@ -54,9 +54,9 @@ def _limited(configuration: Configuration) -> str:
     if not isinstance(cliques, AllCliques) or cliques.max_cells is None:
         return ""
     lengths = Counter(map(len, cliques.places(public_sizes(configuration))))
-    told = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
+    numbers = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
     pairs = ", and pairs" if cliques.all > 2 else ""
-    return f", of at most {cliques.max_cells:,} cells{pairs}: {told}"
+    return f", of at most {cliques.max_cells:,} cells{pairs}: {numbers}"
 
 
 def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:

@@ -73,7 +73,7 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
     """
     if configuration.marginals is not None:
         return []
-    settings, plan, told = configuration.tuples, plan_budget(configuration), []
+    settings, plan, forecasts = configuration.tuples, plan_budget(configuration), []
     if settings.fabrication == "none":
         lengths, each = configuration.discoveries, plan.delta_threshold / configuration.discoveries
         return [f"Fabrication: none; each of {lengths} length(s) spends {each:.3g} of delta on its threshold"]
@@ -93,8 +93,8 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
                 words += f", {most} of them from a count of {raised} on"
             else:
                 words += f"; left out if more than {most} are expected"
-        told.append(words)
-    return told
+        forecasts.append(words)
+    return forecasts
 
 
 def _why_gaussian(configuration: Configuration) -> str:

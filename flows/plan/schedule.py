@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from marginweave.flows.run.request import Request
-from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.budget import Cost, EpsilonDelta
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Policy, Spent
@@ -29,7 +29,7 @@ _PATIENCE = 16  # runs that one period refuses in a row before the rest of it is
 _FORESIGHT = timedelta(days=100 * 366)  # nothing later is looked at
 
 Amount = Literal["epsilon", "delta", "allowance"]
-Summable = TypeVar("Summable", Cost, Plain)
+Summable = TypeVar("Summable", Cost, EpsilonDelta)
 _TimesAfter = Callable[[datetime], Iterator[datetime]]
 
 
@@ -87,7 +87,7 @@ class Outlook:
     last: datetime | None = None
     refused: datetime | None = None
     amount: Amount | None = None
-    held: datetime | None = None
+    postponed: datetime | None = None
     needed: float | None = None
 
 
@@ -118,15 +118,15 @@ def outlook(
     DP: arithmetic on public numbers.
     """
     fitting = _fitting(account, spent, plan)
-    first = last = refused = held = None
+    first = last = refused = postponed = None
     admitted, taken = 0, _Taken(account.policy, of_period, plan, moment)
     if taken.needed is not None:
         first = next(after(moment), None)
-        return Outlook(next=first, held=first, needed=taken.needed)
+        return Outlook(next=first, postponed=first, needed=taken.needed)
     for time in taken.worth_asking(after, moment):
         first = first or time
         if not taken.admits(time):
-            held = held or time
+            postponed = postponed or time
         elif admitted < fitting:
             admitted, last = admitted + 1, time
         else:
@@ -134,7 +134,7 @@ def outlook(
         if refused or admitted == MOST_RUNS:
             break
     amount = None if refused is None else _amount(account, spent, plan, fitting)
-    return Outlook(next=first, runs=admitted, last=last, refused=refused, amount=amount, held=held)
+    return Outlook(next=first, runs=admitted, last=last, refused=refused, amount=amount, postponed=postponed)
 
 
 class _Taken:
@@ -213,10 +213,10 @@ def _words(found: Outlook, account: Account, schedule: Schedule) -> Iterator[str
             f"needs {needs}"
         )
         return
-    if found.held is not None:
+    if found.postponed is not None:
         yield (
-            f"The policy of {account.policy}, which is no guarantee, refuses the run of {_time(found.held)}, and others like "
-            "it; they are left out here"
+            f"The policy of {account.policy}, which is no guarantee, refuses the run of {_time(found.postponed)}, and others "
+            "like it; they are left out here"
         )
     if found.amount is not None:
         name = "The allowance for plain charges" if found.amount == "allowance" else found.amount.capitalize()

@@ -61,10 +61,10 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     _check_plan(plan, own)
     _check_costs(plan, own)
     _check_course(own, ended)
-    told = json.loads((bundle / "privacy.json").read_bytes())
-    check_statement(told, rows, ended["release"])
+    statement = json.loads((bundle / "privacy.json").read_bytes())
+    check_statement(statement, rows, ended["release"])
     if ended["kind"] == "REJECTED":
-        said = _rejected(plan, own, told, published)
+        said = _rejected(plan, own, statement, published)
     else:
         _check_correction(rows, own[0])
         said = _published(plan, own, bundle, published)
@@ -73,8 +73,8 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
         f"plan.json is what row {own[0]['seq']} reserved: {len(plan['draws'])} draw(s), at the same costs",
         (
-            f"privacy.json says what the rows say of its {len(told['mechanisms'])} draw(s), and its epsilon follows from them; "
-            f"the rows do not tell {', '.join(NOT_IN_ROWS)}"
+            f"privacy.json says what the rows say of its {len(statement['mechanisms'])} draw(s), and its epsilon follows from "
+            f"them; the rows do not tell {', '.join(NOT_IN_ROWS)}"
         ),
         *(
             f"row {seq} is of 0.1.0 and without its digest of the source: its place in the chain was checked, not its content"
@@ -88,12 +88,12 @@ def _published(plan: Content, own: list[Content], bundle: Path, published: Path 
     """The released files, as far as they are there, against the row that published them; what privacy.json was made of."""
     (row,) = [row for row in own if row["kind"] == "PUBLISHED"]
     outputs = row["body"]["outputs"]
-    told = published or bundle
+    folder = published or bundle
     names = [name for name in outputs if published is not None or name == "release/privacy.json"]
     for name in names:
-        content = (told / name.removeprefix("release/")).read_bytes()
+        content = (folder / name.removeprefix("release/")).read_bytes()
         require(_sha256(content) == outputs[name], f"{name} is not the file that was published")
-    configuration = json.loads((told / "privacy.json").read_bytes())["configuration"]
+    configuration = json.loads((folder / "privacy.json").read_bytes())["configuration"]
     require(configuration == plan["configuration"], "the configuration in plan.json is not that of privacy.json")
     approved = "".join(f", and {row['actor']} had approved it" for row in own if row["kind"] == "APPROVED")
     return [
@@ -102,11 +102,11 @@ def _published(plan: Content, own: list[Content], bundle: Path, published: Path 
     ]
 
 
-def _rejected(plan: Content, own: list[Content], told: Content, published: Path | None) -> list[str]:
+def _rejected(plan: Content, own: list[Content], statement: Content, published: Path | None) -> list[str]:
     """Nothing was published; what privacy.json would have promised, against the plan and the row that rejected it."""
     (row,) = [row for row in own if row["kind"] == "REJECTED"]
     require(published is None, f"row {row['seq']} rejected it: nothing of it is published")
-    said = {**told["guarantee"], **{name: told[name] for name in ("configuration", "release", "rejected")}}
+    said = {**statement["guarantee"], **{name: statement[name] for name in ("configuration", "release", "rejected")}}
     booked = {name: plan[name] for name in ("epsilon", "delta", "neighbors", "accountant", "configuration")}
     booked |= {"release": row["release"], "rejected": {"by": row["actor"], "reason": row["body"]["reason"]}}
     for name, value in booked.items():

@@ -70,14 +70,14 @@ def concentrated_delta(rho: float, epsilon: float) -> float:
     return math.exp(min(0.0, exponent))
 
 
-def exposure(threshold: int, sigma: float, held: int, records: int) -> float:
+def exposure(threshold: int, sigma: float, values_each: int, records: int) -> float:
     """The probability that a value which one unit alone has is published, where noisy counts from `threshold` on are.
 
     A unit has `records` rows with `held` such values each at most: the worst are all counts of 1 and all counts of `records`
     (Gopi et al. 2020, for one row). Noise is a Gaussian rounded to integers: P(X >= m) = Phi(-(m - 1/2) / sigma).
     """
     worst = 0.0
-    for count, values in ((1, records * held), (records, held)):
+    for count, values in ((1, records * values_each), (records, values_each)):
         passes = _phi(-(threshold - count - 0.5) / sigma)
         worst = max(worst, -math.expm1(values * math.log1p(-passes)) if passes < 1 else 1.0)
     return worst

@@ -21,12 +21,12 @@ def require(fits: bool, fault: str) -> None:
 
 
 def stated_noise(  # noqa: C901, PLR0911 - one case a kind of draw
-    told: Content, body: Content, draw: Content, draws: list[Content]
+    statement: Content, body: Content, draw: Content, draws: list[Content]
 ) -> Content:
     """The noise that a draw had, by its terms; None where rows of 0.1.0 do not say it."""
     name, terms = draw["name"], draw["terms"]
     sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else None
-    unit = _unit(told, body, draw)
+    unit = _unit(statement, body, draw)
     if name == "evaluation":
         return {"sensitivity": terms.get("sensitivity"), "sigma": sigma}
     if name == "values":
@@ -44,7 +44,7 @@ def stated_noise(  # noqa: C901, PLR0911 - one case a kind of draw
         return {"sigma": sigma or (unit and _deviation(draw["parameter"], 1, unit[0], False))}
     if not name.startswith("level-"):
         return {}
-    level = told["noise"][draw["length"] - 1]
+    level = statement["noise"][draw["length"] - 1]
     bound = level["contribution_bound"]
     same = level["length"] == draw["length"] and 1 <= bound <= terms.get("cap", bound)
     require(same, f"the noise of length {draw['length']} in privacy.json is not that of its row")
@@ -66,18 +66,20 @@ def _check_thresholds(level: Content, terms: Content, records: int) -> None:
         raise Fault(f"noise.{level['length']}.threshold in privacy.json lets pass more than its delta")
     if "private_values" not in terms:
         return
-    threshold, held = level["private_threshold"], min(bound, terms["private_values"])
-    least = exposure(threshold - 1, sigma, held, records) > delta * (1 - SLACK) or threshold == level["threshold"]
-    if exposure(threshold, sigma, held, records) > delta * (1 + SLACK) or not least:
+    threshold, values_each = level["private_threshold"], min(bound, terms["private_values"])
+    least = (
+        exposure(threshold - 1, sigma, values_each, records) > delta * (1 - SLACK) or threshold == level["threshold"]
+    )
+    if exposure(threshold, sigma, values_each, records) > delta * (1 + SLACK) or not least:
         raise Fault(f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta")
 
 
-def _unit(told: Content, body: Content, draw: Content) -> tuple[int, bool] | None:
+def _unit(statement: Content, body: Content, draw: Content) -> tuple[int, bool] | None:
     """How many records a unit has, and whether they are replaced; None where rows of 0.1.0 do not say it."""
     terms = draw["terms"]
     if "records" in terms:
         return terms["records"], terms["neighbors"] == "replace-one"
-    plain = body["unit"] == "row" and '"resize":{' not in told["configuration"]
+    plain = body["unit"] == "row" and '"resize":{' not in statement["configuration"]
     return (1, body["neighbors"] == "replace-one") if plain else None
 
 
@@ -110,10 +112,10 @@ def check_marginals(marginals: list[Content], draw: Content, draws: list[Content
     require(paid, f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
 
 
-def compare(place: str, told: Content, booked: Content) -> None:
+def compare(place: str, stated: Content, booked: Content) -> None:
     """Numbers within 1e-9 of themselves, which is what another library may compute otherwise; everything else exactly."""
     for name, value in booked.items():
-        said, where = told[name], f"{place}.{name}".strip(".")
+        said, where = stated[name], f"{place}.{name}".strip(".")
         number = isinstance(value, float) and isinstance(said, (int, float)) and not isinstance(said, bool)
         same = math.isclose(said, value, rel_tol=SLACK) if number else said == value
         require(same, f"{where} in privacy.json is not that of the rows")

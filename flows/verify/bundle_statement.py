@@ -49,7 +49,7 @@ NOT_IN_ROWS = {
 }  # fmt: skip
 
 
-def check_statement(told: Content, rows: list[Content], release: str) -> None:
+def check_statement(statement: Content, rows: list[Content], release: str) -> None:
     """Refuse a privacy.json that says of `release` anything else than the rows do.
 
     `rows` are those of the release and of its account, with bodies as objects, oldest first.
@@ -61,21 +61,21 @@ def check_statement(told: Content, rows: list[Content], release: str) -> None:
     own = [row for row in rows if row["release"] == release and row["kind"] != "REFUSED"]
     body = own[0]["body"]
     draws = _draws(body, own)
-    contract = "privacy-of-rejected" if "rejected" in told else "privacy"
-    known = told.get("$schema") == {1: None, 2: f"urn:marginweave:{contract}:2"}.get(told["format"], "")
+    contract = "privacy-of-rejected" if "rejected" in statement else "privacy"
+    known = statement.get("$schema") == {1: None, 2: f"urn:marginweave:{contract}:2"}.get(statement["format"], "")
     require(known, "format and $schema in privacy.json are of no known contract")
-    compare("", told, {"dataset": own[0]["account"], "run": body["run"], "release": release})
+    compare("", statement, {"dataset": own[0]["account"], "run": body["run"], "release": release})
     old = {"release": body["supersedes"]} if "supersedes" in body else None
-    said = {"release": told["supersedes"]["release"]} if "supersedes" in told else None
+    said = {"release": statement["supersedes"]["release"]} if "supersedes" in statement else None
     require(said == old, "supersedes in privacy.json is not that of the rows")
     if "program" in body:
         drew = [row["body"] for row in own if row["kind"] == "DRAWN" and "program" in row["body"]]
         each = {row["program"]: {"version": row["version"], "digest": row["program"]} for row in drew}
-        compare("programs", told["programs"], {"reserved": body["program"], "drew": list(each.values())})
-    _check_guarantee(told, body, draws)
-    _check_mechanisms(told, body, draws)
-    _check_account(told["account"], rows, own)
-    _check_epsilon(told["guarantee"], draws, body)
+        compare("programs", statement["programs"], {"reserved": body["program"], "drew": list(each.values())})
+    _check_guarantee(statement, body, draws)
+    _check_mechanisms(statement, body, draws)
+    _check_account(statement["account"], rows, own)
+    _check_epsilon(statement["guarantee"], draws, body)
 
 
 def _draws(body: Content, own: list[Content]) -> list[Content]:
@@ -93,8 +93,8 @@ def _draws(body: Content, own: list[Content]) -> list[Content]:
     ]
 
 
-def _check_guarantee(told: Content, body: Content, draws: list[Content]) -> None:
-    said, total = told["guarantee"], totals(draws)
+def _check_guarantee(statement: Content, body: Content, draws: list[Content]) -> None:
+    said, total = statement["guarantee"], totals(draws)
     plain = bool(total["plain_epsilon"] or total["plain_delta"])
     mu = None if plain else math.sqrt(total["mu2"])
     fabricated = [draw["terms"]["fabrication"] for draw in draws if "fabrication" in draw["terms"]]
@@ -117,7 +117,7 @@ def _check_guarantee(told: Content, body: Content, draws: list[Content]) -> None
         observer = min(1.0, math.erfc(-mu / 2 / math.sqrt(2)) / 2 + threshold)
     else:
         observer = min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
-    compare("", told, {"observer": observer})
+    compare("", statement, {"observer": observer})
 
 
 def _check_epsilon(said: Content, draws: list[Content], body: Content) -> None:
@@ -157,9 +157,9 @@ def _check_price(draw: Content) -> None:
     require(enough, f"draw {draw['name']} costs less than its mechanism does")
 
 
-def _check_mechanisms(told: Content, body: Content, draws: list[Content]) -> None:
+def _check_mechanisms(statement: Content, body: Content, draws: list[Content]) -> None:
     """Every draw with its parameter, state, cost and noise; the noise of each length and of each marginal."""
-    said, published = told["mechanisms"], "noise" in told
+    said, published = statement["mechanisms"], "noise" in statement
     same = [row["draw"] for row in said] == [draw["name"] for draw in draws]
     require(same, "the draws in privacy.json are not those of the rows")
     for row, draw in zip(said, draws):  # noqa: B905 - Python 3.9 runs it
@@ -170,15 +170,15 @@ def _check_mechanisms(told: Content, body: Content, draws: list[Content]) -> Non
         compare(place, row, planned)
         same = all(Decimal(row[name]) == draw[name] for name in AMOUNTS)
         require(same, f"the cost of {draw['name']} in privacy.json is not that of its row")
-        noise = stated_noise(told, body, draw, draws) if published else {}
+        noise = stated_noise(statement, body, draw, draws) if published else {}
         compare(place, row, {name: value for name, value in noise.items() if value is not None})
         unknown = ", ".join(sorted(set(row) - {*planned, *AMOUNTS, *noise}))
         require(not unknown, f"{place} in privacy.json has {unknown}, which no row explains")
-    for draw in draws if "marginals" in told else ():
-        check_marginals(told["marginals"], draw, draws)
+    for draw in draws if "marginals" in statement else ():
+        check_marginals(statement["marginals"], draw, draws)
 
 
-def _check_account(told: Content, rows: list[Content], own: list[Content]) -> None:
+def _check_account(statement: Content, rows: list[Content], own: list[Content]) -> None:
     """Account, cap and purse at the time of publication, and the draws of this release that were lost."""
     account, drawn = own[0]["account"], max(row["seq"] for row in own if row["draw"] is not None)
     after = [row["seq"] for row in own if row["kind"] in {"SUBMITTED", "PUBLISHED"} and row["seq"] > drawn]
@@ -187,17 +187,17 @@ def _check_account(told: Content, rows: list[Content], own: list[Content]) -> No
     opened = [row["body"] for row in caps if row["kind"] == "OPENED"][-1]
     before = [row for row in caps if row["seq"] < drawn][-1:]
     meanwhile = [row for row in caps if row["seq"] > drawn and (rejected or row["seq"] < ended)]
-    compare("account", told, {"dataset": account})
-    said = told["cap_epsilon"], told["delta"]
+    compare("account", statement, {"dataset": account})
+    said = statement["cap_epsilon"], statement["delta"]
     known = [(float(row["body"]["epsilon"]), float(row["body"]["delta"])) for row in before + meanwhile]
     require(said in known, "the cap of the account in privacy.json is not that of the rows")
-    if "purse" in told:
+    if "purse" in statement:
         purse = opened.get("purse", {"epsilon": "0", "delta": "0"})
-        compare("account.purse", told["purse"], {name: float(purse[name]) for name in ("epsilon", "delta")})
+        compare("account.purse", statement["purse"], {name: float(purse[name]) for name in ("epsilon", "delta")})
     costs = {row["draw"]: row for row in own if row["kind"] == "RESERVED"}
     begun = {row["draw"]: row["body"].get("replaces") or row["draw"] for row in own if row["kind"] == "DRAWN"}
     names = [row["draw"] for row in own if row["kind"] == "CHARGED_LOST"]
     lost = [(begun[draw], *(Decimal(costs[draw][name] or 0) for name in AMOUNTS)) for draw in names]
-    mine = [row for row in told["lost_draws"] if row["release"] == own[0]["release"]]
+    mine = [row for row in statement["lost_draws"] if row["release"] == own[0]["release"]]
     same = sorted(lost) == sorted((row["draw"], *(Decimal(row[name]) for name in AMOUNTS)) for row in mine)
     require(same, "the lost draws of the release in privacy.json are not those of the rows")

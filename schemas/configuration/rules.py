@@ -190,8 +190,8 @@ def _check_list(configuration: Sections, chosen: tuple[tuple[str, ...], ...], na
 
 def _unknown(configuration: Sections, name: str) -> ValueError:
     values = [a.name for a in configuration.attributes if a.of_set and name in a.columns]
-    told = f"a set that is measured value by value; name its values, as {values[0]!r}" if values else ""
-    return ValueError(f"aggregate.cliques names {name!r}, {told or 'which is no attribute that is counted'}")
+    hint = f"a set that is measured value by value; name its values, as {values[0]!r}" if values else ""
+    return ValueError(f"aggregate.cliques names {name!r}, {hint or 'which is no attribute that is counted'}")
 
 
 def check_evaluation(configuration: Sections) -> None:

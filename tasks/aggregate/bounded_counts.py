@@ -27,8 +27,16 @@ import numpy as np
 
 from marginweave.schemas.arrays import Counts, Flags
 from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
-from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts, SparseCounts, add_runs
-from marginweave.tasks.aggregate.kernels import Choice, Held, Tile, add_counts, add_held, choose, take_back
+from marginweave.tasks.aggregate.count_runs import CountRun, MemoryBudget, SortedCounts, SparseCounts, add_runs
+from marginweave.tasks.aggregate.kernels import (
+    Choice,
+    Contributions,
+    Tile,
+    add_contributions,
+    add_counts,
+    choose,
+    take_back,
+)
 from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, lay_out, spans
 from marginweave.tasks.engine.local import Engine
 from marginweave.tasks.mechanisms.randomness import KeyedBits
@@ -42,7 +50,7 @@ class BoundedCounts:
     """Exact counts of one level: private.
 
     Of each of the `column_sets`, `dense` has the counts of all cells, or `run` those of the cells that occur, under the number
-    that is in `sparse`. Cells are flat positions; only candidates have a count that is not 0. The room of the count is open.
+    that is in `sparse`. Cells are flat positions; only candidates have a count that is not 0. Its memory and folder are open.
     """
 
     column_sets: tuple[ColumnSet, ...]
@@ -67,12 +75,14 @@ class BoundedCounts:
         return self.run.cells + sum(int(np.count_nonzero(counts)) for counts in self.dense.values())
 
 
-def contribution_histogram(blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, room: Room) -> Counts:
+def contribution_histogram(
+    blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, memory: MemoryBudget
+) -> Counts:
     """Number of records that hold c candidates, w_u = |M_k(X_u) ∩ V_k|, for c = 0 … cap, clipped to the public cap.
 
     Shape (cap + 1,). Private.
     """
-    layout, parts = _divided(blocks, candidates, engine, room)
+    layout, parts = _divided(blocks, candidates, engine, memory)
     job = _Contributions(blocks, candidates, layout, cap)
     total = np.zeros(cap + 1, np.int64)
     for part in engine.map(job, spans(blocks, parts)):
@@ -81,7 +91,7 @@ def contribution_histogram(blocks: Blocks, candidates: CandidateSet, cap: int, e
 
 
 def bounded_counts(
-    blocks: Blocks, candidates: CandidateSet, bound: int, words: KeyedBits, engine: Engine, room: Room
+    blocks: Blocks, candidates: CandidateSet, bound: int, words: KeyedBits, engine: Engine, memory: MemoryBudget
 ) -> BoundedCounts:
     """Count candidates with at most `bound` a record.
 
@@ -93,15 +103,15 @@ def bounded_counts(
     Raises:
         MachineError: the disk refuses what memory does not hold.
     """
-    layout, parts = _divided(blocks, candidates, engine, room)
-    job = _BoundedCounts(blocks, candidates, layout, bound, words, room.sparse_cells // parts, room)
+    layout, parts = _divided(blocks, candidates, engine, memory)
+    job = _BoundedCounts(blocks, candidates, layout, bound, words, memory.sparse_cells // parts, memory)
     dense, runs = _sum(engine.map(job, spans(blocks, parts)))
     places = zip(layout.dense, pairwise(layout.places), strict=True)
     return BoundedCounts(
         column_sets=tuple(candidates.column_sets()),
         dense={columns: dense[start:stop] for columns, (start, stop) in places},
         sparse={columns: index for index, columns in enumerate(layout.sparse)},
-        run=add_runs(runs, room),
+        run=add_runs(runs, memory),
     )
 
 
@@ -118,10 +128,10 @@ class _Contributions:
         """The histogram of the records of a span."""
         histogram = np.zeros(self.cap + 1, np.int64)
         for _, tile in self.layout.tiles(self.blocks, span):
-            held = np.zeros(tile.shape[1], np.int32)
-            add_held(tile, self.layout.steps, self.layout.valid, held)
-            _add_sparse(self.layout, self.candidates, tile, held)
-            histogram += np.bincount(np.minimum(held, self.cap), minlength=self.cap + 1)
+            contributions = np.zeros(tile.shape[1], np.int32)
+            add_contributions(tile, self.layout.steps, self.layout.valid, contributions)
+            _add_sparse(self.layout, self.candidates, tile, contributions)
+            histogram += np.bincount(np.minimum(contributions, self.cap), minlength=self.cap + 1)
         return histogram
 
 
@@ -135,45 +145,45 @@ class _BoundedCounts:
     bound: int = field(repr=False)
     words: KeyedBits = field(repr=False)
     most: int = field(repr=False)
-    room: Room = field(repr=False)
+    memory: MemoryBudget = field(repr=False)
 
     def __call__(self, span: Span) -> tuple[Counts, list[CountRun]]:
         """The counts of the records of a span: of the dense sets in one array, of the others in runs."""
         layout = self.layout
         cells = layout.valid.astype(np.int64)
-        sparse = SparseCounts(len(layout.sparse), self.most, self.room)
+        sparse = SparseCounts(len(layout.sparse), self.most, self.memory)
         for first, tile in layout.tiles(self.blocks, span):
-            held = np.zeros(tile.shape[1], np.int32)
-            add_counts(tile, layout.steps, cells, held)
-            kept = _add_sparse(layout, self.candidates, tile, held)
-            self._bound(first, tile, cells, held, kept)
+            contributions = np.zeros(tile.shape[1], np.int32)
+            add_counts(tile, layout.steps, cells, contributions)
+            kept = _add_sparse(layout, self.candidates, tile, contributions)
+            self._bound(first, tile, cells, contributions, kept)
             _add_keys(layout, self.candidates, tile, kept, sparse)
         cells >>= 1
         cells *= layout.valid
         return cells, sparse.runs()
 
-    def _bound(self, first: int, tile: Tile, cells: Counts, held: Held, kept: list[Flags]) -> None:
+    def _bound(self, first: int, tile: Tile, cells: Counts, contributions: Contributions, kept: list[Flags]) -> None:
         """Let the records of a tile that hold more than the bound choose, and take out what they do not keep."""
-        over = np.flatnonzero(held > self.bound)
+        over = np.flatnonzero(contributions > self.bound)
         if not len(over):
             return
         choice = Choice(
-            left=held[over],
+            left=contributions[over],
             needed=np.full(len(over), self.bound, np.int32),
-            seeds=self.words.words_at(first, len(held))[over],
+            seeds=self.words.words_at(first, len(contributions))[over],
         )
         take_back(np.ascontiguousarray(tile[:, over]), self.layout.steps, cells, choice)
         for flags in kept:
             flags[over] = choose(flags[over], choice)
 
 
-def _add_sparse(layout: Layout, candidates: CandidateSet, tile: Tile, held: Held) -> list[Flags]:
+def _add_sparse(layout: Layout, candidates: CandidateSet, tile: Tile, contributions: Contributions) -> list[Flags]:
     """Which records hold a candidate of each step that is not dense; adds them to `held`."""
     flags = []
     for index, slots in layout.sparse_steps:
         values = np.stack([tile[slot] for slot in slots], axis=1).astype(np.int64)
         flags.append(candidates.contains(layout.sparse[index], values))
-        held += flags[-1]
+        contributions += flags[-1]
     return flags
 
 
@@ -195,13 +205,13 @@ def _sum(parts: Iterator[tuple[Counts, list[CountRun]]]) -> tuple[Counts, list[C
     return dense, runs
 
 
-def _divided(blocks: Blocks, candidates: CandidateSet, engine: Engine, room: Room) -> tuple[Layout, int]:
-    """The layout of a pass and in how many parts it is made: one a core, if the room holds their dense cells together.
+def _divided(blocks: Blocks, candidates: CandidateSet, engine: Engine, memory: MemoryBudget) -> tuple[Layout, int]:
+    """The layout of a pass and in how many parts it is made: one a core, if memory holds their dense cells together.
 
-    How many cells there are is private at length 1: there each core has its share of the room, and the number of parts is that
+    How many cells there are is private at length 1: there each core has its share of memory, and the number of parts is that
     of cores.
     """
     if candidates.length == 1:
-        return lay_out(blocks, candidates, room.dense_cells // engine.cores), engine.cores
-    layout = lay_out(blocks, candidates, room.dense_cells)
-    return layout, max(1, min(engine.cores, room.dense_cells // max(1, len(layout.valid))))
+        return lay_out(blocks, candidates, memory.dense_cells // engine.cores), engine.cores
+    layout = lay_out(blocks, candidates, memory.dense_cells)
+    return layout, max(1, min(engine.cores, memory.dense_cells // max(1, len(layout.valid))))

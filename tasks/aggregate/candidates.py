@@ -133,8 +133,8 @@ class CandidateSet:
         """Whether each combination of `values` is a candidate; values of shape (n, k), result (n,)."""
         if self.length == 1:
             return values[:, 0] < self.sizes[columns[0]]
-        held = self._holds(columns, values, range(self.length))
-        return held & ~_member(flat_keys(values.T, self.shape(columns)), self.forbidden.get(columns, _NONE))
+        contained = self._holds(columns, values, range(self.length))
+        return contained & ~_member(flat_keys(values.T, self.shape(columns)), self.forbidden.get(columns, _NONE))
 
     def universe(self, columns: Columns) -> Universe:
         """The canonical superset of the candidates of one set of columns."""
@@ -197,7 +197,7 @@ class CandidateSet:
 
     def _holds(self, columns: Columns, values: Integers, left_out: Iterable[int]) -> Mask:
         """Whether the parts of each combination, without one of the positions `left_out` at a time, all survived."""
-        held = np.ones(len(values), np.bool_)
+        contained = np.ones(len(values), np.bool_)
         for position in left_out:
             part = columns[:position] + columns[position + 1 :]
             shape = self.shape(part)
@@ -206,10 +206,10 @@ class CandidateSet:
             if math.prod(shape) <= 4 * len(keys) + (1 << 12):  # a small table is read faster than a list is searched
                 table = np.zeros(math.prod(shape), np.bool_)
                 table[survivors] = True
-                held &= table[keys]
+                contained &= table[keys]
             else:
-                held &= _member(keys, survivors)
-        return held
+                contained &= _member(keys, survivors)
+        return contained
 
     @classmethod
     def above(

@@ -29,7 +29,7 @@ _DENSE_BYTES, _SPARSE_BYTES = 8, 96
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryBudget:
     """What counting may take: bytes of memory, and a private folder for what these do not hold. It changes no count.
 
     `key` proves that what is read there was written by this count.
@@ -73,8 +73,8 @@ class CountRun:
         return len(self.first) - 1
 
 
-def make_run(sets: Iterable[Iterable[SortedCounts]], room: Room | None = None) -> CountRun:
-    """The run of these pieces of each set: in memory, or in a file of the room.
+def make_run(sets: Iterable[Iterable[SortedCounts]], memory: MemoryBudget | None = None) -> CountRun:
+    """The run of these pieces of each set: in memory, or in a file of its folder.
 
     Raises:
         MachineError: the disk refuses.
@@ -93,26 +93,26 @@ def make_run(sets: Iterable[Iterable[SortedCounts]], room: Room | None = None) -
                     yield np.concatenate([cells, counts]).tobytes()
             first.append(number)
 
-    stored: Sequence[bytes] = list(packed()) if room is None else set_aside(room.folder, room.key, packed())
+    stored: Sequence[bytes] = list(packed()) if memory is None else set_aside(memory.folder, memory.key, packed())
     return CountRun(stored, tuple(first), total)
 
 
-def add_runs(runs: Sequence[CountRun], room: Room) -> CountRun:
-    """The sum of runs over the same sets, at least one: in memory if the room holds all of them, or in a file.
+def add_runs(runs: Sequence[CountRun], memory: MemoryBudget) -> CountRun:
+    """The sum of runs over the same sets, at least one: in memory if it holds all of them, or in a file.
 
     Files of the runs are removed. Raises MachineError if the disk refuses.
     """
     left = list(runs)
     while len(left) > 1:
-        place = None if sum(run.cells for run in left) <= room.sparse_cells else room
+        place = None if sum(run.cells for run in left) <= memory.sparse_cells else memory
         groups = (left[first : first + _FAN_IN] for first in range(0, len(left), _FAN_IN))
         left = [_add(group, place) if len(group) > 1 else group[0] for group in groups]
     return left[0]
 
 
-def _add(runs: Sequence[CountRun], room: Room | None) -> CountRun:
+def _add(runs: Sequence[CountRun], memory: MemoryBudget | None) -> CountRun:
     sets = (add_pieces([run.of(index) for run in runs]) for index in range(runs[0].sets))
-    added = make_run(sets, room)
+    added = make_run(sets, memory)
     for run in runs:
         if isinstance(run.pieces, BlockFile):
             discard_blocks(run.pieces)
@@ -153,13 +153,13 @@ def _sum(pieces: Sequence[SortedCounts]) -> SortedCounts:
 class SparseCounts:
     """Counts of the keys of some sets of columns, of which at most `most` wait, and at most as many are counted, in memory.
 
-    What is more is set aside in the room as a run; so there are several, whose sum is the counts. Private.
+    What is more is set aside as a run; so there are several, whose sum is the counts. Private.
     """
 
-    def __init__(self, sets: int, most: int, room: Room) -> None:
+    def __init__(self, sets: int, most: int, memory: MemoryBudget) -> None:
         self._sets = [_SetCounts() for _ in range(sets)]
         self._most = most
-        self._room = room
+        self._memory = memory
         self._waiting = 0
         self._aside: list[CountRun] = []
 
@@ -178,8 +178,8 @@ class SparseCounts:
         for counts in self._sets:
             counts.settle()
         self._waiting = 0
-        if sum(counts.held for counts in self._sets) > self._most:
-            self._aside.append(make_run(([counts.take()] for counts in self._sets), self._room))
+        if sum(counts.in_memory for counts in self._sets) > self._most:
+            self._aside.append(make_run(([counts.take()] for counts in self._sets), self._memory))
 
 
 class _SetCounts:
@@ -190,7 +190,7 @@ class _SetCounts:
         self._runs: list[SortedCounts] = []
 
     @property
-    def held(self) -> int:
+    def in_memory(self) -> int:
         """How many counted keys, some of them more than once."""
         return sum(len(keys) for keys, _ in self._runs)
 

@@ -71,9 +71,9 @@ def discovery(configuration: Configuration, plan: BudgetPlan) -> tuple[Fraction,
     A record holds one value of each of p private attributes at most: L2 sensitivity theta sqrt(p), as of a level.
     DP: arithmetic on public numbers.
     """
-    held, stability = len(configuration.private_columns), configuration.stability
-    sd = query_sigma(plan.draw(DrawKind.VALUES), stability, held)
-    return sd, private_threshold(sd, held, stability.records, plan.delta_threshold)
+    values_each, stability = len(configuration.private_columns), configuration.stability
+    sd = query_sigma(plan.draw(DrawKind.VALUES), stability, values_each)
+    return sd, private_threshold(sd, values_each, stability.records, plan.delta_threshold)
 
 
 def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict[int, NDArray[np.int64]]:

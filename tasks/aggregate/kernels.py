@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.arrays import Flags, Integers, Words
 
 Tile = NDArray[np.unsignedinteger]
-Held = NDArray[np.int32]
+Contributions = NDArray[np.int32]
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -36,16 +36,16 @@ class Steps(NamedTuple):
 class Choice(NamedTuple):
     """Where selection sampling stands, for records that hold more candidates than they may give."""
 
-    left: Held
+    left: Contributions
     """Candidates that were not looked at yet."""
-    needed: Held
+    needed: Contributions
     """Candidates that are still to be kept."""
     seeds: Words
     """A record's own secret word."""
 
 
 @njit(cache=True, nogil=True)
-def add_held(tile: Tile, steps: Steps, valid: Flags, held: Held) -> None:
+def add_contributions(tile: Tile, steps: Steps, valid: Flags, contributions: Contributions) -> None:
     """Add to `held` how many of the candidates, the cells that are `valid`, each record holds."""
     records, last = tile.shape[1], steps.slots.shape[1] - 1
     prefix = np.zeros(records, np.int32)
@@ -53,11 +53,11 @@ def add_held(tile: Tile, steps: Steps, valid: Flags, held: Held) -> None:
         _set_prefix(tile, steps, step, prefix)
         start, radix, values = steps.starts[step], steps.radices[step, last], tile[steps.slots[step, last]]
         for i in range(records):
-            held[i] += valid[start + prefix[i] * radix + values[i]]
+            contributions[i] += valid[start + prefix[i] * radix + values[i]]
 
 
 @njit(cache=True, nogil=True)
-def add_counts(tile: Tile, steps: Steps, cells: Integers, held: Held) -> None:
+def add_counts(tile: Tile, steps: Steps, cells: Integers, contributions: Contributions) -> None:
     """The same, and count every record in its cells, without a bound.
 
     A cell is twice its count, and one more where it is a candidate: one look serves both.
@@ -70,7 +70,7 @@ def add_counts(tile: Tile, steps: Steps, cells: Integers, held: Held) -> None:
         for i in range(records):
             place = start + prefix[i] * radix + values[i]
             cell = cells[place]
-            held[i] += cell & 1
+            contributions[i] += cell & 1
             cells[place] = cell + 2
 
 

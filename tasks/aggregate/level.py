@@ -85,13 +85,13 @@ def plan_level(
         if length == 1
         else frozenset()
     )
-    held = min(contribution_bound, configuration.private_values)
+    values_each = min(contribution_bound, configuration.private_values)
     return LevelMechanism(
         length=length,
         contribution_bound=contribution_bound,
         sigma=sigma,
         threshold=threshold,
-        private_threshold=max(threshold, private_threshold(sigma, held, unit.records, delta)) if private else 0,
+        private_threshold=max(threshold, private_threshold(sigma, values_each, unit.records, delta)) if private else 0,
         private_columns=private,
         occurring_only=occurring_only,
     )
@@ -154,12 +154,12 @@ def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Le
         counted = bounded.pieces(columns)
         if not (private or mechanism.occurring_only):
             counted = _counted(candidates.cells(columns), counted)
-        told, noisy = [_NONE], [_NONE]
+        published, noisy = [_NONE], [_NONE]
         for cells, noised in _noised(counted, mechanism.sigma, bits, table):
             kept = noised >= threshold
-            told.append(cells[kept])
+            published.append(cells[kept])
             noisy.append(noised[kept])
-        drawn[columns] = np.concatenate(told), np.concatenate(noisy)
+        drawn[columns] = np.concatenate(published), np.concatenate(noisy)
     return drawn
 
 
@@ -174,16 +174,16 @@ def draw_unvisited(
     """
     drawn: Drawn = {}
     for table, (columns, passing) in enumerate(_passing_cells(candidates, mechanism, bits)):
-        told, noisy, are_zero = [], [], np.ones(len(passing), np.bool_)
+        published, noisy, are_zero = [], [], np.ones(len(passing), np.bool_)
         for mine, noised in _noised(bounded.pieces(columns), mechanism.sigma, bits, table):
             kept = noised >= mechanism.threshold
-            told.append(mine[kept])
+            published.append(mine[kept])
             noisy.append(noised[kept])
             near = slice(*np.searchsorted(passing, [mine[0], mine[-1] + 1]))
             are_zero[near] = ~np.isin(passing[near], mine, assume_unique=True)
         zeros = passing[are_zero]
         noise = passing_noise(len(zeros), mechanism.threshold, mechanism.sigma, bits, table)
-        cells = np.concatenate([*told, zeros])
+        cells = np.concatenate([*published, zeros])
         order = np.argsort(cells)
         drawn[columns] = cells[order], np.concatenate([*noisy, noise])[order]
     return drawn

@@ -102,14 +102,14 @@ def in_passes(cliques: Sequence[Clique], sizes: Sequence[int]) -> Iterator[list[
 def grouped(items: Iterable[T], weight: Callable[[T], int], most: int) -> Iterator[list[T]]:
     """The items in their order, in groups of which none weighs more than `most`, if it is not a single item that does."""
     taken: list[T] = []
-    held = 0
+    filled = 0
     for item in items:
         more = weight(item)
-        if taken and held + more > most:
+        if taken and filled + more > most:
             yield taken
-            taken, held = [], 0
+            taken, filled = [], 0
         taken.append(item)
-        held += more
+        filled += more
     if taken:
         yield taken
 

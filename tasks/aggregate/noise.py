@@ -129,10 +129,10 @@ def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw
         sigma = query_sigma(draw, unit)
         terms |= {"contribution_bound": cap, "sigma": str(sigma)}
         if "private_values" in terms:
-            held = min(cap, configuration.private_values)
+            values_each = min(cap, configuration.private_values)
             share = plan.delta_threshold / configuration.discoveries
             least = level_threshold(configuration.tuples, 1, configuration.reporting_length, sigma, 0, 0)
-            terms["private_threshold"] = max(least, private_threshold(sigma, held, unit.records, share))
+            terms["private_threshold"] = max(least, private_threshold(sigma, values_each, unit.records, share))
     return terms
 
 

@@ -18,7 +18,7 @@ from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import Room
+from marginweave.tasks.aggregate.count_runs import MemoryBudget
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
@@ -89,19 +89,23 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     else:
         candidates = CandidateSet(length=1, sizes=blocks.sizes)
     with scratch_folder(reference.folder.private) as scratch:
-        room = Room(reference.configuration.memory, scratch)
-        return _counted_and_drawn(reference, blocks, candidates, [drawn.level for drawn in below], room)
+        memory = MemoryBudget(reference.configuration.memory, scratch)
+        return _counted_and_drawn(reference, blocks, candidates, [drawn.level for drawn in below], memory)
 
 
 def _counted_and_drawn(
-    reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, below: Sequence[Level], room: Room
+    reference: RunReference,
+    blocks: ReleasedBlocks,
+    candidates: CandidateSet,
+    below: Sequence[Level],
+    memory: MemoryBudget,
 ) -> StageResult:
-    """The draw of a level over these candidates, from counts that the room holds."""
+    """The draw of a level over these candidates, from counts that memory or its folder hold."""
     planned = reference.plan.draw(DrawKind.LEVEL, candidates.length)
     with open_engine(reference) as engine:
-        bound, charged = _contribution_bound(reference, blocks, candidates, engine, room)
+        bound, charged = _contribution_bound(reference, blocks, candidates, engine, memory)
         words = KeyedBits(key=reference.key_file.read_bytes(), purpose=str(planned))
-        bounded = bounded_counts(blocks, candidates, bound, words, engine, room)
+        bounded = bounded_counts(blocks, candidates, bound, words, engine, memory)
     mechanism = _mechanism(reference, candidates, bound, below)
     most = reference.configuration.tuples.most_kept(candidates.length)
     if most is not None:
@@ -113,8 +117,8 @@ def _counted_and_drawn(
 
     def make(bits: DrawBits, _: bytes) -> bytes:
         level = draw_level(bounded, candidates, mechanism, bits)
-        kept, told = (level, noise) if most is None else keep_most(level, noise, most)
-        return pack_level(_released(kept, blocks, told, mechanism))
+        kept, kept_noise = (level, noise) if most is None else keep_most(level, noise, most)
+        return pack_level(_released(kept, blocks, kept_noise, mechanism))
 
     used = {**gaussian_terms(mechanism.sigma), "contribution_bound": bound, "threshold": mechanism.threshold}
     if mechanism.private_threshold:
@@ -217,7 +221,7 @@ def _stops(reference: RunReference, candidates: CandidateSet, below: Sequence[Dr
 
 
 def _contribution_bound(
-    reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, engine: Engine, room: Room
+    reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, engine: Engine, memory: MemoryBudget
 ) -> tuple[int, tuple[str, ...]]:
     """Delta_k: its public cap, or a percentile bought from the budget; and the draws that were charged."""
     configuration = reference.configuration
@@ -228,7 +232,7 @@ def _contribution_bound(
     draw = reference.plan.draw(DrawKind.PERCENTILE, candidates.length)
 
     def prepare() -> PreparedDraw:
-        histogram, unit = contribution_histogram(blocks, candidates, cap, engine, room), configuration.stability
+        histogram, unit = contribution_histogram(blocks, candidates, cap, engine, memory), configuration.stability
         return PreparedDraw(
             inputs=counts_digest([histogram]),
             used={"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)},

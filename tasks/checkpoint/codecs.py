@@ -152,16 +152,16 @@ def plain_table(table: pa.Table) -> pa.Table:
 def in_blocks(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     """The same rows in tables of `rows` rows, the last one of fewer; at least one, as long as there is a table at all."""
     waiting: list[pa.Table] = []
-    held, given = 0, False
+    buffered, given = 0, False
     for table in tables:
         waiting.append(table)
-        held += table.num_rows
-        while held >= rows:
+        buffered += table.num_rows
+        while buffered >= rows:
             whole = pa.concat_tables(waiting)
             yield whole.slice(0, rows)
-            waiting, held = [whole.slice(rows)], held - rows
+            waiting, buffered = [whole.slice(rows)], buffered - rows
             given = True
-    if held or (waiting and not given):
+    if buffered or (waiting and not given):
         yield pa.concat_tables(waiting)
 
 

@@ -81,14 +81,14 @@ class DrawStore(_Copied):
         return place, place.with_suffix(".copy")
 
     @contextmanager
-    def room(self, name: str, lease: str, size: int, *, again: bool = False) -> Iterator[_Staged]:
+    def room(self, name: str, lease: str, size: int, *, redrawn: bool = False) -> Iterator[_Staged]:
         """Room for a draw of `size` bytes and its copy: what a full or read-only disk refuses, it refuses before the charge.
 
         Raises:
             StageError: the draw stands there before it is charged (unless it is made `again`), or the disk refuses.
         """
         (place, twin), room = self._copies(name, lease), size + TRAILER_BYTES
-        if not again and read_file(place) is not None:
+        if not redrawn and read_file(place) is not None:
             raise StageError(f"{place} exists before its draw was charged; the lease of a draw must be new")
         with staged_file(place, room) as staged, staged_file(twin, room) as copy:
             yield staged, copy

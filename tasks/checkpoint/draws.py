@@ -101,7 +101,7 @@ def run_draw(
     if prepared is None:
         raise StageError(f"draw {name} must be committed before a later stage reads it")
     lease = draw.lease or attempt.lease
-    with store.room(draw.name, lease, prepared.size, again=draw.state == State.DRAWN) as room:
+    with store.room(draw.name, lease, prepared.size, redrawn=draw.state == State.DRAWN) as room:
         secret = _begun(ledger, secrets, attempt, draw, prepared)
         bits = DrawBits(
             seed=secret.seed, context=_context(ledger, attempt, draw, prepared), tainted=secrets.source.tainted

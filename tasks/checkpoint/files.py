@@ -275,8 +275,8 @@ class Reserve:
     def give_up(self) -> bool:
         """Free the room; whether there was any."""
         try:
-            held = self.place.stat().st_size > 0
+            existed = self.place.stat().st_size > 0
             self.place.unlink()
         except OSError:
             return False
-        return held
+        return existed

@@ -85,16 +85,16 @@ def distinct_texts(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
     DP: 1-stable preprocessing; the order of the texts is private, as they are.
     """
     if pa.types.is_dictionary(values.type):
-        held, positions, null = used_texts(values)
+        distinct, positions, null = used_texts(values)
     else:
         encoded = values.dictionary_encode()
-        held, null = encoded.dictionary, encoded.indices.is_null().to_numpy(zero_copy_only=False)
+        distinct, null = encoded.dictionary, encoded.indices.is_null().to_numpy(zero_copy_only=False)
         positions = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    if pa.types.is_floating(held.type):
-        held = pc.if_else(pc.is_finite(held), held, None)
-    if pa.types.is_date(held.type) or pa.types.is_timestamp(held.type):
-        held = pc.if_else(_has_year(held), held, None)
-    texts = pc.fill_null(pc.cast(held, pa.string()), "")
+    if pa.types.is_floating(distinct.type):
+        distinct = pc.if_else(pc.is_finite(distinct), distinct, None)
+    if pa.types.is_date(distinct.type) or pa.types.is_timestamp(distinct.type):
+        distinct = pc.if_else(_has_year(distinct), distinct, None)
+    texts = pc.fill_null(pc.cast(distinct, pa.string()), "")
     if not null.any():
         return texts, positions
     return pa.concat_arrays([texts, pa.array([""], pa.string())]), np.where(null, len(texts), positions)

@@ -86,9 +86,9 @@ def _column_codes(
         members = np.vstack([members, [len(values) for values in names]])
         for position, name in enumerate(attribute.columns):
             found[name] = members[own, position], names[position]
-    for name, held in values.items():
-        size = len(held)
-        cells = np.where(np.column_stack(held) == 0, np.arange(size), size)
+    for name, label_cells in values.items():
+        size = len(label_cells)
+        cells = np.where(np.column_stack(label_cells) == 0, np.arange(size), size)
         found[name] = cells, configuration.columns[name].labels
     return found
 

@@ -166,8 +166,8 @@ def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[Any
 
 def _lacks(cells: NDArray[np.integer], labels: tuple[str, ...], value: str) -> NDArray[np.integer]:
     """0 where a set of shape (records, width) holds a value, and 1, the missing code, where not."""
-    held: NDArray[np.bool_] = (cells == labels.index(value)).any(axis=1)
-    return 1 - held.astype(np.uint8)
+    present: NDArray[np.bool_] = (cells == labels.index(value)).any(axis=1)
+    return 1 - present.astype(np.uint8)
 
 
 def column_codes(

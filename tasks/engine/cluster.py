@@ -75,11 +75,11 @@ class DaskEngine:
         """
         name = f"marginweave-{secrets.token_hex(8)}"
         # A task, not scattered data: what a dead worker held is made again. Never hashed: a hash would tell about the data.
-        held = self._submit(f"{name}-function", _hold, _Hidden(function))
+        hidden = self._submit(f"{name}-function", _hold, _Hidden(function))
 
         def submit(numbered: tuple[int, T]) -> Callable[[], R]:
             number, part = numbered
-            future = self._submit(f"{name}-{number}", _apply, held, _Hidden(part), _code())
+            future = self._submit(f"{name}-{number}", _apply, hidden, _Hidden(part), _code())
             return lambda: _taken(self.client, future)
 
         yield from in_order(submit, list(enumerate(parts)), 2 * self.cores)

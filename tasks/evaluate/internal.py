@@ -94,9 +94,9 @@ def published_records(place: Path, configuration: Configuration) -> tuple[Encode
 
 def _determined(source: str, configuration: Configuration) -> list[str]:
     """The determined columns that the source has: they are not counted, but the rows can be held against their rules."""
-    held = source_columns(source, configuration.source)
+    available = source_columns(source, configuration.source)
     rules = configuration.structure.determined if configuration.structure else ()
-    return [rule.column for rule in rules if rule.column in held]
+    return [rule.column for rule in rules if rule.column in available]
 
 
 def check_source(reference: RunReference, source: TableSource) -> None:

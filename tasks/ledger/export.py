@@ -37,7 +37,7 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     A row of 0.1.0 that reserved a release (or was refused) leaves without its digest of the source, which told whether two
     releases were made from the same bytes: it says so by `redacted`, and of such a row the place in the chain alone is checked.
     """
-    lines = (json.dumps({**_plain(row), "body": _told(row)}, ensure_ascii=False) for row in rows)
+    lines = (json.dumps({**_plain(row), "body": _exported_body(row)}, ensure_ascii=False) for row in rows)
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -47,7 +47,7 @@ def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
     writer = csv.DictWriter(buffer, fieldnames=_COLUMNS, lineterminator="\r\n")
     writer.writeheader()
     for row in rows:
-        body = _told(row)
+        body = _exported_body(row)
         text = json.dumps(body, sort_keys=True, separators=(",", ":")) if "redacted" in body else row["body"]
         writer.writerow({**_plain(row), "body": text})
     return buffer.getvalue().encode()
@@ -128,7 +128,7 @@ def _list(items: Iterable[str]) -> str:
     return "".join(f"- {item}\n" for item in items)
 
 
-def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+def _exported_body(row: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a row as it leaves the house: `redacted` names what it had, without which its hash cannot be computed.
 
     That is the digest of the source in rows of 0.1.0, which is equal for equal bytes.

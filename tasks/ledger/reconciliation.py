@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.budget import Plain
+from marginweave.schemas.budget import EpsilonDelta
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
@@ -33,7 +33,7 @@ class OtherHomes:
     """What a steward states about homes that were not looked at: that there are none, and why, or what they may have drawn."""
 
     reason: str | None = None
-    unaccounted: Plain | None = None
+    unaccounted: EpsilonDelta | None = None
 
     def __post_init__(self) -> None:
         if (self.reason is None) == (self.unaccounted is None):
@@ -179,7 +179,7 @@ class _Additions:
             self._add(replace(entry, draw=draw))
             self.lost[record.dataset] += 1
 
-    def _charge(self, account: Account, unaccounted: Plain) -> None:
+    def _charge(self, account: Account, unaccounted: EpsilonDelta) -> None:
         body = {
             **cap_body(unaccounted.epsilon, unaccounted.delta),
             "reconciled": True,
@@ -232,7 +232,7 @@ def _settle(
     """Let the files of runs go on from the `newest` row, once the rows that were added are durable."""
     for run in blind:  # its rows are adopted, or charged as lost
         if run.release is None or run.release.program is not None:
-            run.sighting.begin_again(ledger, newest)
+            run.sighting.restart(ledger, newest)
     for sighting in seen:
         head = sighting.head()
         if head is not None and present.get(head["seq"]) != head["row_hash"]:

@@ -111,7 +111,7 @@ class Sighting:
         if not content:
             sync_folder(self.path.parent)
 
-    def begin_again(self, ledger: str, newest: Row) -> None:
+    def restart(self, ledger: str, newest: Row) -> None:
         """A file of this ledger, whose newest row is the first that was seen, in the place of what is damaged.
 
         Raises:

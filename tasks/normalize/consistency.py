@@ -91,12 +91,12 @@ def make_consistent(
     masked = not tables.allowed.all()
     if masked:
         _spread_zeros(tables, shared)
-    held: dict[int, Floats] = {}
+    anchors: dict[int, Floats] = {}
     for turn in range(rounds):
         for place, subset in enumerate(shared):
             if turn == 0 and subset.attributes <= 1:
-                held[place] = subset.likely(tables, total)
-            subset.average(tables, held.get(place))
+                anchors[place] = subset.likely(tables, total)
+            subset.average(tables, anchors.get(place))
         wrong = -float(tables.values.min(initial=0.0))
         if masked:  # without zeros every step keeps what the ones before it have made equal
             wrong = max(wrong, *(subset.disagreement(tables) for subset in shared))
@@ -104,7 +104,7 @@ def make_consistent(
         if wrong <= TOLERANCE * total:
             break
         if masked and turn + 1 == rounds // 2:  # zeros may be at odds with what is held
-            held = {place: target for place, target in held.items() if not shared[place].attributes}
+            anchors = {place: target for place, target in anchors.items() if not shared[place].attributes}
     return tuple(replace(m, counts=tables.table(i, m.counts.shape), complete=True) for i, m in enumerate(measurements))
 
 

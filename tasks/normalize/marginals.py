@@ -154,7 +154,7 @@ def level_of(
     return Level.join(length, tables)
 
 
-def capped(level: Level, shorter: Sequence[Level], told: Collection[Clique], sizes: tuple[int, ...]) -> Level:
+def capped(level: Level, shorter: Sequence[Level], covered: Collection[Clique], sizes: tuple[int, ...]) -> Level:
     """No count above that of a combination inside it whose attributes are `told`; what is 0 then goes.
 
     Consistent counts differ in their last digits, so that two that should be equal may round to different numbers.
@@ -162,19 +162,19 @@ def capped(level: Level, shorter: Sequence[Level], told: Collection[Clique], siz
     """
     counts = level.counts.copy()
     for part in shorter:
-        for rows, places in _places(level, part.length, told):
+        for rows, places in _places(level, part.length, covered):
             found = find_rows(part, level.columns[rows][:, places], level.values[rows][:, places], sizes)
             limit = np.append(part.counts, 0)[found]  # -1, not among them, is a count of 0
             counts[rows] = np.minimum(counts[rows], limit)
     return level.positive(counts)
 
 
-def _places(level: Level, length: int, told: Collection[Clique]) -> Iterator[tuple[slice, list[int]]]:
+def _places(level: Level, length: int, covered: Collection[Clique]) -> Iterator[tuple[slice, list[int]]]:
     """Rows of a level, and the positions of told attributes in them; single ones and pairs are told of every row."""
     if length <= 2:
         yield from ((slice(None), list(places)) for places in itertools.combinations(range(level.length), length))
         return
-    longer = [clique for clique in told if len(clique) == length]
+    longer = [clique for clique in covered if len(clique) == length]
     for columns, rows in level.by_columns() if longer else ():
         yield from ((rows, [columns.index(a) for a in part]) for part in longer if set(part) <= set(columns))
 
@@ -210,13 +210,13 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
     counts = marginal_counts(marginals, configuration)
     columns, sizes = range(len(counts.domain.names)), counts.domain.sizes
     holders = Holders([m.attributes for m in marginals.consistent])
-    told: set[Clique] = {pair for pair in itertools.combinations(columns, 2) if holders.of(pair)}
+    covered: set[Clique] = {pair for pair in itertools.combinations(columns, 2) if holders.of(pair)}
     pairs = {
         pair: (level.values[rows], level.counts[rows])
         for level in counts.levels[1:2]
         for pair, rows in level.by_columns()
     }
-    pairs |= _independent(counts, [pair for pair in itertools.combinations(columns, 2) if pair not in told])
+    pairs |= _independent(counts, [pair for pair in itertools.combinations(columns, 2) if pair not in covered])
     levels = [counts.levels[0]]
     if len(columns) > 1:
         levels.append(Level.join(2, ((pair, *pairs[pair]) for pair in sorted(pairs))))
@@ -225,8 +225,8 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
         sets = list(itertools.combinations(columns, length))
         if not all(map(holders.of, sets)):
             break
-        told.update(sets)
-        levels.append(capped(level_of(length, sets, marginals.consistent, spread, sizes), levels, told, sizes))
+        covered.update(sets)
+        levels.append(capped(level_of(length, sets, marginals.consistent, spread, sizes), levels, covered, sizes))
     return replace(counts, levels=tuple(levels), noise=counts.noise[: len(levels)])
 
 

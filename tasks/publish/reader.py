@@ -170,9 +170,9 @@ def record_codes(records: pa.Table, domain: Domain, configuration: Configuration
     encoded = encode_table(clean_table(records, configuration), configuration)
     codes = []
     columns = zip(encoded.codes, encoded.labels, domain.labels, configuration.attributes, strict=True)
-    for own, held, labels, attribute in columns:
+    for own, listed, labels, attribute in columns:
         place = {label: i for i, label in enumerate(labels)}
-        numbers = np.array([*(place[label] for label in held), len(labels)], code_type(len(labels)))
+        numbers = np.array([*(place[label] for label in listed), len(labels)], code_type(len(labels)))
         slots = [(0, 0), (0, attribute.width - own.shape[-1])] if attribute.is_set else 0
         codes.append(np.pad(numbers[own], slots, constant_values=len(labels)))
     return tuple(codes)

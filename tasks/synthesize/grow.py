@@ -55,7 +55,7 @@ def _grow_record(
 ) -> int:
     """Fill one record in place; returns how many of its columns were drawn."""
     state.used.fill(False)  # no slices here: for each of them compiled code counts the references to every array again
-    state.held.fill(False)
+    state.decided.fill(False)
     state.whole[0] = True
     state.number[0] += 1
     state.members[0], state.lengths[0] = 0, 0
@@ -96,14 +96,14 @@ def _offer(combinations: Combinations, state: GrowingState, depth: int, members:
     for i in range(members):
         if state.lengths[i] < depth:
             state.members[kept], state.lengths[kept] = state.members[i], state.lengths[i]
-            for kind in range(len(state.held)):
+            for kind in range(len(state.decided)):
                 state.holding[kept, kind] = state.holding[i, kind]
             if state.lengths[i] == filled:
                 whole = kept
             if nearest == 0 or _degree(combinations, state.members[i]) < _degree(combinations, nearest):
                 nearest = state.members[i]
             kept += 1
-    if len(state.held):  # a member with a value of a set says nothing about the set's other values
+    if len(state.decided):  # a member with a value of a set says nothing about the set's other values
         nearest = 0
     elif nearest == 0 and len(state.prohibitions.rules) == 0:
         return _ALL, kept
@@ -142,7 +142,7 @@ def _weigh(
         group = combinations.sets[attribute]
         if state.used[combinations.columns[attribute]] or state.banned[attribute] == state.number[0]:
             continue
-        if direct and state.whole[0] and (group < 0 or not state.held[group]):
+        if direct and state.whole[0] and (group < 0 or not state.decided[group]):
             weight = state.direct[attribute]
         elif state.blocked[attribute]:
             continue
@@ -166,7 +166,7 @@ def _draw(combinations: Combinations, state: GrowingState, candidates: int, chan
     for i in range(candidates):
         group = combinations.sets[state.candidates[i]]
         everything += state.weights[i]
-        if group < 0 or not state.held[group]:
+        if group < 0 or not state.decided[group]:
             total += state.weights[i]
     none = total == 0
     if none:
@@ -174,7 +174,7 @@ def _draw(combinations: Combinations, state: GrowingState, candidates: int, chan
     point, drawn = int(chance * total), 0
     while drawn < candidates:
         group = combinations.sets[state.candidates[drawn]]
-        if none or group < 0 or not state.held[group]:
+        if none or group < 0 or not state.decided[group]:
             point -= state.weights[drawn]
             if point < 0:
                 break
@@ -198,8 +198,8 @@ def _add(
     state.used[combinations.columns[attribute]] = True
     group = combinations.sets[attribute]
     if group >= 0:
-        state.whole[0] &= not state.held[group]
-        state.held[group] = True
+        state.whole[0] &= not state.decided[group]
+        state.decided[group] = True
     grown, whole = members, -1
     for i in range(members):
         if group >= 0 and state.holding[i, group]:
@@ -209,7 +209,7 @@ def _add(
             state.left[node] -= 1
         if state.lengths[i] + 1 < depth:
             state.members[grown], state.lengths[grown] = node, state.lengths[i] + 1
-            for kind in range(len(state.held)):
+            for kind in range(len(state.decided)):
                 state.holding[grown, kind] = state.holding[i, kind] or kind == group
             # As long as direct weights matter no member is left out, and the last one is the whole record.
             if state.whole[0] and i == members - 1:
@@ -281,7 +281,7 @@ def _extend(combinations: Combinations, state: GrowingState, first: int, last: i
         if alive:
             state.candidates[kept] = attribute
             kept += 1
-    for group in range(len(state.held)):
+    for group in range(len(state.decided)):
         for number in range(first, last):
             state.without[group] += not state.holding[number, group]
     return kept

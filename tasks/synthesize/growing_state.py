@@ -127,7 +127,7 @@ class GrowingState(NamedTuple):
     banned: Integers
     number: Integers  # number of the record being grown, from 1; shape (1,)
     prohibitions: Prohibitions
-    held: Flags  # for each set, whether the record has drawn a value of it, present or absent
+    decided: Flags  # for each set, whether the record has drawn a value of it, present or absent
     holding: Flags  # which sets each member has a value of, shape (members, sets)
     # for each set, how many members have no value of it: those that its attributes can be released with
     without: Integers

@@ -146,7 +146,7 @@ def _working_memory(
         banned=np.zeros(attributes, np.int64),
         number=np.zeros(1, np.int64),
         prohibitions=prohibitions,
-        held=np.zeros(kinds, np.bool_),
+        decided=np.zeros(kinds, np.bool_),
         holding=np.zeros((members, kinds), np.bool_),
         without=np.zeros(kinds, np.int64),
         whole=np.ones(1, np.bool_),
@@ -221,8 +221,8 @@ def _fill_allowed(
     """Fill a column of some rows with allowed values; returns for which of them there was one."""
     allowed = np.ones((len(rows), len(weights)), np.bool_)
     for rule in rules:
-        held = np.logical_and.reduce([records[rows, c] == v for c, v in rule if c != column])
-        allowed[held, next(v for c, v in rule if c == column)] = False
+        matching = np.logical_and.reduce([records[rows, c] == v for c, v in rule if c != column])
+        allowed[matching, next(v for c, v in rule if c == column)] = False
     shares = allowed * weights
     shares[shares.sum(axis=1) == 0] = 1.0
     shares *= allowed

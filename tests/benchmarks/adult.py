@@ -27,7 +27,7 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import Room
+from marginweave.tasks.aggregate.count_runs import MemoryBudget
 from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
 from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable, encode_table, pack_blocks
 from marginweave.tasks.engine.local import LocalEngine
@@ -95,9 +95,9 @@ def in_blocks(table: EncodedTable) -> EncodedBlocks:
     return EncodedBlocks(list(pack_blocks([table])))
 
 
-def ample() -> Room:
+def ample() -> MemoryBudget:
     """The memory that a release has if nothing else is asked for."""
-    return Room(Execution().memory, Path(tempfile.gettempdir()))
+    return MemoryBudget(Execution().memory, Path(tempfile.gettempdir()))
 
 
 def count(blocks: EncodedBlocks, length: int) -> BoundedCounts:

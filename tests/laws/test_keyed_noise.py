@@ -26,7 +26,7 @@ from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate import level as level_module
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import Room
+from marginweave.tasks.aggregate.count_runs import MemoryBudget
 from marginweave.tasks.aggregate.domain import discover_labels
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
 from marginweave.tasks.aggregate.marginals import measure_marginals
@@ -101,7 +101,7 @@ WORDS = KeyedBits(key=SEED, purpose="test")
 def counted(place: Path, memory: int, cores: int = 1, records: int | None = None) -> BoundedCounts:
     """The bounded counts of the pairs of the table, by so much memory, on so many cores, in blocks of so many records."""
     place.mkdir(exist_ok=True)
-    return bounded_counts(blocks_of(TABLE, records), PAIRS, 2, WORDS, LocalEngine(cores), Room(memory, place))
+    return bounded_counts(blocks_of(TABLE, records), PAIRS, 2, WORDS, LocalEngine(cores), MemoryBudget(memory, place))
 
 
 def told(level: Level) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from marginweave.schemas.arrays import Counts
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import CountRun, Room, SortedCounts
+from marginweave.tasks.aggregate.count_runs import CountRun, MemoryBudget, SortedCounts
 from marginweave.tasks.aggregate.layout import Blocks
 from marginweave.tasks.aggregate.marginals import count_marginals
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
@@ -87,7 +87,7 @@ def count_blocks(
 ) -> WholeCounts:
     """Bounded counts of a table in blocks, with so many bytes of memory."""
     with TemporaryDirectory() as folder:
-        room = Room(memory, Path(folder))
+        room = MemoryBudget(memory, Path(folder))
         return WholeCounts.of(bounded_counts(blocks, candidates, bound, words, engine, room))
 
 
@@ -107,7 +107,7 @@ def histogram_of(
     blocks: Blocks, candidates: CandidateSet, cap: int, engine: Engine, memory: int = AMPLE
 ) -> NDArray[np.int64]:
     """The same of a table in blocks; nothing of it is set aside."""
-    return contribution_histogram(blocks, candidates, cap, engine, Room(memory, Path("nowhere")))
+    return contribution_histogram(blocks, candidates, cap, engine, MemoryBudget(memory, Path("nowhere")))
 
 
 def as_counter(bounded: WholeCounts, sizes: Sequence[int]) -> Counter[Cell]:

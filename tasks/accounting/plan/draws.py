@@ -79,10 +79,12 @@ def nothing_left(shares: Mapping[str, float], rest: str, configuration: Configur
     paid, bounds = configuration.evaluate.paid_share, "aggregate.bounds_share"
     if paid + shares[bounds] >= 1:
         shares = {bounds: shares[bounds]}
-    told = [f"{key} ({share:g})" for key, share in shares.items() if share]
+    shared = [f"{key} ({share:g})" for key, share in shares.items() if share]
     if paid:
-        told.append(f"evaluate.paid.share ({paid:g})")
-    return InputError(f"{', '.join(told[:-1])} and {told[-1]} must leave something for the {rest}: together below 1")
+        shared.append(f"evaluate.paid.share ({paid:g})")
+    return InputError(
+        f"{', '.join(shared[:-1])} and {shared[-1]} must leave something for the {rest}: together below 1"
+    )
 
 
 def check_epsilon(name: str, epsilon: float) -> None:

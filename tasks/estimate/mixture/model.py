@@ -60,10 +60,10 @@ def _joined(parts: Sequence[Block], mask: Mask) -> Block | None:
     attributes = [a for part in parts for a in part.attributes]
     order = np.argsort(attributes)
     cells, attributes = cells[:, order], sorted(attributes)
-    held = mask.allowed[tuple(cells[:, attributes.index(a)] for a in mask.attributes)]
-    if held.sum() > JOINED:
+    possible = mask.allowed[tuple(cells[:, attributes.index(a)] for a in mask.attributes)]
+    if possible.sum() > JOINED:
         return None
-    return Block(attributes=tuple(attributes), cells=cells[held])
+    return Block(attributes=tuple(attributes), cells=cells[possible])
 
 
 @njit(cache=True, nogil=True)

@@ -22,7 +22,7 @@ from distributed import LocalCluster
 from marginweave.schemas.configuration.execution import EngineSettings, Execution
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import Room
+from marginweave.tasks.aggregate.count_runs import MemoryBudget
 from marginweave.tasks.checkpoint.spill import set_aside
 from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable, pack_blocks
 from marginweave.tasks.engine.cluster import dask_engine
@@ -95,7 +95,7 @@ def workers(number: int, folder: Path) -> Iterator[Engine]:
 
 def seconds(blocks: EncodedBlocks, candidates: CandidateSet, engine: Engine, folder: Path) -> float:
     """The least time of the counting pass with a bound that some records exceed."""
-    room = Room(Execution().memory, folder)
+    room = MemoryBudget(Execution().memory, folder)
     bound = math.comb(len(candidates.sizes), candidates.length) * 9 // 10
     taken = []
     for _ in range(REPEATS):

@@ -21,8 +21,8 @@ FAULTS = (
     Fault(
         name="a record with one combination too many is not bounded",
         file="tasks/aggregate/bounded_counts.py",
-        text="np.flatnonzero(held > self.bound)",
-        instead="np.flatnonzero(held > self.bound + 1)",
+        text="np.flatnonzero(contributions > self.bound)",
+        instead="np.flatnonzero(contributions > self.bound + 1)",
         killed_by=(_ADDED, _MIDDLE),
     ),
     Fault(
@@ -42,8 +42,8 @@ FAULTS = (
     Fault(
         name="what a record gives depends on which others are bounded",
         file="tasks/aggregate/bounded_counts.py",
-        text="seeds=self.words.words_at(first, len(held))[over]",
-        instead="seeds=self.words.words_at(first, len(held))[: len(over)]",
+        text="seeds=self.words.words_at(first, len(contributions))[over]",
+        instead="seeds=self.words.words_at(first, len(contributions))[: len(over)]",
         killed_by=(_MIDDLE,),
     ),
     Fault(
@@ -59,8 +59,8 @@ FAULTS = (
     Fault(
         name="every shard of a count chooses by the same words",
         file="tasks/aggregate/bounded_counts.py",
-        text="seeds=self.words.words_at(first, len(held))[over]",
-        instead="seeds=self.words.words_at(0, len(held))[over]",
+        text="seeds=self.words.words_at(first, len(contributions))[over]",
+        instead="seeds=self.words.words_at(0, len(contributions))[over]",
         killed_by=(_BLOCKS,),
     ),
     Fault(

@@ -141,8 +141,8 @@ FAULTS = (
     Fault(
         name="a percentile is chosen as if the table had not been resized",
         file="tasks/aggregate/task.py",
-        text="candidates, cap, engine, room), configuration.stability",
-        instead="candidates, cap, engine, room), configuration.privacy.stability",
+        text="candidates, cap, engine, memory), configuration.stability",
+        instead="candidates, cap, engine, memory), configuration.privacy.stability",
         killed_by=(
             "tests/unit/accounting/test_preparation_plans.py::test_the_percentile_is_chosen_for_the_whole_unit",
         ),

@@ -23,7 +23,7 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import release_epsilon
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import Room
+from marginweave.tasks.aggregate.count_runs import MemoryBudget
 from marginweave.tasks.aggregate.domain import ReleasedBlocks
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.engine.local import LocalEngine
@@ -160,7 +160,9 @@ def test_the_percentile_is_chosen_for_the_whole_unit(
     )
     table = encoded([["f", "f"], ["m", "f"]], config)
     blocks, candidates = ReleasedBlocks(blocks_of(table), {}), CandidateSet(length=1, sizes=table.sizes)
-    aggregate._contribution_bound(reference_to(config), blocks, candidates, LocalEngine(1), Room(AMPLE, tmp_path))
+    aggregate._contribution_bound(
+        reference_to(config), blocks, candidates, LocalEngine(1), MemoryBudget(AMPLE, tmp_path)
+    )
     assert selected == [Stability(records=8, neighbors="replace-one")]
 
 

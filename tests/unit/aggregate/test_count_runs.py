@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.aggregate import count_runs
-from marginweave.tasks.aggregate.count_runs import CountRun, Room, SparseCounts, add_pieces, add_runs, make_run
+from marginweave.tasks.aggregate.count_runs import CountRun, MemoryBudget, SparseCounts, add_pieces, add_runs, make_run
 from marginweave.tasks.checkpoint.store import BlockFile
 
 KEYS = st.lists(st.integers(0, 30), max_size=25)
@@ -51,10 +51,10 @@ def whole(run: CountRun) -> list[dict[int, int]]:
 
 @given(st.lists(st.lists(KEYS, min_size=3, max_size=3), max_size=6), st.integers(0, 40), st.integers(0, 12))
 def test_whatever_is_set_aside_the_sum_is_the_counts(
-    tmp_path_factory: pytest.TempPathFactory, added: list[list[list[int]]], most: int, held: int
+    tmp_path_factory: pytest.TempPathFactory, added: list[list[list[int]]], most: int, in_memory: int
 ) -> None:
     """With room for some keys only, on each core and for the sum: the counts of all, and no file but the one of the sum."""
-    room = Room(held * 384, tmp_path_factory.mktemp("room"))
+    room = MemoryBudget(in_memory * 384, tmp_path_factory.mktemp("room"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(count_runs, "PIECE", 4)
         patch.setattr(count_runs, "_FAN_IN", 2)
@@ -72,11 +72,11 @@ def test_whatever_is_set_aside_the_sum_is_the_counts(
 
 def test_what_is_counted_in_memory_is_bounded(tmp_path: Path) -> None:
     """A million keys with room for 10,000: never are more than twice as many, and those of one call, in memory."""
-    rng, room = np.random.default_rng(1), Room(10_000 * 384, tmp_path)
+    rng, room = np.random.default_rng(1), MemoryBudget(10_000 * 384, tmp_path)
     counts, seen = SparseCounts(4, room.sparse_cells, room), []
     for index in range(200):
         counts.add(index % 4, rng.integers(0, 1 << 40, 5_000))
-        seen.append(sum(s.held + sum(map(len, s._fresh)) for s in counts._sets))
+        seen.append(sum(s.in_memory + sum(map(len, s._fresh)) for s in counts._sets))
     assert max(seen) <= 2 * 10_000 + 5_000
     runs = counts.runs()
     assert len(runs) > 50
@@ -89,7 +89,7 @@ def test_what_is_counted_in_memory_is_bounded(tmp_path: Path) -> None:
 def test_what_was_not_written_here_is_not_read(tmp_path: Path) -> None:
     """A byte that was changed on the disk ends the count."""
     keys = np.arange(10)
-    run = make_run([[(keys, keys)]], Room(0, tmp_path))
+    run = make_run([[(keys, keys)]], MemoryBudget(0, tmp_path))
     (file,) = tmp_path.iterdir()
     content = bytearray(file.read_bytes())
     content[3] ^= 1

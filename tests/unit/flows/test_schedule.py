@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.flows.plan.schedule import MOST_RUNS, Outlook, Schedule, _words, outlook
-from marginweave.schemas.budget import Cost, Plain
+from marginweave.schemas.budget import Cost, EpsilonDelta
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Box, Policy, Spent
@@ -47,7 +47,7 @@ def for_3000_days(start: datetime = NOW):
     return itertools.takewhile(lambda time: time <= NOW + 3000 * DAY, daily(start))
 
 
-def asked(plan: BudgetPlan) -> tuple[Cost, Plain]:
+def asked(plan: BudgetPlan) -> tuple[Cost, EpsilonDelta]:
     """What a release of the plan costs and states."""
     return plan.cost, plan.statement
 
@@ -100,8 +100,8 @@ def test_delta_is_blamed_where_the_deltas_that_add_up_are_what_is_missing() -> N
     """Where mu^2 would have had room; epsilon where it has not; an allowance that is too small is named first."""
     assert _amount(ACCOUNT, small_plan(cost=gaussian(0.001, 3e-7))).amount == "delta"
     assert _amount(ACCOUNT, small_plan(cost=gaussian(0.05))).amount == "epsilon"
-    plain = replace(gaussian(0), plain=Plain(epsilon=Decimal("0.1")))
-    box = Box(allowance=Plain(epsilon=Decimal("0.5")))
+    plain = replace(gaussian(0), plain=EpsilonDelta(epsilon=Decimal("0.1")))
+    box = Box(allowance=EpsilonDelta(epsilon=Decimal("0.5")))
     in_plain = replace(
         small_plan(("one-way",), cost=gaussian(0.01)),
         draws=(replace(small_plan(("one-way",)).draws[0], cost=plain),),
@@ -123,13 +123,13 @@ def test_a_policy_holds_runs_back_without_charging_them() -> None:
     two = Policy(per="month", epsilon=Decimal(2), delta=Decimal("2e-6"))
     pair = Spent().with_charge(*asked(plan)).with_charge(*asked(plan))
     two = replace(two, epsilon=Decimal(repr(period_epsilon(two, pair))))
-    free, held = _amount(ACCOUNT, plan), outlook(replace(ACCOUNT, policy=two), Spent(), Spent(), plan, daily, NOW)
-    assert free.runs == held.runs > 10
-    assert free.held is None
-    assert held.held == NOW + timedelta(days=3)
-    assert held.last is not None
+    free, postponed = _amount(ACCOUNT, plan), outlook(replace(ACCOUNT, policy=two), Spent(), Spent(), plan, daily, NOW)
+    assert free.runs == postponed.runs > 10
+    assert free.postponed is None
+    assert postponed.postponed == NOW + timedelta(days=3)
+    assert postponed.last is not None
     assert free.last is not None
-    assert (held.last - NOW).days > 10 * (free.last - NOW).days
+    assert (postponed.last - NOW).days > 10 * (free.last - NOW).days
 
 
 @pytest.mark.parametrize(
