@@ -52,37 +52,37 @@ class Stability:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpsilonDelta:
-    """An amount of plain (epsilon, delta), which adds up coordinate by coordinate: a statement, a charge, or an allowance."""
+class BasicAmount:
+    """An amount of (epsilon, delta) that adds up by basic composition: a statement, a charge, or an allowance."""
 
     epsilon: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
 
     @classmethod
-    def stated(cls, epsilon: float | Decimal, delta: float | Decimal) -> EpsilonDelta:
+    def stated(cls, epsilon: float | Decimal, delta: float | Decimal) -> BasicAmount:
         """(epsilon, delta) as typed: the shortest decimals of their doubles."""
         return cls(epsilon=stated(epsilon), delta=stated(delta))
 
-    def __add__(self, other: EpsilonDelta) -> EpsilonDelta:
+    def __add__(self, other: BasicAmount) -> BasicAmount:
         if not other:  # most draws charge nothing in plain, and there are thousands of them
             return self
-        return EpsilonDelta(epsilon=_EXACT.add(self.epsilon, other.epsilon), delta=_EXACT.add(self.delta, other.delta))
+        return BasicAmount(epsilon=_EXACT.add(self.epsilon, other.epsilon), delta=_EXACT.add(self.delta, other.delta))
 
-    def __neg__(self) -> EpsilonDelta:
-        return EpsilonDelta(epsilon=self.epsilon.copy_negate(), delta=self.delta.copy_negate())  # exact, as - is not
+    def __neg__(self) -> BasicAmount:
+        return BasicAmount(epsilon=self.epsilon.copy_negate(), delta=self.delta.copy_negate())  # exact, as - is not
 
-    def __sub__(self, other: EpsilonDelta) -> EpsilonDelta:
+    def __sub__(self, other: BasicAmount) -> BasicAmount:
         return self + -other
 
     def __bool__(self) -> bool:
         return bool(self.epsilon or self.delta)
 
-    def within(self, other: EpsilonDelta) -> bool:
+    def within(self, other: BasicAmount) -> bool:
         """Whether it is at most `other` in both coordinates."""
         return self.epsilon <= other.epsilon and self.delta <= other.delta
 
 
-NOTHING = EpsilonDelta()
+NOTHING = BasicAmount()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Cost:
     mu2: Decimal = Decimal(0)
     rho: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
-    plain: EpsilonDelta = NOTHING
+    plain: BasicAmount = NOTHING
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(

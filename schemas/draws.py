@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, get_args
 
-from marginweave.schemas.budget import AccountantName, Cost, EpsilonDelta, MechanismName, Neighbors
+from marginweave.schemas.budget import AccountantName, BasicAmount, Cost, MechanismName, Neighbors
 
 
 class DrawKind(StrEnum):
@@ -136,9 +136,9 @@ class BudgetPlan:
         return sum((draw.cost for draw in self.draws), Cost())
 
     @property
-    def statement(self) -> EpsilonDelta:
+    def statement(self) -> BasicAmount:
         """The (epsilon, delta) that the release states."""
-        return EpsilonDelta.stated(self.epsilon, self.delta)
+        return BasicAmount.stated(self.epsilon, self.delta)
 
     @cached_property
     def by_name(self) -> dict[str, PlannedDraw]:

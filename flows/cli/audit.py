@@ -13,7 +13,7 @@ import typer
 from marginweave.flows.cli import console
 from marginweave.flows.cli.console import Example, Home, Reason, command, decimal_of, out
 from marginweave.flows.orchestration.environment import home_directory
-from marginweave.schemas.budget import Cost, EpsilonDelta
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 from marginweave.tasks.program import program_identity
@@ -224,7 +224,7 @@ def reconcile(
         epsilon, comma, delta = unaccounted.partition(",")
         if not comma:
             raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
-        charge = EpsilonDelta(epsilon=decimal_of("epsilon", epsilon), delta=decimal_of("delta", delta))
+        charge = BasicAmount(epsilon=decimal_of("epsilon", epsilon), delta=decimal_of("delta", delta))
     said = no_other_home is not None or charge is not None
     others = OtherHomes(reason=no_other_home, unaccounted=charge) if said else None
     outcome = Ledger.open(console.location_of(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from marginweave.flows.run.request import Request
-from marginweave.schemas.budget import Cost, EpsilonDelta
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Policy, Spent
@@ -29,7 +29,7 @@ _PATIENCE = 16  # runs that one period refuses in a row before the rest of it is
 _FORESIGHT = timedelta(days=100 * 366)  # nothing later is looked at
 
 Amount = Literal["epsilon", "delta", "allowance"]
-Summable = TypeVar("Summable", Cost, EpsilonDelta)
+Summable = TypeVar("Summable", Cost, BasicAmount)
 _TimesAfter = Callable[[datetime], Iterator[datetime]]
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
-from marginweave.schemas.budget import NOTHING, Cost, EpsilonDelta, Neighbors
+from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, Neighbors
 from marginweave.schemas.ledger.records import ReleaseRecord
 
 Period = Literal["day", "week", "month", "quarter", "year"]
@@ -62,7 +62,7 @@ class Box:
 
     mu2: Decimal = Decimal(0)
     delta_add: Decimal = Decimal(0)
-    allowance: EpsilonDelta = NOTHING
+    allowance: BasicAmount = NOTHING
 
     @property
     def amounts(self) -> tuple[Decimal, ...]:
@@ -86,7 +86,7 @@ class Reconciled:
     lost: int
     homes: int
     no_other_home: str | None = None
-    unaccounted: EpsilonDelta | None = None
+    unaccounted: BasicAmount | None = None
 
     @property
     def frozen(self) -> bool:
@@ -127,7 +127,7 @@ class Account:
     kind_of_plan: Cost | None = None
     history: Cost | None = None
     releases_before: int = 0
-    old_allowance: EpsilonDelta = NOTHING
+    old_allowance: BasicAmount = NOTHING
     weak_delta: str | None = None
     aliases: frozenset[str] = frozenset()
     policy: Policy | None = None
@@ -139,9 +139,9 @@ class Account:
         return bool(self.reconciled) and self.reconciled[-1].frozen
 
     @property
-    def cap(self) -> EpsilonDelta:
+    def cap(self) -> BasicAmount:
         """(epsilon, delta) as an amount."""
-        return EpsilonDelta(epsilon=self.epsilon, delta=self.delta)
+        return BasicAmount(epsilon=self.epsilon, delta=self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class Spent:
     releases: int = 0
     ever: int = 0
     cost: Cost = field(default_factory=Cost)
-    statement: EpsilonDelta = NOTHING
+    statement: BasicAmount = NOTHING
     alone: Cost | None = None
 
     def with_release(self, now: ReleaseRecord, before: ReleaseRecord | None = None) -> Spent:
@@ -182,7 +182,7 @@ class Spent:
             alone=now.reserved if now.by_statement else self.alone,
         )
 
-    def with_charge(self, cost: Cost, statement: EpsilonDelta) -> Spent:
+    def with_charge(self, cost: Cost, statement: BasicAmount) -> Spent:
         """The sums with a release more that would cost `cost` and state `statement`."""
         return replace(
             self,

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from marginweave.schemas.budget import AccountantName, Cost, EpsilonDelta, Neighbors
+from marginweave.schemas.budget import AccountantName, BasicAmount, Cost, Neighbors
 from marginweave.schemas.draws import Discovery, DrawKind
 from marginweave.schemas.program import Program
 
@@ -194,7 +194,7 @@ class ReleaseRecord:
         return sum((draw.cost for draw in self.draws if draw.state in CHARGED), Cost())
 
     @cached_property
-    def statement(self) -> EpsilonDelta:
+    def statement(self) -> BasicAmount:
         """The plain (epsilon, delta) that covers the release; nothing when nothing of it is charged.
 
         The planned draws together are (epsilon, delta)-DP, so each of them is: a spare, which is one of them drawn again,
@@ -203,7 +203,7 @@ class ReleaseRecord:
         charged = [draw for draw in self.draws if draw.state in CHARGED]
         spares = sum(draw.is_spare for draw in charged)
         times = spares + (len(charged) > spares)
-        return EpsilonDelta(epsilon=self.epsilon * times, delta=self.delta * times)
+        return BasicAmount(epsilon=self.epsilon * times, delta=self.delta * times)
 
     @property
     def pending(self) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from decimal import Context, Decimal
 from typing import Protocol
 
-from marginweave.schemas.budget import Cost, EpsilonDelta
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon, zcdp_delta, zcdp_epsilon
 
@@ -60,7 +60,7 @@ def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
     return math.nextafter(converted + rounded(cost.plain.epsilon, up=True), math.inf), name
 
 
-def account_epsilon(cost: Cost, statement: EpsilonDelta, delta: Decimal) -> tuple[float, str]:
+def account_epsilon(cost: Cost, statement: BasicAmount, delta: Decimal) -> tuple[float, str]:
     """Smallest epsilon at `delta` of releases that cost `cost` and state `statement` together, and its composition's name.
 
     `composed_epsilon` of the cost, or `plain`: the sum of the stated epsilons, where the stated deltas add to at most `delta`;

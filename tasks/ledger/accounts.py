@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from marginweave.schemas.budget import MOST_DELTA, EpsilonDelta, stated
+from marginweave.schemas.budget import MOST_DELTA, BasicAmount, stated
 from marginweave.schemas.configuration.values import check_name
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
@@ -68,7 +68,7 @@ class Accounts:
             BudgetError: no such account.
             InputError: epsilon, delta, policy or reason break a rule.
         """
-        cap = EpsilonDelta.stated(epsilon, delta)
+        cap = BasicAmount.stated(epsilon, delta)
         check_cap(cap)
         if not reason.strip():
             raise InputError("reason must say why the cap is changed")
@@ -189,7 +189,7 @@ def _checked(account: Account) -> Account:
     for name, value in (("epsilon", account.epsilon), ("delta", account.delta)):
         if value and not stated(value):
             raise InputError(f"{name} ({value}) is too small: it would be stored as 0")
-    cap, policy = EpsilonDelta.stated(account.epsilon, account.delta), account.policy and _as_stored(account.policy)
+    cap, policy = BasicAmount.stated(account.epsilon, account.delta), account.policy and _as_stored(account.policy)
     _check(cap, account.weak_delta, policy)
     return replace(account, epsilon=cap.epsilon, delta=cap.delta, policy=policy, box=box_for(cap, account.kind_of_plan))
 
@@ -199,7 +199,7 @@ def _as_stored(policy: Policy) -> Policy:
     return replace(policy, epsilon=stated(policy.epsilon), delta=stated(policy.delta))
 
 
-def _check(cap: EpsilonDelta, weak_delta: str | None, policy: Policy | None) -> None:
+def _check(cap: BasicAmount, weak_delta: str | None, policy: Policy | None) -> None:
     """Refuse a cap that is none, one whose delta is above .001 without a reason, and a policy that is no part of it."""
     check_cap(cap)
     if cap.delta > MOST_DELTA and not (weak_delta or "").strip():

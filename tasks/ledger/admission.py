@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from typing import NamedTuple
 
-from marginweave.schemas.budget import MOST_DELTA, Cost, EpsilonDelta, stated
+from marginweave.schemas.budget import MOST_DELTA, BasicAmount, Cost, stated
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Spent
@@ -201,13 +201,13 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
     return f"{name} ({cap}) does not hold this release: {over}"
 
 
-def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> EpsilonDelta | None:
+def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> BasicAmount | None:
     """The least cap, with four digits of epsilon and a multiple of delta, whose box holds the release; None for none."""
     if account.box is None:
         return None
     if spent.ever == 0:
         statement, cap = request.plan.statement, account.cap
-        return EpsilonDelta(epsilon=max(statement.epsilon, cap.epsilon), delta=max(statement.delta, cap.delta))
+        return BasicAmount(epsilon=max(statement.epsilon, cap.epsilon), delta=max(statement.delta, cap.delta))
     needed = [cost for cost in (spent.cost + request.cost, spent.alone, account.history) if cost is not None]
     for factor in _FACTORS_OF_DELTA:
         delta = stated(account.delta * factor)
@@ -215,7 +215,7 @@ def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> Epsi
             return None
         epsilon = _least_epsilon(account, delta, needed)
         if epsilon is not None:
-            return EpsilonDelta(epsilon=epsilon, delta=delta)
+            return BasicAmount(epsilon=epsilon, delta=delta)
     return None
 
 
@@ -223,7 +223,7 @@ def _least_epsilon(account: Account, delta: Decimal, needed: Iterable[Cost]) -> 
     """The least epsilon from the account's on, with four digits, whose box at `delta` holds all of `needed`; by halving."""
 
     def holds(epsilon: Decimal) -> bool:
-        box = box_of_cap(account, EpsilonDelta(epsilon=epsilon, delta=delta))
+        box = box_of_cap(account, BasicAmount(epsilon=epsilon, delta=delta))
         return all(map(box.holds, needed))
 
     low, high = account.epsilon, account.epsilon * 2**10

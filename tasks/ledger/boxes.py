@@ -6,7 +6,7 @@ import math
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Literal
 
-from marginweave.schemas.budget import NOTHING, Cost, EpsilonDelta, amount, stated
+from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, amount, stated
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
 from marginweave.schemas.released.account import AccountBox, AccountSums, Amounts, ReconciledStatement
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
@@ -25,7 +25,7 @@ _STEPS, _MOST = 20, 2**40
 _SLACK = Decimal("1.000000001")
 
 
-def box_for(cap: EpsilonDelta, kind_of_plan: Cost | None = None) -> Box:
+def box_for(cap: BasicAmount, kind_of_plan: Cost | None = None) -> Box:
     """The box of a cap; with `kind_of_plan`, the cost of a release, as many such releases (and parts of one) as it holds.
 
     The box is c times the plan's cost, c the largest number for which the rest of the cap converts to c times its mu^2: larger
@@ -46,7 +46,7 @@ def box_for(cap: EpsilonDelta, kind_of_plan: Cost | None = None) -> Box:
     return _parts(kind_of_plan, fits)
 
 
-def box_of_cap(account: Account, cap: EpsilonDelta) -> Box:
+def box_of_cap(account: Account, cap: BasicAmount) -> Box:
     """The box of an account whose cap becomes `cap`, by the rule of its present one.
 
     For the plan that it was chosen for; else what is set aside keeps its part of the cap. Where the cap grows, no coordinate
@@ -56,11 +56,11 @@ def box_of_cap(account: Account, cap: EpsilonDelta) -> Box:
     if account.kind_of_plan is not None or not cap.delta:
         return box_for(cap, account.kind_of_plan)
     if not account.delta:
-        kept = EpsilonDelta(epsilon=min(before.allowance.epsilon, cap.epsilon))
+        kept = BasicAmount(epsilon=min(before.allowance.epsilon, cap.epsilon))
         return _filled(cap, _EXACT.multiply(cap.delta, _THRESHOLDS), kept)
     more, wider = _FLOOR.divide(cap.epsilon, account.epsilon), _FLOOR.divide(cap.delta, account.delta)
     epsilon, delta = before.allowance.epsilon, before.allowance.delta
-    allowance = EpsilonDelta(epsilon=_EXACT.multiply(epsilon, more), delta=_EXACT.multiply(delta, wider))
+    allowance = BasicAmount(epsilon=_EXACT.multiply(epsilon, more), delta=_EXACT.multiply(delta, wider))
     return _filled(cap, _EXACT.multiply(before.delta_add, wider), allowance)
 
 
@@ -71,17 +71,17 @@ def box_of_history(account: Account, spent: Spent) -> Box:
     delta_add = min(account.delta, max(_EXACT.multiply(account.delta, _THRESHOLDS), spent.cost.delta))
     left = _EXACT.subtract(account.delta, delta_add)
     aside = account.old_allowance
-    return _filled(account.cap, delta_add, EpsilonDelta(epsilon=aside.epsilon, delta=min(aside.delta, left)))
+    return _filled(account.cap, delta_add, BasicAmount(epsilon=aside.epsilon, delta=min(aside.delta, left)))
 
 
-def box_fault(box: Box, cap: EpsilonDelta) -> str | None:
+def box_fault(box: Box, cap: BasicAmount) -> str | None:
     """Why a box promises more than its cap, or None."""
     if not all(amount.is_finite() and amount >= 0 for amount in box.amounts):
         return "the box has an amount that is none"
     return None if _fits(box, cap, slack=True) else "the box promises more than the cap"
 
 
-def admitted(account: Account, spent: Spent, cost: Cost, statement: EpsilonDelta) -> Admitted | None:
+def admitted(account: Account, spent: Spent, cost: Cost, statement: BasicAmount) -> Admitted | None:
     """How a release of `cost` that states `statement` is admitted, or None.
 
     `sums`: the box holds it and everything charged. `statement`: the first release that an account ever has may be as dear as
@@ -114,7 +114,7 @@ def account_total(account: Account, spent: Spent) -> AccountTotal:
     return AccountTotal(account=account, epsilon=epsilon, composition=composition, spent=spent)
 
 
-def total_with(account: Account, spent: Spent, cost: Cost, statement: EpsilonDelta) -> tuple[float, bool]:
+def total_with(account: Account, spent: Spent, cost: Cost, statement: BasicAmount) -> tuple[float, bool]:
     """Epsilon of the account at its cap's delta with one more release, and whether that is admitted."""
     fits = admitted(account, spent, cost, statement) is not None
     return account_total(account, spent.with_charge(cost, statement)).epsilon, fits
@@ -154,7 +154,7 @@ def account_sums(total: AccountTotal) -> AccountSums:
     )
 
 
-def unaccounted_cost(statement: EpsilonDelta) -> Cost:
+def unaccounted_cost(statement: BasicAmount) -> Cost:
     """What releases of this program that state (epsilon, delta) together may have cost.
 
     Their mu^2 is at most that of the Gaussian with this (epsilon, delta), and their deltas of thresholds at most delta; pure
@@ -171,11 +171,11 @@ def unaccounted_cost(statement: EpsilonDelta) -> Cost:
     return Cost(mu2=amount(mu2), rho=amount(epsilon**2 / 2))
 
 
-def _filled(cap: EpsilonDelta, delta_add: Decimal, allowance: EpsilonDelta) -> Box:
+def _filled(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Box:
     return Box(mu2=_largest(cap, delta_add, allowance), delta_add=delta_add, allowance=allowance)
 
 
-def _largest(cap: EpsilonDelta, delta_add: Decimal, allowance: EpsilonDelta) -> Decimal:
+def _largest(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Decimal:
     """The square of gdp_mu(epsilon - that of the allowance, delta - delta_add - that of the allowance), rounded down."""
     epsilon = rounded(_EXACT.subtract(cap.epsilon, allowance.epsilon), up=False)
     delta = rounded(_EXACT.subtract(cap.delta, _EXACT.add(delta_add, allowance.delta)), up=False)
@@ -185,9 +185,9 @@ def _largest(cap: EpsilonDelta, delta_add: Decimal, allowance: EpsilonDelta) -> 
     return _FLOOR.multiply(mu, mu)
 
 
-def _fits(box: Box, cap: EpsilonDelta, *, slack: bool) -> bool:
+def _fits(box: Box, cap: BasicAmount, *, slack: bool) -> bool:
     """Whether a box leaves enough of the cap for its mu^2; with `slack`, whether it may on another machine."""
-    beside = (box.allowance + EpsilonDelta(delta=box.delta_add)).within(cap)
+    beside = (box.allowance + BasicAmount(delta=box.delta_add)).within(cap)
     if not beside or not box.mu2:
         return beside
     most = _largest(cap, box.delta_add, box.allowance)
@@ -203,4 +203,4 @@ def _parts(cost: Cost, steps: int) -> Box:
     """The box of so many parts of a plan."""
     number = Decimal(steps) / 2**_STEPS
     mu2, delta_add, epsilon, delta = (_EXACT.multiply(each, number) for each in coordinates(cost))
-    return Box(mu2=mu2, delta_add=delta_add, allowance=EpsilonDelta(epsilon=epsilon, delta=delta))
+    return Box(mu2=mu2, delta_add=delta_add, allowance=BasicAmount(epsilon=epsilon, delta=delta))

@@ -13,7 +13,7 @@ import platformdirs
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from marginweave.schemas.budget import EpsilonDelta
+from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 
@@ -98,7 +98,7 @@ def opening_for(dataset: str, plan: BudgetPlan, configuration: Path | None = Non
     return opening_command(dataset, plan.epsilon, plan.delta, unit=plan.unit, neighbors=plan.neighbors)
 
 
-def raising_command(dataset: str, cap: EpsilonDelta) -> str:
+def raising_command(dataset: str, cap: BasicAmount) -> str:
     """The command that raises the cap of an account, for the end of a refusal."""
     numbers = f"--epsilon {cap.epsilon:f} --delta {float(cap.delta)!r}"
     return f'marginweave ledger cap {shlex.quote(dataset)} {numbers} --reason "…"'

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from decimal import Decimal
 
-from marginweave.schemas.budget import Cost, EpsilonDelta, Neighbors
+from marginweave.schemas.budget import BasicAmount, Cost, Neighbors
 from marginweave.schemas.draws import BudgetPlan, Discovery, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.records import SPARE_PREFIX, DrawRecord, ReleaseRecord
@@ -25,7 +25,7 @@ _LARGEST_AMOUNT = Decimal(10) ** 12
 _LAST_DIGITS = 1e-9
 
 
-def check_cap(cap: EpsilonDelta) -> None:
+def check_cap(cap: BasicAmount) -> None:
     """Refuse a cap that is no (epsilon, delta).
 
     Raises:
@@ -51,7 +51,7 @@ def check_plan(plan: BudgetPlan) -> None:
         raise InputError(f"plan: {fault}")
 
 
-def stated_fault(statement: EpsilonDelta, names: Sequence[str]) -> str | None:
+def stated_fault(statement: BasicAmount, names: Sequence[str]) -> str | None:
     """What is wrong with the statement of a plan or the `names` of its draws; None for nothing.
 
     DP: arithmetic on public numbers.
@@ -67,7 +67,7 @@ def stated_fault(statement: EpsilonDelta, names: Sequence[str]) -> str | None:
 
 
 def draws_fault(
-    statement: EpsilonDelta,
+    statement: BasicAmount,
     draws: Sequence[PricedDraw],
     neighbors: Neighbors,
     discovery: Discovery | None = None,
@@ -172,7 +172,7 @@ def _pairs(record: ReleaseRecord, plan: BudgetPlan) -> Iterator[tuple[str, objec
 
 
 def _joint_fault(
-    statement: EpsilonDelta, draws: Sequence[PricedDraw], neighbors: Neighbors, discovery: Discovery
+    statement: BasicAmount, draws: Sequence[PricedDraw], neighbors: Neighbors, discovery: Discovery
 ) -> str | None:
     if discovery.neighbors not in (neighbors, "replace-one"):
         return f"the discovery is priced under {discovery.neighbors}, and the release is for {neighbors}"

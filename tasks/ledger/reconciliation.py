@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from marginweave.schemas.budget import EpsilonDelta
+from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
@@ -33,7 +33,7 @@ class OtherHomes:
     """What a steward states about homes that were not looked at: that there are none, and why, or what they may have drawn."""
 
     reason: str | None = None
-    unaccounted: EpsilonDelta | None = None
+    unaccounted: BasicAmount | None = None
 
     def __post_init__(self) -> None:
         if (self.reason is None) == (self.unaccounted is None):
@@ -179,7 +179,7 @@ class _Additions:
             self._add(replace(entry, draw=draw))
             self.lost[record.dataset] += 1
 
-    def _charge(self, account: Account, unaccounted: EpsilonDelta) -> None:
+    def _charge(self, account: Account, unaccounted: BasicAmount) -> None:
         body = {
             **cap_body(unaccounted.epsilon, unaccounted.delta),
             "reconciled": True,

@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any
 
-from marginweave.schemas.budget import NOTHING, Cost, EpsilonDelta, stated
+from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, stated
 from marginweave.schemas.draws import Discovery
 from marginweave.schemas.ledger.accounts import PERIODS, Account, Box, Policy, Reconciled
 from marginweave.schemas.ledger.records import (
@@ -90,7 +90,7 @@ def account_with(account: Account | None, event: Event) -> Account:
         neighbors=body["neighbors"],
         box=_box(body),
         kind_of_plan=cost_of(body["for"]) if "for" in body else None,
-        old_allowance=EpsilonDelta(**_pair(body["purse"])) if body.get("purse") else NOTHING,  # what 0.1.0 set aside
+        old_allowance=BasicAmount(**_pair(body["purse"])) if body.get("purse") else NOTHING,  # what 0.1.0 set aside
         weak_delta=body.get("weak_delta"),
         policy=_policy(body),
     )
@@ -118,7 +118,7 @@ def _changed(account: Account, event: Event) -> dict[str, Any]:
         lost=int(body["lost"]),
         homes=int(body["homes"]),
         no_other_home=body.get("no_other_home"),
-        unaccounted=EpsilonDelta(**_pair(body["unaccounted"])) if body.get("unaccounted") else None,
+        unaccounted=BasicAmount(**_pair(body["unaccounted"])) if body.get("unaccounted") else None,
     )
     return {"reconciled": (*account.reconciled, added)}
 
@@ -131,7 +131,7 @@ def _box(body: Mapping[str, Any]) -> Box | None:
     found = body.get("box")
     if found is None:
         return None
-    allowance = EpsilonDelta(epsilon=Decimal(found["allowance_epsilon"]), delta=Decimal(found["allowance_delta"]))
+    allowance = BasicAmount(epsilon=Decimal(found["allowance_epsilon"]), delta=Decimal(found["allowance_delta"]))
     return Box(mu2=Decimal(found["mu2"]), delta_add=Decimal(found["delta_add"]), allowance=allowance)
 
 

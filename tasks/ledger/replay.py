@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from marginweave.schemas.budget import EpsilonDelta
+from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.errors import AuditError
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.records import CHARGED, RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State
@@ -142,7 +142,7 @@ class Replay:
             self._check_source(record, account)
         self._check_correction(record)
         names = [draw["name"] for draw in event.body["draws"]]
-        _expect_none(stated_fault(EpsilonDelta(epsilon=record.epsilon, delta=record.delta), names))
+        _expect_none(stated_fault(BasicAmount(epsilon=record.epsilon, delta=record.delta), names))
         self._reserving, self._expected = record.release, set(record.planned)
         self.releases[record.release] = record
 
@@ -175,7 +175,7 @@ class Replay:
 
     def _check_charge(self, record: ReleaseRecord) -> None:
         """The account's total with a new release in it, against its cap at this point in time."""
-        statement = EpsilonDelta(epsilon=record.epsilon, delta=record.delta)
+        statement = BasicAmount(epsilon=record.epsilon, delta=record.delta)
         reserved = {draw.name: draw for draw in record.draws if not draw.is_spare}
         planned = [reserved[name] for name in record.planned if name in reserved]
         _expect_none(draws_fault(statement, planned, record.neighbors, record.discovery))

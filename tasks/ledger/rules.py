@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 
-from marginweave.schemas.budget import EpsilonDelta
+from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
@@ -45,7 +45,7 @@ class PeriodForecast:
     fits_from: date | None
 
 
-def policy_fault(policy: Policy | None, cap: EpsilonDelta) -> str | None:
+def policy_fault(policy: Policy | None, cap: BasicAmount) -> str | None:
     """Why a policy cannot stand beside a cap, or None: it is a part of it, or there is none."""
     if policy is None:
         return None
@@ -54,7 +54,7 @@ def policy_fault(policy: Policy | None, cap: EpsilonDelta) -> str | None:
         finite
         and policy.epsilon > 0
         and policy.delta >= 0
-        and EpsilonDelta(epsilon=policy.epsilon, delta=policy.delta).within(cap)
+        and BasicAmount(epsilon=policy.epsilon, delta=policy.delta).within(cap)
     )
     if part and bool(policy.delta) == bool(cap.delta):
         return None

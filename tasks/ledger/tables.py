@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, Table, Text
 
-from marginweave.schemas.budget import Cost, EpsilonDelta
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.tasks.ledger.keys import Keyring, key_id, sealing_key
@@ -92,7 +92,7 @@ def event_of(row: Mapping[str, Any]) -> Event:
 
 def cost_of(texts: Mapping[str, Any]) -> Cost:
     """The cost that `Cost.texts` wrote; the plain amounts may be missing."""
-    plain = EpsilonDelta(epsilon=Decimal(texts["plain_epsilon"] or 0), delta=Decimal(texts["plain_delta"] or 0))
+    plain = BasicAmount(epsilon=Decimal(texts["plain_epsilon"] or 0), delta=Decimal(texts["plain_delta"] or 0))
     return Cost(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from marginweave.schemas.arrays import Integers
-from marginweave.schemas.budget import Cost, EpsilonDelta, Stability
+from marginweave.schemas.budget import BasicAmount, Cost, Stability
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.mechanisms.base import CountNoise, check_room
 
@@ -143,7 +143,7 @@ class DiscreteLaplace(CountNoise):
     @staticmethod
     def price(parameter: float) -> Cost:
         """(epsilon, 0) in plain, the decimal as it prints, which is also what is drawn."""
-        return Cost(plain=EpsilonDelta(epsilon=Decimal(repr(parameter))))
+        return Cost(plain=BasicAmount(epsilon=Decimal(repr(parameter))))
 
     def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
         """Epsilons that add up exactly to the decimal that the joint one prints as, by which the draw is charged."""

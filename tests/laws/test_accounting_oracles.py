@@ -23,7 +23,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import Cost, EpsilonDelta, Stability, amount
+from marginweave.schemas.budget import BasicAmount, Cost, Stability, amount
 from marginweave.schemas.draws import BudgetPlan, PlannedDraw
 from marginweave.tasks.accounting.accountants import gdp_delta
 from marginweave.tasks.accounting.amplification import functional_parameters
@@ -216,7 +216,7 @@ EPSILONS = st.floats(math.log(0.01), math.log(20)).map(math.exp)
 AMOUNTS = st.floats(0, 4)
 COSTS = st.builds(
     lambda mu2, delta, plain: Cost(
-        mu2=amount(mu2), rho=amount(mu2 / 2), delta=amount(delta), plain=EpsilonDelta(epsilon=amount(plain))
+        mu2=amount(mu2), rho=amount(mu2 / 2), delta=amount(delta), plain=BasicAmount(epsilon=amount(plain))
     ),
     AMOUNTS,
     st.floats(0, 1e-7),

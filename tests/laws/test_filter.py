@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from marginweave.schemas.budget import Cost, EpsilonDelta, amount
+from marginweave.schemas.budget import BasicAmount, Cost, amount
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account, Box, Spent
@@ -32,7 +32,7 @@ from marginweave.tasks.ledger.replay import Replay, within_old_cap
 from tests.support.releases import PROGRAM, gaussian
 
 EPSILON, DELTA = 1.0, 1e-6
-CAP = EpsilonDelta(epsilon=Decimal(1), delta=Decimal("1e-6"))
+CAP = BasicAmount(epsilon=Decimal(1), delta=Decimal("1e-6"))
 ACCOUNT = Account(dataset="people", epsilon=CAP.epsilon, delta=CAP.delta, unit="row", neighbors="add-remove")
 MU2 = gdp_mu(EPSILON, DELTA) ** 2
 _STEP = 5e-4
@@ -49,7 +49,7 @@ def _moved(values: np.ndarray, mu2: float) -> np.ndarray:
     return np.convolve(np.pad(values, reach, mode="edge"), masses[::-1], mode="valid")
 
 
-def best_gain(moves: tuple[Cost, ...], admits: Admits, start: Spent, statement: EpsilonDelta) -> float:
+def best_gain(moves: tuple[Cost, ...], admits: Admits, start: Spent, statement: BasicAmount) -> float:
     """The largest delta at EPSILON that any strategy of at most eight admitted `moves` reaches."""
     end = np.maximum(0.0, -np.expm1(EPSILON - _LOSSES))
 
@@ -136,10 +136,10 @@ def test_a_first_release_by_its_statement_leaves_nothing_to_choose() -> None:
 EPSILONS = st.floats(0.05, 20).map(lambda value: Decimal(repr(value)))
 DELTAS = st.floats(1e-12, 1e-4).map(lambda value: Decimal(repr(value)))
 CAPS = st.builds(
-    lambda epsilon, delta: EpsilonDelta(epsilon=epsilon, delta=delta), EPSILONS, DELTAS | st.just(Decimal(0))
+    lambda epsilon, delta: BasicAmount(epsilon=epsilon, delta=delta), EPSILONS, DELTAS | st.just(Decimal(0))
 )
 PLANS = st.none() | st.builds(
-    lambda mu2, delta, epsilon: replace(gaussian(mu2, delta), plain=EpsilonDelta(epsilon=amount(epsilon))),
+    lambda mu2, delta, epsilon: replace(gaussian(mu2, delta), plain=BasicAmount(epsilon=amount(epsilon))),
     st.floats(1e-6, 1) | st.just(0.0),
     st.floats(1e-14, 1e-6) | st.just(0.0),
     st.floats(0.01, 2) | st.just(0.0),
@@ -153,19 +153,19 @@ def _within(one: Box, other: Box) -> bool:
 
 @given(cap=CAPS, plan=PLANS, more=st.floats(1, 5), wider=st.floats(1, 5))
 @settings(max_examples=30, deadline=None)
-def test_a_box_keeps_its_cap_and_grows_with_it(cap: EpsilonDelta, plan: Cost | None, more: float, wider: float) -> None:
+def test_a_box_keeps_its_cap_and_grows_with_it(cap: BasicAmount, plan: Cost | None, more: float, wider: float) -> None:
     """It promises no more than (epsilon, delta), and a raised cap makes no coordinate smaller."""
     box = box_for(cap, plan)
     account = replace(ACCOUNT, epsilon=cap.epsilon, delta=cap.delta, kind_of_plan=plan, box=box)
     assert box_fault(box, cap) is None
-    larger = EpsilonDelta(epsilon=cap.epsilon * Decimal(repr(more)), delta=cap.delta * Decimal(repr(wider)))
+    larger = BasicAmount(epsilon=cap.epsilon * Decimal(repr(more)), delta=cap.delta * Decimal(repr(wider)))
     raised = box_of_cap(account, larger)
     assert box_fault(raised, larger) is None
     assert _within(box, raised)
 
 
 COSTS = st.builds(
-    lambda mu2, delta, epsilon: replace(gaussian(mu2, delta), plain=EpsilonDelta(epsilon=amount(epsilon))),
+    lambda mu2, delta, epsilon: replace(gaussian(mu2, delta), plain=BasicAmount(epsilon=amount(epsilon))),
     st.sampled_from([0.0, 0.005, 0.02, 0.05]),
     st.sampled_from([0.0, 2e-8, 6e-8, 3e-7]),
     st.sampled_from([0.0, 0.1, 0.4]),

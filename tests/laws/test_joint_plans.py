@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.budget import EpsilonDelta, Neighbors, amount
+from marginweave.schemas.budget import BasicAmount, Neighbors, amount
 from marginweave.schemas.draws import Discovery, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.composition import account_epsilon, composed_epsilon
@@ -58,7 +58,7 @@ def test_a_joint_plan_gives_the_threshold_all_that_there_is_room_for(
     assert loss.saved == pytest.approx(1 / 4 * (0.5 if neighbors == "replace-one" else 1.0))
     assert joint_delta(loss, epsilon) <= delta
     assert joint_delta(replace(loss, delta_threshold=1.01 * loss.delta_threshold), epsilon) > delta
-    statement = EpsilonDelta(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta)))
+    statement = BasicAmount(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta)))
     assert draws_fault(statement, ours.draws, neighbors, ours.discovery) is None
     # added up the same draws would cost more than is stated: that is the gain
     assert composed_epsilon(ours.cost, statement.delta)[0] > epsilon
@@ -85,7 +85,7 @@ def test_all_of_delta_goes_to_the_noise_nearly() -> None:
 def test_an_account_adds_mu2_and_deltas_or_whole_statements() -> None:
     """Two joint releases cost no more than two statements, and never less than their sums say at a larger delta."""
     plan = plan_budget(configuration(private=True, accountant="joint"))
-    statement = EpsilonDelta(epsilon=Decimal(1), delta=Decimal("1e-6"))
+    statement = BasicAmount(epsilon=Decimal(1), delta=Decimal("1e-6"))
     one = account_epsilon(plan.cost, statement, Decimal("1e-6"))
     assert one == (1.0, "plain")
     epsilon, name = account_epsilon(plan.cost + plan.cost, statement + statement, Decimal("2e-6"))
@@ -131,7 +131,7 @@ def test_impossible_joint_plans_are_refused() -> None:
 def test_a_discovery_must_fit_the_draws() -> None:
     """Deltas of other draws, percentiles that are not told, another relation, words that are none: all would be too cheap."""
     plan = plan_budget(configuration(private=True, accountant="joint"))
-    discovery, statement = plan.discovery, EpsilonDelta(epsilon=Decimal(1), delta=Decimal("1e-6"))
+    discovery, statement = plan.discovery, BasicAmount(epsilon=Decimal(1), delta=Decimal("1e-6"))
     assert discovery is not None
 
     def fault(draws: Sequence[PlannedDraw], found: Discovery, neighbors: Neighbors = "add-remove") -> str:

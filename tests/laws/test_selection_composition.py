@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import EpsilonDelta, amount
+from marginweave.schemas.budget import BasicAmount, amount
 from marginweave.tasks.accounting.accountants import gdp_delta, gdp_mu
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.selection_composition import (
@@ -126,7 +126,7 @@ def test_different_selections_share_a_grid_upwards() -> None:
 def test_the_default_plan_spends_its_budget_by_the_exact_curve(epsilon: float) -> None:
     """mu^2 alone says more than epsilon, the exact composition as much as that; the ledger refuses 0.1 % less noise."""
     plan = plan_budget(configuration(epsilon=epsilon))
-    statement = EpsilonDelta(epsilon=Decimal(repr(epsilon)), delta=Decimal("1e-6"))
+    statement = BasicAmount(epsilon=Decimal(repr(epsilon)), delta=Decimal("1e-6"))
     assert gdp_delta(math.sqrt(plan.cost.mu2), epsilon) > 1.02e-6
     assert epsilon * (1 - 1e-6) < plan.spent_epsilon <= epsilon
     assert release_delta(plan.draws, epsilon) <= 1e-6
@@ -143,5 +143,5 @@ def test_the_default_plan_spends_its_budget_by_the_exact_curve(epsilon: float) -
 def test_plain_charges_are_not_composed_with_curves() -> None:
     """What is known in plain epsilon only has no curve here."""
     plan = plan_budget(configuration())
-    plain = replace(plan.draws[0], cost=replace(plan.draws[0].cost, plain=EpsilonDelta(epsilon=Decimal("0.1"))))
+    plain = replace(plan.draws[0], cost=replace(plan.draws[0].cost, plain=BasicAmount(epsilon=Decimal("0.1"))))
     assert release_delta([plain, *plan.draws[1:]], 1.0) == 1

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from marginweave.schemas.budget import Cost, EpsilonDelta, amount
+from marginweave.schemas.budget import BasicAmount, Cost, amount
 from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, Discovery, DrawKind, PlannedDraw
@@ -141,7 +141,7 @@ def _charged_as_stated(draws: list[PlannedDraw], privacy: PrivacySettings) -> li
 
     The draws are (epsilon, delta)-DP on the data only together: what the subsample hides is told once.
     """
-    whole = Cost(plain=EpsilonDelta.stated(privacy.epsilon, privacy.delta))
+    whole = Cost(plain=BasicAmount.stated(privacy.epsilon, privacy.delta))
     return [replace(draw, cost=Cost() if i else whole) for i, draw in enumerate(draws)]
 
 

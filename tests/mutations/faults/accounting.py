@@ -86,7 +86,7 @@ FAULTS = (
         file="schemas/ledger/accounts.py",
         text="return cost.mu2 <= self.mu2 and cost.delta <= self.delta_add and cost.plain.within(self.allowance)",
         instead=(
-            "whole = EpsilonDelta(epsilon=self.mu2, delta=self.delta_add) + self.allowance\n"
+            "whole = BasicAmount(epsilon=self.mu2, delta=self.delta_add) + self.allowance\n"
             "        return cost.mu2 / (whole.epsilon or 1) + cost.delta / (whole.delta or 1) <= 2"
         ),
         killed_by=("tests/laws/test_filter.py::test_no_strategy_gets_past_the_box",),

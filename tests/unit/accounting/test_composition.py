@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import NOTHING, Cost, EpsilonDelta, amount
+from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, amount
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import gdp_epsilon, zcdp_epsilon
 from marginweave.tasks.accounting.composition import account_epsilon, composed_epsilon
@@ -18,9 +18,9 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from tests.support.budget_plans import configuration
 
 DELTA = Decimal("1e-6")
-THIN = EpsilonDelta(epsilon=Decimal("0.001"), delta=DELTA)
-FAR = EpsilonDelta(epsilon=Decimal(50), delta=DELTA)
-STATED = EpsilonDelta(epsilon=Decimal("0.7"), delta=Decimal("1e-7"))
+THIN = BasicAmount(epsilon=Decimal("0.001"), delta=DELTA)
+FAR = BasicAmount(epsilon=Decimal(50), delta=DELTA)
+STATED = BasicAmount(epsilon=Decimal("0.7"), delta=Decimal("1e-7"))
 
 
 def _times(amount, number: int):
@@ -37,7 +37,7 @@ def test_repeated_releases_compose_below_their_sum(releases: int, epsilon: float
     """Published: four releases at (1, 1e-6) cost 2.12 together, twenty 5.21."""
     plan = plan_budget(configuration(missing=False))
     total, name = account_epsilon(
-        _times(plan.cost, releases), _times(EpsilonDelta(epsilon=Decimal(1), delta=DELTA), releases), DELTA
+        _times(plan.cost, releases), _times(BasicAmount(epsilon=Decimal(1), delta=DELTA), releases), DELTA
     )
     assert (round(total, 2), name) == (epsilon, "gdp")
 
@@ -46,7 +46,7 @@ def test_repeated_releases_compose_below_their_sum(releases: int, epsilon: float
 def test_a_release_alone_fits_a_cap_of_its_own_size(text: str) -> None:
     """However dear its draws, a release never counts for more than it states, decimals and all."""
     dear = Cost(mu2=Decimal(10**4), rho=Decimal(10**4), delta=Decimal("1e-6"))
-    total, name = account_epsilon(dear, EpsilonDelta(epsilon=Decimal(text), delta=DELTA), DELTA)
+    total, name = account_epsilon(dear, BasicAmount(epsilon=Decimal(text), delta=DELTA), DELTA)
     assert name == "plain"
     assert total <= float(Decimal(text))
 
@@ -102,7 +102,7 @@ def test_a_delta_lies_below_one() -> None:
 def test_plain_charges_are_added_to_what_the_rest_converts_to() -> None:
     """As they were charged: the Gaussian part is converted at the delta that they leave."""
     mixed = Cost(
-        mu2=Decimal("0.02"), rho=Decimal("0.01"), plain=EpsilonDelta(epsilon=Decimal("0.5"), delta=Decimal("2e-7"))
+        mu2=Decimal("0.02"), rho=Decimal("0.01"), plain=BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("2e-7"))
     )
     total, name = account_epsilon(mixed, FAR, DELTA)
     assert (name, total) == ("gdp", pytest.approx(gdp_epsilon(math.sqrt(0.02), 8e-7) + 0.5, rel=1e-9))
@@ -112,7 +112,7 @@ def test_plain_charges_are_added_to_what_the_rest_converts_to() -> None:
 @settings(max_examples=25, deadline=None)
 def test_a_release_with_plain_draws_is_composed_as_its_parts(mu: float, epsilon: float, delta: float) -> None:
     """Brute force: the sum of both parts' curves, each at its share of delta, is no less than what is booked (Dwork, Roth)."""
-    plain = EpsilonDelta(epsilon=amount(epsilon), delta=amount(delta))
+    plain = BasicAmount(epsilon=amount(epsilon), delta=amount(delta))
     total, _ = composed_epsilon(Cost(mu2=amount(mu * mu), rho=Decimal(10), plain=plain), DELTA)
     assert total >= epsilon + gdp_epsilon(mu, float(DELTA) - delta) * (1 - 1e-9)
     assert total <= (epsilon + gdp_epsilon(mu + 1e-9, (float(DELTA) - delta) * (1 - 1e-9))) * (1 + 1e-6)

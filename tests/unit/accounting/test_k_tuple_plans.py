@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import AccountantName, EpsilonDelta
+from marginweave.schemas.budget import AccountantName, BasicAmount
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho
 from marginweave.tasks.accounting.composition import account_epsilon
@@ -151,7 +151,7 @@ def test_no_configuration_spends_more_than_it_states(
     except InputError:
         return
     assert plan.spent_epsilon <= epsilon
-    cap = EpsilonDelta(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta)))
+    cap = BasicAmount(epsilon=Decimal(repr(epsilon)), delta=Decimal(repr(delta)))
     total, _ = account_epsilon(plan.cost, cap, cap.delta)
     assert total <= epsilon
     assert Decimal(total) <= cap.epsilon or total == float(cap.epsilon)

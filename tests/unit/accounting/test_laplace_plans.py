@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from marginweave.flows.plan.noise import forecast, noise_forecast
 from marginweave.flows.run.limits import check_size
-from marginweave.schemas.budget import EpsilonDelta
+from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
@@ -53,7 +53,7 @@ def test_pure_epsilons_add_up_to_the_stated_one(epsilon: float, share: float, ac
     assert (cost.mu2, cost.rho, cost.delta, cost.plain.delta) == (0, 0, 0, 0)
     assert cost.plain.epsilon <= Decimal(repr(epsilon))
     assert float(cost.plain.epsilon) == pytest.approx(epsilon, rel=1e-15)
-    assert all(draw.cost.plain == EpsilonDelta(epsilon=Decimal(repr(draw.parameter))) for draw in plan.draws)
+    assert all(draw.cost.plain == BasicAmount(epsilon=Decimal(repr(draw.parameter))) for draw in plan.draws)
     assert plan.draws[0].parameter / plan.draws[1].parameter == pytest.approx(math.sqrt(share / (1 - share)), rel=1e-6)
     check_plan(plan)
 
@@ -105,8 +105,8 @@ def test_an_amplified_release_is_charged_as_stated_whatever_its_noise() -> None:
     resize = {"records": 400, "proportion": 0.4, "amplify": True}
     plan = plan_budget(laplace(**{"aggregate__cliques": PAIRS, "resize": resize, **imputed}))
     assert [draw.cost.plain for draw in plan.draws] == [
-        EpsilonDelta(epsilon=Decimal("1.0"), delta=Decimal("1e-06")),
-        EpsilonDelta(),
+        BasicAmount(epsilon=Decimal("1.0"), delta=Decimal("1e-06")),
+        BasicAmount(),
     ]
     assert sum(draw.parameter for draw in plan.draws) > 1.3
     check_plan(plan)

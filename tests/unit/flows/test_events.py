@@ -10,7 +10,7 @@ import pytest
 
 from marginweave.flows.run import prefect_records
 from marginweave.flows.run.prefect_records import ReleaseEvent, announced, spent_share, warn_of_exhaustion
-from marginweave.schemas.budget import Cost, EpsilonDelta
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
 
@@ -24,7 +24,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return heard
 
 
-BOX = Box(mu2=Decimal(2), delta_add=Decimal("1e-7"), allowance=EpsilonDelta(epsilon=Decimal(2), delta=Decimal("1e-7")))
+BOX = Box(mu2=Decimal(2), delta_add=Decimal("1e-7"), allowance=BasicAmount(epsilon=Decimal(2), delta=Decimal("1e-7")))
 
 
 def total(
@@ -33,7 +33,7 @@ def total(
     account = Account(
         dataset="people", epsilon=Decimal(4), delta=Decimal("1e-6"), unit="row", neighbors="add-remove", box=BOX
     )
-    charged = EpsilonDelta(epsilon=Decimal(plain[0]), delta=Decimal(plain[1]))
+    charged = BasicAmount(epsilon=Decimal(plain[0]), delta=Decimal(plain[1]))
     spent = Spent(cost=Cost(mu2=Decimal(mu2), delta=Decimal(delta), plain=charged), alone=alone)
     return AccountTotal(account=account, epsilon=1.0, composition="gdp", spent=spent)
 

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.schemas.budget import EpsilonDelta
+from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import CHARGED
@@ -147,7 +147,7 @@ def test_what_other_homes_released_is_charged_where_nothing_is_missing(tmp_path:
     account = Account(dataset="people", epsilon=Decimal(3), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
     ledger = Ledger.create(place, environment={})
     ledger.accounts.open(account, actor="steward")
-    charge = OtherHomes(unaccounted=EpsilonDelta(epsilon=Decimal("0.5"), delta=Decimal("1e-7")))
+    charge = OtherHomes(unaccounted=BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7")))
     for times in (1, 2):
         outcome = ledger.reconcile([tmp_path / "home"], charge, actor="steward")
         assert (outcome.charged, outcome.frozen) == (("people",), ())

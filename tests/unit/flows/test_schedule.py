@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.flows.plan.schedule import MOST_RUNS, Outlook, Schedule, _words, outlook
-from marginweave.schemas.budget import Cost, EpsilonDelta
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Box, Policy, Spent
@@ -47,7 +47,7 @@ def for_3000_days(start: datetime = NOW):
     return itertools.takewhile(lambda time: time <= NOW + 3000 * DAY, daily(start))
 
 
-def asked(plan: BudgetPlan) -> tuple[Cost, EpsilonDelta]:
+def asked(plan: BudgetPlan) -> tuple[Cost, BasicAmount]:
     """What a release of the plan costs and states."""
     return plan.cost, plan.statement
 
@@ -100,8 +100,8 @@ def test_delta_is_blamed_where_the_deltas_that_add_up_are_what_is_missing() -> N
     """Where mu^2 would have had room; epsilon where it has not; an allowance that is too small is named first."""
     assert _amount(ACCOUNT, small_plan(cost=gaussian(0.001, 3e-7))).amount == "delta"
     assert _amount(ACCOUNT, small_plan(cost=gaussian(0.05))).amount == "epsilon"
-    plain = replace(gaussian(0), plain=EpsilonDelta(epsilon=Decimal("0.1")))
-    box = Box(allowance=EpsilonDelta(epsilon=Decimal("0.5")))
+    plain = replace(gaussian(0), plain=BasicAmount(epsilon=Decimal("0.1")))
+    box = Box(allowance=BasicAmount(epsilon=Decimal("0.5")))
     in_plain = replace(
         small_plan(("one-way",), cost=gaussian(0.01)),
         draws=(replace(small_plan(("one-way",)).draws[0], cost=plain),),

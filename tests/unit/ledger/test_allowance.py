@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import Cost, EpsilonDelta, amount
+from marginweave.schemas.budget import BasicAmount, Cost, amount
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Box
@@ -23,7 +23,7 @@ from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.ledger.tables import columns_of, event_of
 
-ALLOWANCE = EpsilonDelta(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))
+ALLOWANCE = BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))
 Ask = Callable[..., ReleaseRecord]
 
 
@@ -42,7 +42,7 @@ def ask(people: Ledger, reserve) -> Ask:
     """Reserves a release whose draws are charged in plain (epsilon, delta) each."""
 
     def call(name: str, epsilon: str, delta: str = "1e-9", draws: int = 1, dataset: str = "people"):
-        cost = Cost(plain=EpsilonDelta(epsilon=Decimal(epsilon), delta=Decimal(delta)))
+        cost = Cost(plain=BasicAmount(epsilon=Decimal(epsilon), delta=Decimal(delta)))
         plan = BudgetPlan(
             epsilon=float(epsilon) * draws,
             delta=float(Decimal(delta) * draws),
@@ -116,7 +116,7 @@ def test_a_box_is_fixed(people, account) -> None:
     people.accounts.open(replace(account, dataset="people", epsilon=Decimal(4)), actor="steward")
     assert people.accounts.total("people").account.box.allowance == ALLOWANCE
     people.accounts.change_cap("people", 8.0, 1e-5, "more", "steward")
-    assert people.accounts.total("people").account.box.allowance == EpsilonDelta(
+    assert people.accounts.total("people").account.box.allowance == BasicAmount(
         epsilon=Decimal(1), delta=Decimal("1e-6")
     )
 
@@ -134,7 +134,7 @@ AMOUNTS = st.decimals(min_value=0, max_value=9, allow_nan=False, allow_infinity=
 @settings(max_examples=40, deadline=None)
 def test_plain_charges_survive_their_row_to_the_digit(mu2: Decimal, epsilon: Decimal, delta: Decimal) -> None:
     """What is written in a row of the ledger is what is read from it."""
-    cost = Cost(mu2=mu2, plain=EpsilonDelta(epsilon=epsilon, delta=delta))
+    cost = Cost(mu2=mu2, plain=BasicAmount(epsilon=epsilon, delta=delta))
     event = Event(kind=EventKind.RESERVED, actor="a", created=now(), release="r", draw="d", cost=cost)
     row = columns_of(event)
     assert event_of({**row, "seq": 1}).cost == cost

@@ -11,7 +11,7 @@ import pytest
 
 from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import read_request
-from marginweave.schemas.budget import EpsilonDelta
+from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Box
 from marginweave.schemas.ledger.records import Event, EventKind, now
@@ -254,8 +254,8 @@ def test_an_upgrade_gives_every_account_the_box_of_its_history(old, location, mo
     boxes = {total.account.dataset: total.account.box or Box() for total in totals}
     assert first is not None
     assert (totals[0].account.releases_before, boxes["affairs"].delta_add) == (1, first.charged.delta)
-    assert boxes["mixed"].allowance == EpsilonDelta(epsilon=Decimal("0.5"))
-    assert boxes["pure"].allowance == EpsilonDelta(epsilon=Decimal(2))
+    assert boxes["mixed"].allowance == BasicAmount(epsilon=Decimal("0.5"))
+    assert boxes["pure"].allowance == BasicAmount(epsilon=Decimal(2))
     _audit(location)
     reserve_on(ledger, "second", small_plan(cost=gaussian(0.01)))
     with pytest.raises(BudgetError, match="does not hold this release"):

@@ -17,7 +17,7 @@ from marginweave.flows.plan.account import ledger_forecast, policy_forecast
 from marginweave.flows.plan.schedule import Schedule, schedule_forecast
 from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request, read_request
-from marginweave.schemas.budget import Cost, EpsilonDelta, amount
+from marginweave.schemas.budget import BasicAmount, Cost, amount
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import AuditError, BudgetError
 from marginweave.schemas.ledger.accounts import Account, Policy
@@ -44,7 +44,7 @@ def laplace_plan(epsilon: float = 0.3, **changes: object) -> BudgetPlan:
 def people(ledger: Ledger, account: Account) -> Ledger:
     """A ledger with an account of (2, 1e-6) whose box has an allowance of epsilon 1, and the rest for noise in mu^2."""
     plan = laplace_plan(1.0, aggregate__cliques="selected")
-    kind = replace(plan.cost, mu2=amount(gdp_mu(1.0, 1e-6 * (1 - 1e-9)) ** 2), plain=EpsilonDelta(epsilon=Decimal(1)))
+    kind = replace(plan.cost, mu2=amount(gdp_mu(1.0, 1e-6 * (1 - 1e-9)) ** 2), plain=BasicAmount(epsilon=Decimal(1)))
     ledger.accounts.open(replace(account, dataset="people", epsilon=Decimal(2), kind_of_plan=kind), actor="steward")
     return ledger
 
@@ -57,7 +57,7 @@ def test_the_allowance_is_charged_to_the_digit_until_it_is_spent(
     for number in range(3):
         reserve(str(number), dataset="people", plan=laplace_plan(), source="people")
     before = people.accounts.total("people")
-    assert before.spent.cost.plain == EpsilonDelta(epsilon=Decimal("0.9"))
+    assert before.spent.cost.plain == BasicAmount(epsilon=Decimal("0.9"))
     with pytest.raises(BudgetError, match=r"plain epsilon 0\.1 of 1 left, and 0\.11 is asked for"):
         reserve("over", dataset="people", plan=laplace_plan(0.11), source="people")
     assert people.accounts.total("people") == before
@@ -88,7 +88,7 @@ def test_a_price_below_the_epsilon_is_found(
     """By one unit of the last digit, written past the rules."""
     plan = laplace_plan()
     epsilon = plan.draws[1].cost.plain.epsilon.next_minus()
-    cheap = replace(plan.draws[1], cost=Cost(plain=EpsilonDelta(epsilon=epsilon)))
+    cheap = replace(plan.draws[1], cost=Cost(plain=BasicAmount(epsilon=epsilon)))
     monkeypatch.setattr(releases, "check_plan", lambda _: None)
     reserve("cheap", dataset="people", plan=replace(plan, draws=(plan.draws[0], cheap)), source="people")
     with pytest.raises(AuditError, match="draw marginals costs less than discrete-laplace with parameter"):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import Cost, EpsilonDelta, amount
+from marginweave.schemas.budget import BasicAmount, Cost, amount
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import AuditError, InputError
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
@@ -53,17 +53,17 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "cheap in rho": (_draw(cost=Cost(mu2=Decimal("0.01"), rho=Decimal("0.004"))), "draw count costs less"),
     "free": (_draw(cost=Cost()), "draw count costs less"),
     "a delta is no plain charge": (
-        _draw(cost=Cost(plain=EpsilonDelta(delta=Decimal("1e-9")))),
+        _draw(cost=Cost(plain=BasicAmount(delta=Decimal("1e-9")))),
         "draw count costs less",
     ),
     "selection cheap in mu": (_selection(PRICE * 0.999, 0.01), "draw count costs less than exponential"),
     "selection cheap in rho": (_selection(PRICE, 0.1**2 / 8 * 0.999), "draw count costs less than exponential"),
     "laplace cheap by a digit": (
-        _laplace(plain=EpsilonDelta(epsilon=Decimal("0.0" + 29 * "9"))),
+        _laplace(plain=BasicAmount(epsilon=Decimal("0.0" + 29 * "9"))),
         "draw count costs less than discrete-laplace",
     ),
     "laplace in mu": (_laplace(mu2=Decimal("0.02"), rho=Decimal("0.01")), "costs less than discrete-laplace"),
-    "laplace in delta": (_laplace(plain=EpsilonDelta(delta=Decimal("1e-7"))), "costs less than discrete-laplace"),
+    "laplace in delta": (_laplace(plain=BasicAmount(delta=Decimal("1e-7"))), "costs less than discrete-laplace"),
     "no parameter": (_draw(parameter=0.0), "draw count has no parameter"),
     "negative": (_draw(cost=Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"), delta=Decimal("-1e-7"))), "has no cost"),
     "endless": (_draw(cost=Cost(mu2=Decimal("Infinity"), rho=Decimal(1))), "has no cost"),
@@ -118,7 +118,7 @@ def test_all_of_the_statement_may_be_used(reserve, ledger, location) -> None:
 
 def test_a_plain_charge_may_use_all_of_its_delta() -> None:
     """Nothing is converted, so no delta must be left for it."""
-    cost = Cost(plain=EpsilonDelta(epsilon=Decimal("0.5"), delta=Decimal("1e-7")))
+    cost = Cost(plain=BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7")))
     draw = PlannedDraw(kind=DrawKind.COUNT, mechanism="rounded-gaussian", parameter=1.0, cost=cost)
     check_plan(replace(small_plan(), draws=(draw,), epsilon=0.5, delta=1e-7))
     with pytest.raises(InputError, match="more than the stated"):

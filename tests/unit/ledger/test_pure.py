@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marginweave.flows.plan.noise import noise_forecast
-from marginweave.schemas.budget import Cost, EpsilonDelta
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
@@ -99,12 +99,12 @@ def test_pure_releases_compose_with_others_in_an_account_that_has_a_delta() -> N
     """Their epsilon is added to the conversion of mu^2, at delta 0 with mu^2 nothing is valid."""
     ours, gaussian = plan_budget(pure()), plan_budget(configuration())
     cost = ours.cost + gaussian.cost
-    stated = EpsilonDelta(epsilon=Decimal(2), delta=Decimal("1e-6"))
+    stated = BasicAmount(epsilon=Decimal(2), delta=Decimal("1e-6"))
     assert account_epsilon(cost, stated, Decimal("1e-6")) == (2, "plain")
     epsilon, _ = account_epsilon(cost, stated, Decimal("5e-7"))
     assert 2 < epsilon < 2.2
     assert account_epsilon(cost, stated, Decimal(0))[0] == float("inf")
-    assert account_epsilon(Cost(), EpsilonDelta(), Decimal(0)) == (0, "plain")
+    assert account_epsilon(Cost(), BasicAmount(), Decimal(0)) == (0, "plain")
 
 
 @pytest.mark.parametrize("delta", ["-1e-9", "1.0"])

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.schemas.budget import Cost, EpsilonDelta
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.records import CHARGED, EventKind, ReleaseRecord, State
 from marginweave.tasks.accounting.accountants import gdp_mu
@@ -337,7 +337,7 @@ def test_a_damaged_file_is_said(restored: Place) -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.5", "1e-7"), ("0.25", "0")])
 def test_what_homes_that_are_gone_may_have_drawn_is_charged(restored: Place, epsilon: str, delta: str) -> None:
     """The charge stands in the account's sums and is told with the account; the account is thawed."""
-    charge = EpsilonDelta(epsilon=Decimal(epsilon), delta=Decimal(delta))
+    charge = BasicAmount(epsilon=Decimal(epsilon), delta=Decimal(delta))
     before = Ledger.open(restored.location, environment={}).accounts.total("affairs")
     restored.reconcile(OtherHomes(unaccounted=charge))
     after = Ledger.open(restored.location, environment={}).accounts.total("affairs")
@@ -350,7 +350,7 @@ def test_what_homes_that_are_gone_may_have_drawn_is_charged(restored: Place, eps
 
 def test_a_charge_that_does_not_fit_leaves_an_account_over_its_cap(restored: Place) -> None:
     """Nobody is asked about what was drawn: the account is over its cap, and admits nothing."""
-    restored.reconcile(OtherHomes(unaccounted=EpsilonDelta(epsilon=Decimal(40), delta=Decimal("1e-7"))))
+    restored.reconcile(OtherHomes(unaccounted=BasicAmount(epsilon=Decimal(40), delta=Decimal("1e-7"))))
     restored.audited()
     with pytest.raises(BudgetError, match="does not hold this release"):
         restored.reserve("r2")
@@ -358,16 +358,16 @@ def test_a_charge_that_does_not_fit_leaves_an_account_over_its_cap(restored: Pla
 
 def test_the_price_of_what_is_unaccounted() -> None:
     """mu^2 of the Gaussian with the same (epsilon, delta), and its delta; the dominating Gaussian where delta is 0."""
-    found = unaccounted_cost(EpsilonDelta(epsilon=Decimal(1), delta=Decimal("1e-6")))
+    found = unaccounted_cost(BasicAmount(epsilon=Decimal(1), delta=Decimal("1e-6")))
     assert float(found.mu2) == pytest.approx(gdp_mu(1.0, 1e-6) ** 2)
     assert found.delta == Decimal("1e-6")
-    pure = unaccounted_cost(EpsilonDelta(epsilon=Decimal(1), delta=Decimal(0)))
+    pure = unaccounted_cost(BasicAmount(epsilon=Decimal(1), delta=Decimal(0)))
     assert float(pure.mu2) == pytest.approx(1.2319**2, rel=1e-3)  # 2 Phi^-1(e / (1 + e))
     assert pure.delta == Cost().delta
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"reason": " "}, {"reason": "a", "unaccounted": EpsilonDelta(epsilon=Decimal(1), delta=Decimal(0))}]
+    "given", [{}, {"reason": " "}, {"reason": "a", "unaccounted": BasicAmount(epsilon=Decimal(1), delta=Decimal(0))}]
 )
 def test_one_thing_is_said_of_other_homes(given: dict[str, object]) -> None:
     """A reason or a charge, and no empty one."""

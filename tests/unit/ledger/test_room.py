@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from marginweave.schemas.budget import Cost, EpsilonDelta, amount
+from marginweave.schemas.budget import BasicAmount, Cost, amount
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger.boxes import epsilon_left, total_with
 
@@ -23,7 +23,7 @@ def test_the_room_fits_and_a_little_more_does_not(ledger, reserve, plan, spent) 
     for epsilon, fits in ((left * 0.999, True), (left * 1.001, False)):
         mu2 = gdp_mu(epsilon, float(total.account.delta)) ** 2
         cost = Cost(mu2=amount(mu2), rho=amount(mu2 / 2))
-        stated = EpsilonDelta(epsilon=Decimal(epsilon), delta=total.account.delta)
+        stated = BasicAmount(epsilon=Decimal(epsilon), delta=total.account.delta)
         assert total_with(total.account, total.spent, cost, stated)[1] is fits
 
 

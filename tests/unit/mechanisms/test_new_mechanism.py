@@ -14,7 +14,7 @@ import pytest
 
 from marginweave.flows.plan.noise import forecast, noise_forecast
 from marginweave.schemas.arrays import Integers
-from marginweave.schemas.budget import Cost, EpsilonDelta
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.errors import InputError
@@ -50,7 +50,7 @@ class Geometric(CountNoise):
 
     @staticmethod
     def price(parameter: float) -> Cost:
-        return Cost(plain=EpsilonDelta(epsilon=Decimal(repr(parameter))))
+        return Cost(plain=BasicAmount(epsilon=Decimal(repr(parameter))))
 
     def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
         return tuple(Fraction(repr(parameter)) * Fraction(share) / sum(map(Fraction, shares)) for share in shares)
@@ -98,7 +98,7 @@ def test_it_is_planned_priced_and_told() -> None:
     assert plan.cost.plain.epsilon == Decimal(repr(config.privacy.epsilon))
     assert {"allocation", "marginals", "noise"} <= one_way.terms.keys()
     check_plan(plan)
-    less = replace(larger, cost=Cost(plain=EpsilonDelta(epsilon=larger.cost.plain.epsilon / 2)))
+    less = replace(larger, cost=Cost(plain=BasicAmount(epsilon=larger.cost.plain.epsilon / 2)))
     with pytest.raises(InputError, match=f"draw marginals costs less than {Geometric.name}"):
         check_plan(replace(plan, draws=(one_way, less)))
     assert noise_forecast(config)[0].startswith("Noise: geometric, charged to the account's allowance")
