@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import signal
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, 
 from marginweave.flows.orchestration.session import end_with
 from marginweave.flows.run import prefect_records, run_names
 from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
+from marginweave.flows.run.counting import CountingStage, counting_method
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
 from marginweave.flows.run.prefect_records import announced, end_dead_attempts, shown_in_prefect, warn_of_exhaustion
 from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
@@ -26,10 +28,8 @@ from marginweave.flows.run.process_hardening import closed_to_others, protect_pr
 from marginweave.flows.run.progress import reporter
 from marginweave.flows.run.request import read_request
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.released.manifest import RunState
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
     discover_values,
@@ -139,22 +139,19 @@ def _home_of(home: str | None) -> Path:
     return home_directory(Path(home) if home else None, os.environ)
 
 
-# Kinds of draws that have a stage of their own, and the stages that every release has beside: from validate to publish.
-_COUNTS = {
-    *(DrawKind.COUNT, DrawKind.LEVEL),
-    *(DrawKind.VALUES, DrawKind.ONE_WAY, DrawKind.MEASURE, DrawKind.SCORES, DrawKind.MARGINALS),
-}
-_ALWAYS = 10
+# Stages that every release has, beside those that count: from validate to publish.
+_ALWAYS = 9
 
 
 def _release(private: RunReference) -> None:
     """The stages, in order."""
     configuration = private.configuration
-    plan = with_terms(configuration, plan_budget(configuration))
+    counting = counting_method(configuration)
+    plan = with_terms(configuration, counting.draws())
+    stages = counting.stages(plan)
     bought, paid = bool(configuration.private_bounds), configuration.evaluate.paid is not None
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
-    counts = sum(draw.kind in _COUNTS for draw in plan.draws) + plan.has(DrawKind.MEASURE)  # which has candidates
-    book = Bookkeeper(private.folder, stages=_ALWAYS + bought + fits + paid + counts)
+    book = Bookkeeper(private.folder, stages=_ALWAYS + bought + fits + paid + len(stages))
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
@@ -165,7 +162,7 @@ def _release(private: RunReference) -> None:
     else:
         encoded = book.stage("encode", encode, private, preprocessed)
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
-    collected = (_count_tuples if configuration.marginals is None else _count_marginals)(book, private, encoded, plan)
+    collected = _count(book, private, encoded, stages)
 
     public = private.derived  # what is given this alone sees no private file
     normalized = book.stage("normalize", normalize_counts, public, collected)
@@ -185,27 +182,26 @@ def _release(private: RunReference) -> None:
     book.finish(private, outputs)
 
 
-def _count_tuples(book: Bookkeeper, private: RunReference, encoded: StageResult, plan: BudgetPlan) -> StageResult:
-    """The record count, unless a resized table has a public one, and the combinations of each length."""
-    if plan.has(DrawKind.COUNT):
-        book.stage("count records", count_records, private, encoded)
-    for k in range(1, private.configuration.reporting_length + 1):
-        book.stage(f"aggregate k={k}", aggregate_level, private, encoded, k)
-    return book.stage("collect", collect_draws, private)
-
-
-def _count_marginals(book: Bookkeeper, private: RunReference, encoded: StageResult, plan: BudgetPlan) -> StageResult:
-    """Private values, single attributes, then the larger marginals: in rounds, or scored and measured."""
-    if plan.has(DrawKind.VALUES):
-        book.stage("discover values", discover_values, private, encoded)
-    book.stage("measure one-way", measure_one_way, private, encoded)
-    if plan.has(DrawKind.MEASURE):
-        candidates = book.stage("count candidates", count_candidates, private, encoded)
-        for draw in plan.draws:
-            if draw.kind is DrawKind.MEASURE and rounds_left(private):  # which follows from what was drawn
-                book.stage(f"round {draw.place[0]}", measure_round, private, candidates, draw.place[0])
-    if plan.has(DrawKind.SCORES):
-        book.stage("select marginals", score_pairs, private, encoded)
-    if plan.has(DrawKind.MARGINALS):
-        book.stage("measure marginals", measure_larger, private, encoded)
-    return book.stage("collect", collect_marginals, private)
+def _count(
+    book: Bookkeeper, private: RunReference, encoded: StageResult, stages: Sequence[CountingStage]
+) -> StageResult:
+    """The draws of counts, in order, and all of them together: the result of the last stage."""
+    tasks: dict[str, Callable[..., StageResult]] = {
+        "count records": count_records,
+        "aggregate": aggregate_level,
+        "collect combinations": collect_draws,
+        "discover values": discover_values,
+        "measure one-way": measure_one_way,
+        "count candidates": count_candidates,
+        "round": measure_round,
+        "select marginals": score_pairs,
+        "measure marginals": measure_larger,
+        "collect marginals": collect_marginals,
+    }
+    results = {"encode": encoded}
+    for stage in stages:
+        if not stage.repeated or rounds_left(private):
+            given = [results[name] for name in (stage.source,) if name is not None]
+            number = [] if stage.number is None else [stage.number]
+            results[stage.name] = book.stage(stage.name, tasks[stage.task], private, *given, *number)
+    return results[stages[-1].name]

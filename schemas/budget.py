@@ -14,6 +14,7 @@ NoiseName = Literal["rounded-gaussian", "discrete-laplace"]
 NoiseSetting = Literal["gaussian", "laplace", "auto"]
 """The same as a configuration calls it; `auto` leaves it to us."""
 MechanismName = Literal[NoiseName, "exponential"]
+ParameterName = Literal["noise_multiplier", "epsilon"]
 
 
 # A larger delta, the chance of no protection at all, is refused where nobody says why.

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, get_args
 
-from marginweave.schemas.budget import AccountantName, BasicAmount, Cost, MechanismName, Neighbors
+from marginweave.schemas.budget import AccountantName, BasicAmount, Cost, MechanismName, Neighbors, ParameterName
 
 
 class DrawKind(StrEnum):
@@ -55,6 +55,7 @@ class PlannedDraw:
     place: tuple[int, ...] = ()
     mechanism: MechanismName
     parameter: float
+    parameter_name: ParameterName = "noise_multiplier"
     width: int = 1
     cost: Cost
     terms: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -66,6 +67,21 @@ class PlannedDraw:
     def name(self) -> str:
         """Its name, as rows of the ledger and released files have it."""
         return str(self)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The parameter of noise that is a multiple of the sensitivity. Raises TypeError for a draw with an epsilon."""
+        return self._parameter("noise_multiplier")
+
+    @property
+    def epsilon(self) -> float:
+        """The parameter of a draw with an epsilon. Raises TypeError for one with a noise multiplier."""
+        return self._parameter("epsilon")
+
+    def _parameter(self, name: ParameterName) -> float:
+        if name != self.parameter_name:
+            raise TypeError(f"draw {self} has no {name}")
+        return self.parameter
 
     @property
     def length(self) -> int:

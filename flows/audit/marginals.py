@@ -143,7 +143,7 @@ def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Trial
     chosen = []
     for exact in (present, absent):
         scores = candidate_scores(zip(cliques, exact, strict=True), model.__getitem__, settings, 0.0)
-        picks = (select_candidate(scores, sensitivity, draw.parameter, fresh_bits()) for _ in range(trials))
+        picks = (select_candidate(scores, sensitivity, draw.epsilon, fresh_bits()) for _ in range(trials))
         chosen.append(np.array([pick == 0 for pick in picks]))
     return event_scores(*chosen)
 
@@ -152,7 +152,7 @@ def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Tr
     """Log-likelihood ratios of the noisy scores of all pairs: the unit's values are new in every attribute."""
     tables = Neighbors.of(SIZES, stability, rows=2000 * stability.records)
     pairs: Sequence[Clique] = all_cliques(SIZES, 2)
-    noise = selection.plan_indif(len(pairs), draw.parameter, stability)
+    noise = selection.plan_indif(len(pairs), draw.noise_multiplier, stability)
     exact = [selection.indif_scores([table], SIZES, pairs, noise.steps) for table in (tables.present, tables.absent)]
 
     def noisy(scores: Counts) -> Counts:

@@ -27,7 +27,7 @@ def claimed_mu(draw: PlannedDraw) -> float:
     """The mu that a draw is charged for, or that its noise stands for where a resize charges all draws as one."""
     if draw.cost.mu2:
         return math.sqrt(draw.cost.mu2)
-    return selection_mu(draw.parameter) if draw.mechanism == "exponential" else 1 / draw.parameter
+    return selection_mu(draw.epsilon) if draw.mechanism == "exponential" else 1 / draw.noise_multiplier
 
 
 def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
@@ -40,7 +40,7 @@ def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[Pl
     if configuration.resize is not None and configuration.resize.amplify:
         return math.sqrt(_squares(draws))
     delta = plan.delta if plan.discovery is not None else plan.delta - plan.delta_threshold
-    selections = [draw.parameter for draw in plan.draws if draw.mechanism == "exponential"]
+    selections = [draw.epsilon for draw in plan.draws if draw.mechanism == "exponential"]
     others = [draw for draw in plan.draws if draw not in draws and draw.mechanism != "exponential"]
     selected = _squares([draw for draw in draws if draw.mechanism == "exponential"])
     return math.sqrt(max(0.0, gaussian_budget(selections, plan.epsilon, delta) - _squares(others) + selected))
@@ -130,7 +130,7 @@ class _Audit:
             if MECHANISMS[draw.mechanism].is_pure:
                 scores = marginals.pure_scores(draw, length, settings.allocation, stability, effort.laplace)
                 events.append((draw, scores))
-                yield findings.epsilon_finding(str(draw), scores.hits, draw.parameter)
+                yield findings.epsilon_finding(str(draw), scores.hits, draw.epsilon)
             else:
                 trials = effort.trials_of(draw)
                 scores = marginals.marginal_scores(draw, length, settings.allocation, stability, trials)
@@ -146,7 +146,7 @@ class _Audit:
         if len(events) > 1:
             joint = findings.joint_scores([scores for _, scores in events])
             title = count_noise(events[0][0].mechanism).title
-            yield findings.epsilon_finding(f"all {title} noise", joint.hits, sum(draw.parameter for draw, _ in events))
+            yield findings.epsilon_finding(f"all {title} noise", joint.hits, sum(draw.epsilon for draw, _ in events))
 
     def together(self) -> Iterator[Finding]:
         """The paid evaluation, all Gaussian noise together, and the pipeline as it is."""

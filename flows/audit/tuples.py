@@ -88,9 +88,9 @@ def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: i
     """1 where one of the lower candidates was chosen, in draws from the neighbors that tell most."""
     percentile, stability = configuration.percentile, configuration.stability
     assert percentile is not None
-    pair = worst_pair(percentile, draw.parameter, stability)
+    pair = worst_pair(percentile, draw.epsilon, stability)
     present, absent = (
-        np.array([select_percentile(h, percentile, draw.parameter, stability, fresh_bits()) for _ in range(trials)])
+        np.array([select_percentile(h, percentile, draw.epsilon, stability, fresh_bits()) for _ in range(trials)])
         for h in (pair.present, pair.absent)
     )
     return event_scores(present <= pair.at_most, absent <= pair.at_most)
@@ -194,7 +194,7 @@ def _bound(release: MadeUpRelease, blocks: ReleasedBlocks, candidates: Candidate
     if configuration.percentile is None:
         return cap
     histogram = contribution_histogram(blocks, candidates, cap, LocalEngine(1), MEMORY)
-    epsilon = release.plan.draw(DrawKind.PERCENTILE, length).parameter
+    epsilon = release.plan.draw(DrawKind.PERCENTILE, length).epsilon
     return select_percentile(histogram, configuration.percentile, epsilon, stability, fresh_bits())
 
 

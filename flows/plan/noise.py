@@ -135,7 +135,7 @@ def _together(alike: Sequence[DrawForecast]) -> DrawForecast:
 def _forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, share: float) -> DrawForecast:
     if draw.mechanism == "exponential":
         error = _choice_error(configuration, draw)
-        return DrawForecast(name=draw.name, noise=f"epsilon {draw.parameter:.4g}", share=share, error=error)
+        return DrawForecast(name=draw.name, noise=f"epsilon {draw.epsilon:.4g}", share=share, error=error)
     if draw.kind in _OF_MARGINALS:
         return _marginal_forecast(configuration, plan, draw, share)
     sd, is_level = query_sigma(draw, configuration.stability), draw.kind is DrawKind.LEVEL
@@ -176,13 +176,13 @@ def _choice_error(configuration: Configuration, draw: PlannedDraw) -> str:
         adaptive, sizes = rounds_of(configuration), public_sizes(configuration)
         assert adaptive is not None
         candidates = sum(math.comb(len(sizes), k) for k in range(2, min(adaptive.adaptive, len(sizes)) + 1))
-        short = 2 * error_sensitivity(configuration.stability) / draw.parameter * math.log(candidates / 0.05)
+        short = 2 * error_sensitivity(configuration.stability) / draw.epsilon * math.log(candidates / 0.05)
         return f"L1 ± {short:.0f}"
     percentile, unit, most = HIGH_PERCENTILE, configuration.privacy.stability, MAX_CANDIDATES
     if draw.length:
         percentile, unit = configuration.percentile or HIGH_PERCENTILE, configuration.stability
         most = configuration.contribution_cap(draw.length)
-    return f"rank ± {rank_error(percentile, unit, draw.parameter, most):.0f}"
+    return f"rank ± {rank_error(percentile, unit, draw.epsilon, most):.0f}"
 
 
 def rounds_forecast(configuration: Configuration) -> list[str]:

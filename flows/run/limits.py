@@ -30,18 +30,13 @@ _MAX_SETS = 200_000
 _MAX_MARGINALS = 20_000
 
 
-def check_size(configuration: Configuration) -> None:
-    """Refuse, from public facts and before any draw, a release with more cells or more noise than can be handled."""
-    if configuration.marginals is None:
-        _check_combinations(configuration)
-        _check_model(configuration, public_sizes(configuration), ())
-    else:
-        _check_marginals(configuration, configuration.marginals)
-    _check_mixture(configuration)
-    _check_paid(configuration)
+def check_tuples(configuration: Configuration) -> None:
+    """Refuse combinations of which too many might be released, or whose noise has no table."""
+    _check_combinations(configuration)
+    _check_model(configuration, public_sizes(configuration), ())
 
 
-def _check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
+def check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
     """Refuse marginals of too many cells, or whose noise has no table."""
     sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
@@ -86,7 +81,7 @@ def _check_marginal_noise(configuration: Configuration, plan: BudgetPlan, single
         if draw.kind is not DrawKind.EVALUATION:
             _check_noise(draw, planned_sigmas(configuration, plan, draw), "fewer marginals")
         if draw.mechanism == "rounded-gaussian" and draw.kind in shared:  # what an unequal split falls back to
-            widest = marginal_sigma(draw.parameter * math.sqrt(shared[draw.kind]), configuration.stability)
+            widest = marginal_sigma(draw.noise_multiplier * math.sqrt(shared[draw.kind]), configuration.stability)
             _check_noise(draw, [widest], "fewer marginals")
 
 
@@ -99,7 +94,7 @@ def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: 
         check_model_size(sizes, [*zeros, *cliques], most)
 
 
-def _check_mixture(configuration: Configuration) -> None:
+def check_mixture(configuration: Configuration) -> None:
     """Refuse a mixture that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed."""
     settings = configuration.synthesize
     if not isinstance(settings, MixtureSynthesis):
@@ -124,7 +119,7 @@ def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
     return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
 
 
-def _check_paid(configuration: Configuration) -> None:
+def check_paid(configuration: Configuration) -> None:
     """Refuse a bought comparison of too many marginals, or with too much noise."""
     paid = configuration.evaluate.paid
     if paid is None:

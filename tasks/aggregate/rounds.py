@@ -147,7 +147,7 @@ def share_sigma(configuration: Configuration, draw: PlannedDraw) -> Fraction:
     """
     rounds = rounds_of(configuration)
     batch = 1 if rounds is None else rounds.batch
-    return marginal_sigma(draw.parameter * math.sqrt(batch), configuration.stability)
+    return marginal_sigma(draw.noise_multiplier * math.sqrt(batch), configuration.stability)
 
 
 def distance_steps(exact: NDArray[np.int64], expected: NDArray[np.float64]) -> int:

@@ -243,7 +243,7 @@ def _choose(
         return PreparedDraw(inputs=inputs, used={"sensitivity": sensitivity}, make=make)
 
     for draw in _selections(reference, ground, planned.number):
-        payload, _ = draw_once(reference, draw, partial(prepare, draw.parameter))
+        payload, _ = draw_once(reference, draw, partial(prepare, draw.epsilon))
         picks.append(unpack_pick(payload)[0])
     return tuple(picks)
 
@@ -254,7 +254,7 @@ def _scores(
     """The scores of all candidates, as if a round's marginals had its shares equally; private."""
     model = _model(reference, ground, earlier)
     share = reference.plan.draw(DrawKind.MEASURE, planned.first)
-    multiplier = share.parameter * math.sqrt(ground.batch / planned.shares)
+    multiplier = share.noise_multiplier * math.sqrt(ground.batch / planned.shares)
     deviation = float(marginal_sigma(multiplier, reference.configuration.stability))
     tables = (pair for block in reference.load_blocks(counted) for pair in unpack_tables(block))
     return candidate_scores(tables, model.marginal, ground.settings, deviation)

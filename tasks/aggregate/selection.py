@@ -212,7 +212,7 @@ def _grow(pair: Clique, neighbors: dict[int, set[int]], sizes: Sequence[int], ce
 def scoring(configuration: Configuration, plan: BudgetPlan) -> IndifNoise:
     """Grid and noise of the draw `selection`: a score for every pair of attributes. DP: arithmetic on public numbers."""
     pairs = math.comb(len(configuration.attributes), 2)
-    return plan_indif(pairs, plan.draw(DrawKind.SCORES).parameter, configuration.stability)
+    return plan_indif(pairs, plan.draw(DrawKind.SCORES).noise_multiplier, configuration.stability)
 
 
 def declared_cliques(settings: MarginalSettings, names: Sequence[str], sizes: Sequence[int]) -> tuple[Clique, ...]:

@@ -236,7 +236,7 @@ def _contribution_bound(
         return PreparedDraw(
             inputs=counts_digest([histogram]),
             used={"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)},
-            make=lambda bits, _: pack_number(select_percentile(histogram, percentile, draw.parameter, unit, bits)),
+            make=lambda bits, _: pack_number(select_percentile(histogram, percentile, draw.epsilon, unit, bits)),
         )
 
     return unpack_number(draw_once(reference, draw, prepare)[0]), (str(draw),)

@@ -208,7 +208,7 @@ def _bias(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates
         return BoundingBias(length=k, records=None, confidence=None, words=f"not known: {unknown}")
     if configuration.marginals is not None or noise.contribution_bound >= configuration.contribution_cap(k):
         return BoundingBias(length=k, records=0, confidence=1.0, words="0: no record can hold more than was counted")
-    epsilon = plan.draw(DrawKind.PERCENTILE, k).parameter
+    epsilon = plan.draw(DrawKind.PERCENTILE, k).epsilon
     records = most_cut_records(configuration, epsilon, aggregates, k)
     words = (
         f"at most {records}: with confidence {LEVEL:g} no more records than that hold more than "

@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from marginweave.schemas.arrays import Integers
-from marginweave.schemas.budget import Cost, MechanismName, NoiseName, NoiseSetting, Stability
+from marginweave.schemas.budget import Cost, MechanismName, NoiseName, NoiseSetting, ParameterName, Stability
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.mechanisms.randomness import DrawBits
 
@@ -20,7 +20,7 @@ class DrawMechanism(ABC):
     """A way to draw. What others need to know of it is asked here, so that none of them knows it by name."""
 
     name: ClassVar[MechanismName]
-    parameter: ClassVar[Literal["noise_multiplier", "epsilon"]]
+    parameter: ClassVar[ParameterName]
     """What the parameter of a draw is."""
     words: ClassVar[str]
     """For the registry of deployments, with the parameter left open."""

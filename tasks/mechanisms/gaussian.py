@@ -93,10 +93,10 @@ def query_sigma(draw: PlannedDraw, stability: Stability, width: int | None = Non
     DP: arithmetic on public or released numbers.
     """
     if draw.kind is DrawKind.COUNT:
-        return count_sigma(draw.parameter, stability)
+        return count_sigma(draw.noise_multiplier, stability)
     if draw.kind is DrawKind.EVALUATION:
-        return error_sigma(draw.parameter, stability)
-    return noise_sigma(draw.parameter, width or draw.width, stability)
+        return error_sigma(draw.noise_multiplier, stability)
+    return noise_sigma(draw.noise_multiplier, width or draw.width, stability)
 
 
 def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:

@@ -95,7 +95,7 @@ def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) 
         return PreparedDraw(
             inputs=counts_digest([histogram]),
             used={"percentile": str(percentile), "sensitivity": score_sensitivity(percentile, unit)},
-            make=lambda bits, _: pack_number(select_percentile(histogram, percentile, draw.parameter, unit, bits)),
+            make=lambda bits, _: pack_number(select_percentile(histogram, percentile, draw.epsilon, unit, bits)),
         )
 
     planned = zip(_draws(reference, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True)

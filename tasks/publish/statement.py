@@ -26,7 +26,7 @@ from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
-from marginweave.tasks.mechanisms.catalogue import MECHANISMS, pure_noise
+from marginweave.tasks.mechanisms.catalogue import pure_noise
 from marginweave.tasks.mechanisms.gaussian import error_sensitivity
 from marginweave.tasks.publish.wording import Bounds, preparation_words, stated_confidence, unit_assumption
 
@@ -223,7 +223,7 @@ def _stated_facts(configuration: Configuration) -> list[str]:
 
 def _planned(draw: PlannedDraw, *, returned: bool) -> Mechanism:
     """A draw as it was planned: the parameter of its mechanism, and its cost."""
-    gaussian = MECHANISMS[draw.mechanism].parameter == "noise_multiplier"
+    gaussian = draw.parameter_name == "noise_multiplier"
     return Mechanism(
         draw=draw.name,
         mechanism=draw.mechanism,

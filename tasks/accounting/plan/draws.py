@@ -42,7 +42,10 @@ def priced_draw(
 ) -> PlannedDraw:
     """A draw by a mechanism, at its price."""
     cost = mechanism.price(parameter)
-    return PlannedDraw(kind=kind, place=place, mechanism=mechanism.name, parameter=parameter, width=width, cost=cost)
+    name, of = mechanism.name, mechanism.parameter
+    return PlannedDraw(
+        kind=kind, place=place, mechanism=name, parameter=parameter, parameter_name=of, width=width, cost=cost
+    )
 
 
 def bounds_draws(configuration: Configuration, epsilon: float) -> list[PlannedDraw]:

@@ -150,15 +150,15 @@ FAULTS = (
     Fault(
         name="a percentile is drawn at twice the epsilon that is charged",
         file="tasks/aggregate/task.py",
-        text="select_percentile(histogram, percentile, draw.parameter, unit, bits)",
-        instead="select_percentile(histogram, percentile, 2 * draw.parameter, unit, bits)",
+        text="select_percentile(histogram, percentile, draw.epsilon, unit, bits)",
+        instead="select_percentile(histogram, percentile, 2 * draw.epsilon, unit, bits)",
         killed_by=("tests/laws/test_stages_draw.py::test_a_percentile_has_the_planned_epsilon",),
     ),
     Fault(
         name="a private bound is drawn at twice the epsilon that is charged",
         file="tasks/preprocess/task.py",
-        text="select_percentile(histogram, percentile, draw.parameter, unit, bits)",
-        instead="select_percentile(histogram, percentile, 2 * draw.parameter, unit, bits)",
+        text="select_percentile(histogram, percentile, draw.epsilon, unit, bits)",
+        instead="select_percentile(histogram, percentile, 2 * draw.epsilon, unit, bits)",
         killed_by=("tests/laws/test_stages_draw.py::test_private_bounds_have_the_planned_epsilon",),
     ),
     Fault(

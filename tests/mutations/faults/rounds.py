@@ -27,9 +27,9 @@ FAULTS = (
     Fault(
         name="a marginal is chosen past the ledger",
         file="tasks/aggregate/rounds_task.py",
-        text="        payload, _ = draw_once(reference, draw, partial(prepare, draw.parameter))\n",
+        text="        payload, _ = draw_once(reference, draw, partial(prepare, draw.epsilon))\n",
         instead='        fresh = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
-        '        payload = prepare(draw.parameter).make(fresh, b"")\n',
+        '        payload = prepare(draw.epsilon).make(fresh, b"")\n',
         killed_by=("tests/laws/test_rounds.py::test_all_that_a_round_draws_is_booked",),
     ),
     Fault(
