@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from marginweave.schemas.budget import BasicAmount
@@ -253,23 +254,27 @@ class Replay:
         return record
 
     # What is checked of the account, or the release, that a row is about; a reservation has rules of its own.
-    _ACCOUNT_CHECKS: ClassVar[Mapping[EventKind, Callable[[Replay, Account, Event], None]]] = {
-        EventKind.OPENED: _check_cap,
-        EventKind.ACCOUNT_BOXED: _check_boxed,
-        EventKind.CAP_CHANGED: _check_cap,
-        EventKind.ALIASED: _check_aliased,
-        EventKind.RECONCILED: _check_nothing,
-    }
-    _RELEASE_CHECKS: ClassVar[Mapping[EventKind, Callable[[Replay, ReleaseRecord, Event], None]]] = {
-        **dict.fromkeys(_MOVES, _check_move),
-        EventKind.LEASED: _check_lease,
-        EventKind.PUBLISHED: _check_published,
-        EventKind.SUBMITTED: _check_submitted,
-        EventKind.APPROVED: _check_decided,
-        EventKind.REJECTED: _check_decided,
-        EventKind.SUPERSEDED: _check_superseded,
-        EventKind.EVALUATED_INTERNALLY: _check_nothing,
-    }
+    _ACCOUNT_CHECKS: ClassVar[Mapping[EventKind, Callable[[Replay, Account, Event], None]]] = MappingProxyType(
+        {
+            EventKind.OPENED: _check_cap,
+            EventKind.ACCOUNT_BOXED: _check_boxed,
+            EventKind.CAP_CHANGED: _check_cap,
+            EventKind.ALIASED: _check_aliased,
+            EventKind.RECONCILED: _check_nothing,
+        }
+    )
+    _RELEASE_CHECKS: ClassVar[Mapping[EventKind, Callable[[Replay, ReleaseRecord, Event], None]]] = MappingProxyType(
+        {
+            **dict.fromkeys(_MOVES, _check_move),
+            EventKind.LEASED: _check_lease,
+            EventKind.PUBLISHED: _check_published,
+            EventKind.SUBMITTED: _check_submitted,
+            EventKind.APPROVED: _check_decided,
+            EventKind.REJECTED: _check_decided,
+            EventKind.SUPERSEDED: _check_superseded,
+            EventKind.EVALUATED_INTERNALLY: _check_nothing,
+        }
+    )
 
 
 def _expect(holds: bool, fault: str) -> None:
