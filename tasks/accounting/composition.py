@@ -20,22 +20,27 @@ class PricedDraw(Protocol):
     @property
     def name(self) -> str:
         """Name in the plan."""
+        ...
 
     @property
     def mechanism(self) -> str:
         """How it draws."""
+        ...
 
     @property
     def length(self) -> int:
         """Attributes of its combinations, of k-tuples; else 0."""
+        ...
 
     @property
     def parameter(self) -> float | None:
         """Noise multiplier, or epsilon of a selection or of Laplace noise."""
+        ...
 
     @property
     def cost(self) -> Cost:
         """What it is charged."""
+        ...
 
 
 def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:

@@ -39,7 +39,7 @@ from marginweave.tasks.aggregate.kernels import (
 )
 from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, lay_out, spans
 from marginweave.tasks.engine.local import Engine
-from marginweave.tasks.mechanisms.randomness import KeyedBits
+from marginweave.tasks.mechanisms.randomness import NumberedWords
 
 # Cells of a dense array that are looked through at once.
 _STRETCH = 1 << 18
@@ -91,7 +91,7 @@ def contribution_histogram(
 
 
 def bounded_counts(
-    blocks: Blocks, candidates: CandidateSet, bound: int, words: KeyedBits, engine: Engine, memory: MemoryBudget
+    blocks: Blocks, candidates: CandidateSet, bound: int, words: NumberedWords, engine: Engine, memory: MemoryBudget
 ) -> BoundedCounts:
     """Count candidates with at most `bound` a record.
 
@@ -143,7 +143,7 @@ class _BoundedCounts:
     candidates: CandidateSet = field(repr=False)
     layout: Layout = field(repr=False)
     bound: int = field(repr=False)
-    words: KeyedBits = field(repr=False)
+    words: NumberedWords = field(repr=False)
     most: int = field(repr=False)
     memory: MemoryBudget = field(repr=False)
 

@@ -35,9 +35,11 @@ class Blocks(Protocol):
     @property
     def offsets(self) -> tuple[int, ...]:
         """The number of the first record of each block, and the number of all records at the end."""
+        ...
 
     def table(self, block: int) -> EncodedTable:
         """The records of one block."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,7 +144,7 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
         dask.config.set({**_SILENT, "temporary-directory": str(scratch)}),
         _started(scratch) as cluster,
     ):
-        yield cluster
+        yield cluster  # pyright: ignore[reportReturnType] - annotated as a coroutine too
 
 
 def _started(scratch: Path) -> LocalCluster:

@@ -42,7 +42,7 @@ class CountNoise(DrawMechanism):
 
     stability: Stability
 
-    name: ClassVar[NoiseName]
+    name: ClassVar[NoiseName]  # pyright: ignore[reportIncompatibleVariableOverride] - narrower, and never assigned
     setting: ClassVar[NoiseSetting]
     """What `aggregate.noise` calls it."""
     title: ClassVar[str]

@@ -57,6 +57,15 @@ class UniformWords(Protocol):
 
     def uniform_words(self, count: int) -> Words:
         """The next `count` words."""
+        ...
+
+
+class NumberedWords(Protocol):
+    """A secret family of uniform 64-bit words, each with the number of the record whose choices it is for."""
+
+    def words_at(self, start: int, count: int) -> Words:
+        """Words number `start` to `start + count - 1`."""
+        ...
 
 
 class CellWords(Protocol):
@@ -64,6 +73,7 @@ class CellWords(Protocol):
 
     def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> Words:
         """The word of each record and slot, shape (records,); the same pair has the same word, others are independent."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -28,13 +28,16 @@ class Table(Protocol):
 
     def __hash__(self) -> int:
         """By identity: tables are kept, not compared."""
+        ...
 
     @property
     def high(self) -> Words:
         """Shape (entries,)."""
+        ...
 
     def magnitude(self, uniform: int) -> int:
         """How many entries are at most `uniform`."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -130,19 +131,19 @@ def _working_memory(
     combinations: Combinations, rules: Rules, sets: Sequence[int], members: int, prohibitions: Prohibitions
 ) -> GrowingState:
     attributes, kinds, counts = len(combinations.columns), max(sets) + 1, combinations.counts
-
+    number: Any = counts.dtype  # which of the two kinds of `Numbers` it is
     return GrowingState(
         left=counts.copy(),
-        available=np.zeros(attributes, counts.dtype),
+        available=np.zeros(attributes, number),
         alone=Chances.of(combinations.columns, len(sets)),
         used=np.zeros(len(sets), np.bool_),
         members=np.zeros(members, np.int64),
         lengths=np.zeros(members, np.int64),
-        direct=np.zeros(attributes, counts.dtype),
+        direct=np.zeros(attributes, number),
         blocked=np.zeros(attributes, np.bool_),
-        largest=np.zeros((attributes, rules.kept), counts.dtype),
+        largest=np.zeros((attributes, rules.kept), number),
         candidates=np.zeros(attributes, np.int64),
-        weights=np.zeros(attributes, counts.dtype),
+        weights=np.zeros(attributes, number),
         banned=np.zeros(attributes, np.int64),
         number=np.zeros(1, np.int64),
         prohibitions=prohibitions,

@@ -23,7 +23,7 @@ from marginweave.tasks.aggregate.layout import Blocks
 from marginweave.tasks.aggregate.marginals import count_marginals
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
 from marginweave.tasks.engine.local import Engine, LocalEngine
-from marginweave.tasks.mechanisms.randomness import KeyedBits
+from marginweave.tasks.mechanisms.randomness import NumberedWords
 
 Cell = tuple[tuple[int, ...], tuple[int, ...]]
 _MASK = (1 << 64) - 1
@@ -81,7 +81,7 @@ def count_blocks(
     blocks: Blocks,
     candidates: CandidateSet,
     bound: int,
-    words: KeyedBits,
+    words: NumberedWords,
     engine: Engine,
     memory: int = AMPLE,
 ) -> WholeCounts:
@@ -92,7 +92,7 @@ def count_blocks(
 
 
 def count_bounded(
-    table: EncodedTable, candidates: CandidateSet, bound: int, words: KeyedBits, memory: int = AMPLE
+    table: EncodedTable, candidates: CandidateSet, bound: int, words: NumberedWords, memory: int = AMPLE
 ) -> WholeCounts:
     """Bounded counts of a table that is one block."""
     return count_blocks(blocks_of(table), candidates, bound, words, LocalEngine(1), memory)
@@ -142,7 +142,7 @@ def reference_counts(
     table: EncodedTable,
     candidates: CandidateSet,
     bound: int,
-    words: KeyedBits,
+    words: NumberedWords,
     order: Sequence[tuple[int, ...]] | None = None,
 ) -> Counter[Cell]:
     """Bounded counts by the slow reference, with the choices of the shipped code."""
