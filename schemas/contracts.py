@@ -190,10 +190,10 @@ def _input_checks(configuration: Configuration, name: str) -> list[pa.Check]:
         return []
     missing = ValueMatcher(configuration.missing_texts(name))
     keeps = lambda text: missing.index(text) >= 0 or column.accepts(text)  # noqa: E731
-    return [_check(Rule(name=column.input_rule, each=keeps, native=column.native))]
+    return [_check(Rule(name=column.input_rule, each=keeps, native=column.native), nulls=True)]
 
 
-def _check(rule: Rule) -> pa.Check:
+def _check(rule: Rule, *, nulls: bool = False) -> pa.Check:
     import pandera.pandas as pa
 
     if rule.limits is not None:
@@ -203,7 +203,7 @@ def _check(rule: Rule) -> pa.Check:
     if rule.labels is not None:
         return pa.Check(lambda series: tuple(series.cat.categories) == rule.labels, name=rule.name)
     assert rule.each is not None
-    return pa.Check(_every(rule.each, rule.native), name=rule.name)
+    return pa.Check(_every(rule.each, rule.native), name=rule.name, ignore_na=not nulls)
 
 
 def _every(keeps: Callable[[str], bool], native: tuple[type, ...]) -> Callable[[pd.Series[Any]], bool]:

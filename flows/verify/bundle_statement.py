@@ -139,10 +139,15 @@ def _check_epsilon(said: Content, draws: list[Content], body: Content) -> None:
 
 
 def _by_parameter(draw: Content) -> Content:
-    one, gaussian = float(draw["parameter"]), draw["mechanism"] == "rounded-gaussian"
+    one, mechanism = float(draw["parameter"]), draw["mechanism"]
+    free = {**draw, **dict.fromkeys(AMOUNTS, Decimal(0))}
+    if mechanism == "discrete-laplace":
+        return {**free, "plain_epsilon": Decimal(repr(draw["parameter"]))}
+    require(mechanism in {"rounded-gaussian", "exponential"}, f"draw {draw['name']} has a mechanism without a price")
+    gaussian = mechanism == "rounded-gaussian"
     mu2 = 1 / one**2 if gaussian else one**2 * math.pi / 8  # of a selection, the bound of `selection_mu`
     rho = 1 / one**2 / 2 if gaussian else one**2 / 8
-    return {**draw, **dict.fromkeys(AMOUNTS, Decimal(0)), "mu2": Decimal(mu2), "rho": Decimal(rho)}
+    return {**free, "mu2": Decimal(mu2), "rho": Decimal(rho)}
 
 
 def _check_price(draw: Content) -> None:

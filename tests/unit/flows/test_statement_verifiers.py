@@ -39,6 +39,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "tuples": {**TUPLES, "columns__region": HIDDEN, "evaluate__paid": {"share": 0.1}},
     "values": {"aggregate": MARGINALS, "columns__region": HIDDEN, "privacy__accountant": "joint"},
     "laplace": {"aggregate": {**MARGINALS, "noise": "laplace"}},
+    "sampled": {
+        "aggregate": {**MARGINALS, "noise": "laplace"},
+        **{f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")},
+        "resize": {"records": 200, "amplify": True},
+    },
     "rounds": {
         "aggregate": {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3}},
         "privacy__neighbors": "replace-one",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,23 @@ def test_mixed_types_in_a_column(tmp_path: Path) -> None:
         cleaned(path, {**NUMBER, "outside": "error"})
     assert str(refusal.value) == "validate: column 'x' breaks the rule 'every value is a number'"
     assert cleaned(path, {"type": "category", "values": ["xq7marker", 7, 8]}) == ["7", "xq7marker", "8", None]
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (NUMBER, [5.0, None]),
+        ({"type": "category", "values": ["a"]}, ["a", None]),
+        ({"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "month"}, [date(2019, 5, 1), None]),
+    ],
+    ids=str,
+)
+def test_a_null_is_the_empty_text(tmp_path: Path, column: dict[str, Any], values: list[Any]) -> None:
+    """Where nothing says "no value", a null stops the run as an empty cell of a CSV does, and is missing where `""` is."""
+    path = parquet_of(tmp_path, values)
+    with pytest.raises(InputError, match="validate: column 'x' breaks the rule 'every value is"):
+        cleaned(path, {**column, "missing": [], "outside": "error"})
+    assert cleaned(path, {**column, "missing": [""], "outside": "error"})[1] is None
 
 
 def test_dates_in_two_formats(tmp_path: Path) -> None:
