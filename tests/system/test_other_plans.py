@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.run import continuity
+from marginweave.flows.run import continuity, counting
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
@@ -32,8 +32,6 @@ from marginweave.tasks.ledger import Ledger
 from tests.support.people_table import people
 from tests.support.releases import WrittenDraw
 from tests.support.run_fork_server import run_by_stages
-
-flow = sys.modules["marginweave.flows.release"]
 
 
 class _Stopped(MarginweaveError):
@@ -139,7 +137,7 @@ def stopped(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_another_plan_is_refused(home: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
     """Whatever the plan has otherwise than the rows is named, and nothing is drawn."""
     change, what = PLANS[difference]
-    for module in (continuity, flow):
+    for module in (continuity, counting):
         monkeypatch.setattr(module, "plan_budget", _edited(change))
     _refused(home, stopped, what)
 

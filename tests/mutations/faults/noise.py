@@ -67,7 +67,7 @@ FAULTS = (
         name="noise is a float that is rounded",
         file="tasks/mechanisms/gaussian.py",
         text=_ADDED,
-        instead="part + np.rint(np.random.default_rng().normal(0, float(deviation), len(part))).astype(np.int64)",
+        instead="part + np.rint(np.random.default_rng().normal(0, float(sigma), len(part))).astype(np.int64)",
         killed_by=(_BITS, _SCAN),
     ),
     Fault(

@@ -42,7 +42,7 @@ FAULTS = (
         instead=(
             "            low = middle + 1\n"
             "    quantile = -ndtri(-math.expm1(math.log1p(-delta_threshold) / contributions))\n"
-            "    return _above(1 + float(deviation) * float(quantile))\n"
+            "    return _above(1 + float(sigma) * float(quantile))\n"
         ),
         killed_by=(_SMALLEST, _EXPOSED),
     ),
