@@ -62,11 +62,7 @@ class Replay:
             raise AuditError(f"row {seq} of the ledger: {event.kind} with a body that no ledger writes") from None
 
     def finish(self) -> None:
-        """Refuse an end in the middle of a reservation, or of the publication of a correction.
-
-        Raises:
-            AuditError: rows of the newest reservation or publication are missing.
-        """
+        """Refuse an end in the middle of a reservation, or of the publication of a correction, by an AuditError."""
         if self._expected:
             names = ", ".join(sorted(self._expected))
             raise AuditError(f"the ledger ends before release {self._reserving} is reserved whole: {names}")
@@ -80,20 +76,20 @@ class Replay:
         reserving = event.kind == EventKind.RESERVED and event.draw is not None and event.release == self._reserving
         _expect(reserving or not self._expected, "it stands in the middle of a reservation")
         name = event.account or ""
-        if event.kind in self._ACCOUNT_CHECKS:
+        if check := self._ACCOUNT_CHECKS.get(event.kind):
             opening = event.kind == EventKind.OPENED
             _expect(not opening or name not in self.accounts, f"account {name} is open already")
             after = account_with(None if opening else self._account(event), event)
-            self._ACCOUNT_CHECKS[event.kind](self, after, event)
+            check(self, after, event)
             self.accounts[name] = after
             self.opened.setdefault(name, seq)  # the first row of an account opens it
         elif event.kind == EventKind.REFUSED:
             self._account(event)
         elif event.kind == EventKind.RESERVED:
             self._reserve(event)
-        elif event.kind in self._RELEASE_CHECKS:
+        elif check_release := self._RELEASE_CHECKS.get(event.kind):
             record = self._release(event)
-            self._RELEASE_CHECKS[event.kind](self, record, event)
+            check_release(self, record, event)
             self._change(record, event)
         if name in self.accounts:
             now = Standing(seq, self.accounts[name], self._spent[name])
@@ -284,8 +280,7 @@ def _expect(holds: bool, fault: str) -> None:
 
 
 def _expect_none(fault: str | None) -> None:
-    if fault is not None:
-        raise AuditError(fault)
+    _expect(fault is None, fault or "")
 
 
 def _outputs(record: ReleaseRecord, event: Event) -> Mapping[str, str]:
