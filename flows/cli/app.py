@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from marginweave.flows.cli import audit, init, ledger, plan, released, run
-from marginweave.flows.cli.console import out, tell
+from marginweave.flows.cli.console import Commands, out, tell
 from marginweave.flows.run.process_hardening import protect_process
 from marginweave.tasks.program import program_identity
 
@@ -23,6 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    cls=Commands,
     rich_markup_mode="markdown",
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (

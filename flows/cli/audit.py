@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Example, Home, Reason, command, decimal_of, out
+from marginweave.flows.cli.console import Example, Home, Reason, decimal_of, out
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 keys = typer.Typer(help="The key that seals the ledger.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
-@command
 def verify(
     anchor: Annotated[Path | None, typer.Option(help="What `ledger anchor` wrote, kept elsewhere since.")] = None,
     example: Example = False,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Check chain, seals, states and caps of every row, and the files of the home against it; exit 1 at the first fault.
 
@@ -44,7 +43,7 @@ def verify(
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
     ring, missing = _keys_if_any(location)
     audited = audit_ledger(location, ring, expected)
-    files = audit_files(home_directory(home), audited, ring, example=example)
+    files = audit_files(home, audited, ring, example=example)
     rows = len(audited.rows)
     if audited.unchecked:
         raise AuditError(
@@ -63,11 +62,10 @@ def verify(
         out.print(f"run {run} is published and not in this home: its files were not looked at")
 
 
-@command
 def anchor(
     to: Annotated[Path | None, typer.Option(help="File to write; standard output if not given.")] = None,
     example: Example = False,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Number and hash of the newest row, to be kept where the ledger's machine cannot write.
 
@@ -83,12 +81,11 @@ def anchor(
         replace_file(to, content.encode())
 
 
-@command
 def export(
     to: Annotated[Path, typer.Option(help="Folder to write to; must be empty or new.")],
     dataset: Annotated[str | None, typer.Argument(metavar="[DATASET]", help="One account; all if not given.")] = None,
     example: Example = False,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Write all events as JSON Lines and CSV, and one JSON for each published release in the shape of the public registry.
 
@@ -126,13 +123,12 @@ def export(
         out.print(f"{len(own) - len(published)} release(s) not published: among the events alone")
 
 
-@command
 def alias(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The account that may release it as well.")],
     other: Annotated[str, typer.Argument(metavar="OTHER", help="The account under which the source was released.")],
     reason: Reason,
     example: Example = False,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Decide that sources released under OTHER may be released under DATASET too: their people then have two budgets.
 
@@ -143,8 +139,7 @@ def alias(
 
 
 @keys.command("rotate")
-@command
-def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
+def rotate(reason: Reason, example: Example = False, home: Home = Path()) -> None:
     """Seal new rows with a new key; the old keys stay, and verify the old rows.
 
     Where the key comes from `MARGINWEAVE_LEDGER_KEY`, add the new one at its end first, after a comma.
@@ -156,7 +151,6 @@ def rotate(reason: Reason, example: Example = False, home: Home = None) -> None:
     out.print("Back up the ledger's keys. Without them you cannot make further releases")
 
 
-@command
 def expire(
     older_than: Annotated[str, typer.Option(help="Days without a row, such as 7d.")],
     release: Annotated[
@@ -164,7 +158,7 @@ def expire(
         typer.Option(metavar="ID", help="This release alone, also if it was begun: its run can never finish."),
     ] = None,
     example: Example = False,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Give back what is reserved for stalled releases of which nothing was drawn; their runs reserve it again.
 
@@ -186,13 +180,11 @@ def expire(
                 f"marginweave purge {record.run} --unfinished"
             )
     for name in expired.elsewhere:
-        place = home_directory(home)
-        out.print(f"Release {name}: left alone, as its run is not below {place}; where that is lost, --release {name}")
+        out.print(f"Release {name}: left alone, as its run is not below {home}; where that is lost, --release {name}")
     if not (expired.returned or expired.elsewhere):
         out.print("Nothing is that old")
 
 
-@command
 def reconcile(
     home: Annotated[
         list[Path] | None, typer.Option(help="A home that drew under this ledger; once for each. Default: this one.")

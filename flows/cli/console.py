@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.values import number
@@ -22,14 +21,24 @@ if TYPE_CHECKING:
     from marginweave.schemas.configuration.release import Configuration
     from marginweave.tasks.ledger import Ledger, LedgerLocation
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The YAML file that says everything about the release.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run; `marginweave runs` lists them.")]
+
+
+def _resolved(home: Path) -> Path:
+    return home_directory(home)
+
+
 Home = Annotated[
-    Path | None,
-    typer.Option("--home", help="Folder in which runs/ lives.", envvar="MARGINWEAVE_HOME", show_envvar=True),
+    Path,
+    typer.Option(
+        "--home",
+        help="Folder in which runs/ lives.",
+        envvar="MARGINWEAVE_HOME",
+        show_envvar=True,
+        show_default=False,
+        callback=_resolved,
+    ),
 ]
 Reason = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]
 Source = Annotated[str | None, typer.Option(help="The table, instead of the one the configuration names.")]
@@ -42,25 +51,23 @@ Example = Annotated[bool, typer.Option("--example", help="The ledger of the exam
 out = Console(highlight=False, soft_wrap=True, markup=False)
 
 
-def command(function: Callable[P, R]) -> Callable[P, R]:
-    """End with the error's own exit code and one line on standard error; no traceback, which could quote data."""
+class Commands(TyperGroup):
+    """Commands that end with the error's exit code and one line on standard error; no traceback, which could quote data."""
 
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was typed."""
         try:
-            return function(*args, **kwargs)
+            return super().invoke(ctx)
+        except (typer.Exit, typer.TyperException):
+            raise
         except MarginweaveError as error:
             message, code = error.detail if isinstance(error, OperatorError) else str(error), error.exit_code
         except KeyboardInterrupt:
             message, code = "stopped. The same command resumes it", 130
-        except typer.Exit:
-            raise
         except Exception as error:
             message, code = f"internal error: {type(error).__name__} at {place_of(error)}", EXIT_FAILED
         tell(message)
         raise typer.Exit(code)
-
-    return call
 
 
 def tell(message: str) -> None:
@@ -106,15 +113,15 @@ def decimal_of(name: str, text: str) -> Decimal:
     return value
 
 
-def location_of(example: bool, home: Path | None) -> LedgerLocation:
+def location_of(example: bool, home: Path) -> LedgerLocation:
     """The ledger of the environment, or that of the example data in the home."""
     from marginweave.tasks.ledger import example_ledger_location, ledger_location
 
-    return example_ledger_location(home_directory(home)) if example else ledger_location(os.environ)
+    return example_ledger_location(home) if example else ledger_location(os.environ)
 
 
-def ledger_to_change(example: bool, home: Path | None) -> Ledger:
+def ledger_to_change(example: bool, home: Path) -> Ledger:
     """The ledger, compared with what the runs of this home have seen of it; raises BudgetError where it lacks some of that."""
     from marginweave.tasks.ledger import Ledger, Witness
 
-    return Ledger.open(location_of(example, home), witness=Witness(home_directory(home)))
+    return Ledger.open(location_of(example, home), witness=Witness(home))

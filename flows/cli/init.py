@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from marginweave.flows.cli.console import command, out
+from marginweave.flows.cli.console import out
 from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.checkpoint.files import write_once
@@ -31,7 +31,6 @@ _Source = Annotated[
 _Public = Annotated[str | None, typer.Option(help="With --from-dpsyn: where the domains in its files are published.")]
 
 
-@command
 def init(  # noqa: PLR0913, PLR0917 - each one an option
     file: _File = None,
     output: _Output = None,

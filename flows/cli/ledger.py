@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 import typer
 
 from marginweave.flows.cli import console, spending
-from marginweave.flows.cli.console import Dataset, Example, Home, Reason, command, decimal_of, out
+from marginweave.flows.cli.console import Dataset, Example, Home, Reason, decimal_of, out
 from marginweave.schemas.budget import Neighbors
 from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
 from marginweave.schemas.errors import BudgetError, InputError
@@ -29,7 +29,6 @@ app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=Tr
 
 
 @app.command("open")
-@command
 def open_account(
     dataset: Dataset,
     *,
@@ -126,14 +125,13 @@ def _asked_by(config: Path | None) -> dict[str, Any]:
 
 
 @app.command("upgrade")
-@command
 def upgrade_tables(
     writer: Annotated[
         str | None,
         typer.Option(help="Role of PostgreSQL that gets INSERT and SELECT, and loses every other right to the tables."),
     ] = None,
     example: Example = False,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Bring the ledger's tables to this version; in PostgreSQL they are made where they are missing.
 
@@ -154,7 +152,6 @@ def upgrade_tables(
 
 
 @app.command("cap")
-@command
 def cap(
     dataset: Dataset,
     *,
@@ -164,7 +161,7 @@ def cap(
     weak_delta: _Weak = None,
     per: _Per = None,
     example: Example = False,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Change the cap of an account, and with `--per` the policy of its periods (`--per none` ends it); what was spent stays.
 
@@ -180,8 +177,7 @@ def cap(
 
 
 @app.command("list")
-@command
-def list_accounts(example: Example = False, home: Home = None) -> None:
+def list_accounts(example: Example = False, home: Home = Path()) -> None:
     """List all accounts with what they have spent.
 
     Example: `marginweave ledger list`
@@ -191,8 +187,7 @@ def list_accounts(example: Example = False, home: Home = None) -> None:
 
 
 @app.command("show")
-@command
-def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
+def show(dataset: Dataset, example: Example = False, home: Home = Path()) -> None:
     """Show one account: what is left, and what was spent by release, by stage and mechanism, and by draw.
 
     Example: `marginweave ledger show census-2026`
@@ -216,7 +211,7 @@ def show(dataset: Dataset, example: Example = False, home: Home = None) -> None:
         out.print(spending.by_draw(release))
 
 
-def _compared(example: bool, home: Path | None) -> Ledger:
+def _compared(example: bool, home: Path) -> Ledger:
     """The ledger, to be read; with a warning where the runs of this home have seen more than it knows."""
     from marginweave.tasks.ledger import Ledger
 

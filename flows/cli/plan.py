@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli.console import Home, Source, command, out, print_wide, table_of, warn_of_former_keys
-from marginweave.flows.orchestration.environment import home_directory, prepare_environment
+from marginweave.flows.cli.console import Home, Source, out, print_wide, table_of, warn_of_former_keys
+from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.schemas.errors import EXIT_FAILED, InputError
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 
@@ -26,14 +26,13 @@ _Timezone = Annotated[str | None, typer.Option(help="Of the schedule, such as Eu
 _Rows = Annotated[int | None, typer.Option(min=1, help="The number of rows, which must be public: relative errors.")]
 
 
-@command
 def plan(
     configs: _Configs,
     schedule: _Schedule = None,
     timezone: _Timezone = None,
     rows: _Rows = None,
     source: Source = None,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Show noise, thresholds, the split of the budget and what the ledger will say, without reading any data.
 
@@ -52,14 +51,13 @@ def plan(
         warn_of_former_keys(load_configuration(config))
     from marginweave.flows.run.request import read_request
 
-    place = home_directory(home)
-    prepare_environment(place)  # the schedule is Prefect's to read
+    prepare_environment(home)  # the schedule is Prefect's to read
     planned = None
     if schedule is not None:
         from marginweave.flows.plan.schedule import Schedule
 
         planned = Schedule(schedule, timezone or "UTC")
-    requests = [read_request(config, run=None, source=source, home=place) for config in configs]
+    requests = [read_request(config, run=None, source=source, home=home) for config in configs]
     if len(requests) == 1:
         _show(requests[0], rows)
     else:
@@ -140,7 +138,6 @@ def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: s
         out.print(f"{name}{line}")
 
 
-@command
 def audit(
     config: Annotated[
         Path | None,

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, Reason, RunName, Source, command, out
-from marginweave.flows.orchestration.environment import home_directory, prepare_environment
+from marginweave.flows.cli.console import Home, Reason, RunName, Source, out
+from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import Evaluation
 
@@ -24,7 +24,6 @@ _Attacks = Annotated[
 _By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
 
 
-@command
 def synthesize(
     run_name: RunName,
     records: _Records = None,
@@ -34,7 +33,7 @@ def synthesize(
     to: Annotated[
         Path | None, typer.Option(help="Folder to write to [default: release/synthesis-SEED of the run].")
     ] = None,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Make new synthetic records from a finished release: post-processing, free of charge.
 
@@ -42,17 +41,16 @@ def synthesize(
     """
     from marginweave.flows.postprocess.published import regenerate_records
 
-    out.print(f"Written to {regenerate_records(home_directory(home), run_name, records=records, seed=seed, to=to)}")
+    out.print(f"Written to {regenerate_records(home, run_name, records=records, seed=seed, to=to)}")
 
 
-@command
 def evaluate(
     run_name: RunName,
     internal: _Internal = False,
     attacks: _Attacks = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
     source: Source = None,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Show how well a release's records keep its counts; or compare with the sensitive table, for internal use only.
 
@@ -61,18 +59,17 @@ def evaluate(
     from marginweave.flows.postprocess.published import attack_release, evaluate_internally, releasable_evaluation
     from marginweave.tasks.publish.wording import paid_words
 
-    place = home_directory(home)
     if (internal or attacks) and as_json:
         raise InputError("--json shows the numbers that may be released; internal ones are in a file only")
     if internal or attacks is not None:
-        prepare_environment(place)
+        prepare_environment(home)
         if attacks is None or internal:
-            written = evaluate_internally(place, run_name, source)
+            written = evaluate_internally(home, run_name, source)
         else:
-            written = attack_release(place, run_name, source, attacks)
+            written = attack_release(home, run_name, source, attacks)
         out.print(f"Not for release: {written}")
         return
-    evaluation = releasable_evaluation(place, run_name)
+    evaluation = releasable_evaluation(home, run_name)
     if as_json:
         typer.echo(evaluation.to_json().decode(), nl=False)
         return
@@ -96,13 +93,12 @@ def _print_evaluation(evaluation: Evaluation) -> None:
     out.print("Synthetic records against the released counts, not against the sensitive table.")
 
 
-@command
 def report(
     run_name: RunName,
     to: Annotated[
         Path | None, typer.Option(help="Folder to write the pages to, anew [default: the published report].")
     ] = None,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Say where a release's report is, or write report and explorer anew from what was published: the same bytes.
 
@@ -110,9 +106,8 @@ def report(
     """
     from marginweave.flows.postprocess.published import rewrite_report
 
-    place = home_directory(home)
-    prepare_environment(place)
-    out.print(str(rewrite_report(place, run_name, to)))
+    prepare_environment(home)
+    out.print(str(rewrite_report(home, run_name, to)))
 
 
 def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
@@ -136,8 +131,7 @@ def _shown(value: float | None, unit: str, digits: int = 1) -> str:
     return "" if value is None else f"{value:.{digits}f}{unit}"
 
 
-@command
-def approve(run_name: RunName, by: _By, reason: Reason, home: Home = None) -> None:
+def approve(run_name: RunName, by: _By, reason: Reason, home: Home = Path()) -> None:
     """Publish a release that awaits approval, as it was submitted, byte for byte. Read its report first: `marginweave report`.
 
     Nothing is looked at but what may leave. A file that was changed since is refused.
@@ -147,8 +141,7 @@ def approve(run_name: RunName, by: _By, reason: Reason, home: Home = None) -> No
     _decide(run_name, by, reason, home, approved=True)
 
 
-@command
-def reject(run_name: RunName, by: _By, reason: Reason, home: Home = None) -> None:
+def reject(run_name: RunName, by: _By, reason: Reason, home: Home = Path()) -> None:
     """Do not publish a release that awaits approval: for good. What it was charged stays charged.
 
     Example: `marginweave reject census-2026 --by "A. Meier" --reason "wrong reference date"`
@@ -156,10 +149,10 @@ def reject(run_name: RunName, by: _By, reason: Reason, home: Home = None) -> Non
     _decide(run_name, by, reason, home, approved=False)
 
 
-def _decide(run: str, by: str, reason: str, home: Path | None, *, approved: bool) -> None:
+def _decide(run: str, by: str, reason: str, home: Path, *, approved: bool) -> None:
     from marginweave.flows.run.lookup import decide
 
-    folder, decision = decide(home_directory(home), run, approved=approved, by=by, reason=reason)
+    folder, decision = decide(home, run, approved=approved, by=by, reason=reason)
     word = "approved" if decision.approved else "rejected"
     decided = f"{word} by {decision.by} on {decision.created:%Y-%m-%d %H:%M} UTC"
     if decision.approved != approved:
@@ -168,11 +161,10 @@ def _decide(run: str, by: str, reason: str, home: Path | None, *, approved: bool
     out.print(f"Run {run} was {decided}. {what}")
 
 
-@command
 def publish(
     run_name: RunName,
     to: Annotated[Path, typer.Option(help="Folder to copy to; must be empty or new, and not among the runs.")],
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Copy what was released, and nothing else, to another place; each file is compared with its digest in the ledger.
 
@@ -180,7 +172,7 @@ def publish(
     """
     from marginweave.flows.postprocess.published import copy_release
 
-    copied = copy_release(home_directory(home), run_name, to)
+    copied = copy_release(home, run_name, to)
     out.print(f"Copied {len(copied.files)} files to {to}; all match the digests in the ledger")
     for name in copied.left_out:
         out.print(f"Skipped {name}: it was made after the release and has no digest in the ledger")
@@ -188,11 +180,10 @@ def publish(
         out.print(f"Run {run_name} is superseded by run {copied.superseded_by}: readers should have that one")
 
 
-@command
 def handover(
     run_name: RunName,
     to: Annotated[Path, typer.Option(help="A new file FILE.zip, or a folder that is empty or new.")],
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Bundle what an auditor needs: plan, privacy.json, the release's rows of the ledger, the anchor, and how to verify them.
 
@@ -203,5 +194,5 @@ def handover(
     """
     from marginweave.flows.verify.handover import hand_over
 
-    names = hand_over(home_directory(home), run_name, to)
+    names = hand_over(home, run_name, to)
     out.print(f"{', '.join(names)} written to {to}; README.md says how to verify them")

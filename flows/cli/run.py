@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out
-from marginweave.flows.orchestration.environment import home_directory, importing, prepare_environment
+from marginweave.flows.cli.console import Config, Home, RunName, Source, out
+from marginweave.flows.orchestration.environment import importing, prepare_environment
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.account import AccountStatement
 
@@ -35,9 +35,8 @@ _FILES = """\
   privacy.json     the guarantee, its mechanisms and assumptions"""
 
 
-@command
 def run(
-    config: Config, run_name: _Run = None, source: Source = None, supersedes: _Supersedes = None, home: Home = None
+    config: Config, run_name: _Run = None, source: Source = None, supersedes: _Supersedes = None, home: Home = Path()
 ) -> None:
     """Release a dataset: the whole flow. The same command again resumes, or finds the finished release, free of charge.
 
@@ -53,12 +52,10 @@ def run(
     with importing():
         from marginweave.flows.run.request import read_request
 
-    place = home_directory(home)
-    execute(read_request(config, run=run_name, source=source, home=place, supersedes=supersedes), config, source, place)
+    execute(read_request(config, run=run_name, source=source, home=home, supersedes=supersedes), config, source, home)
 
 
-@command
-def resume(run_name: RunName, home: Home = None) -> None:
+def resume(run_name: RunName, home: Home = Path()) -> None:
     """Resume a run that was stopped, with its original configuration and source.
 
     Example: `marginweave resume affairs-1a2b3c4d`
@@ -66,9 +63,8 @@ def resume(run_name: RunName, home: Home = None) -> None:
     with importing():
         from marginweave.flows.run.request import original_request, read_request
 
-    place = home_directory(home)
-    config, source = original_request(place, run_name)
-    execute(read_request(config, run=run_name, source=source, home=place), config, source, place)
+    config, source = original_request(home, run_name)
+    execute(read_request(config, run=run_name, source=source, home=home), config, source, home)
 
 
 def execute(request: Request, config: Path, source: str | None, home: Path) -> None:
@@ -155,16 +151,14 @@ _Zone = Annotated[str, typer.Option(help="Time zone of --cron and of the dates i
 _Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Show Prefect's pages on this port of this machine.")]
 
 
-@command
-def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port = None, home: Home = None) -> None:
+def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port = None, home: Home = Path()) -> None:
     """Release on a schedule, on one machine, until it is stopped; Prefect's server comes and goes with it.
 
     The run of a day is called DATASET-DATE. One that was interrupted is resumed at the next start.
 
     Example: `marginweave serve deployments/examples/affairs.yaml --cron "30 1 * * *" --timezone Europe/Oslo`
     """
-    place = home_directory(home)
-    prepare_environment(place)  # before Prefect is imported
+    prepare_environment(home)  # before Prefect is imported
     from marginweave.flows.service import check_times, datasets_of, serve_releases
 
     datasets = datasets_of(configs)
@@ -172,11 +166,10 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
     out.print(f"Serving {', '.join(datasets)}: {cron} ({timezone}); stop with Ctrl-C")
     if port is not None:
         out.print(f"Prefect's pages: http://127.0.0.1:{port}")
-    serve_releases(datasets, cron, timezone, place, port)
+    serve_releases(datasets, cron, timezone, home, port)
 
 
-@command
-def runs(home: Home = None) -> None:
+def runs(home: Home = Path()) -> None:
     """List the runs of the home, and which of them still hold private files: `internal` where only an exact evaluation is kept.
 
     Example: `marginweave runs`
@@ -184,13 +177,12 @@ def runs(home: Home = None) -> None:
     from marginweave.flows.postprocess.retention import list_runs
 
     table = console.table_of("run", "dataset", "state", "begun", "private files")
-    for run in list_runs(home_directory(home)):
+    for run in list_runs(home):
         private = "yes" if run.holds_private else "internal" if run.holds_exact else "no"
         table.add_row(run.name, run.dataset, run.state, run.begun, private)
     out.print(table)
 
 
-@command
 def purge(
     run_name: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="Name of a run; `marginweave runs` lists them.")
@@ -199,7 +191,7 @@ def purge(
         str | None, typer.Option(help="Instead of RUN: days since a run's last stage, such as 30d.")
     ] = None,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Also a run that is not finished.")] = False,
-    home: Home = None,
+    home: Home = Path(),
 ) -> None:
     """Delete a run's private files; the release is kept. With --older-than also those of failed runs, but none in progress.
 
@@ -207,17 +199,16 @@ def purge(
     """
     from marginweave.flows.postprocess.retention import purge_older, purge_run
 
-    place = home_directory(home)
     if (run_name is None) == (older_than is None):
         raise InputError("give either RUN or --older-than: it says which runs to purge")
     busy: list[str] = []
     if run_name is not None:
-        purge_run(place, run_name, unfinished=unfinished)
+        purge_run(home, run_name, unfinished=unfinished)
         done = [run_name]
     else:
-        done, busy = purge_older(place, console.days("older-than", older_than or ""))
+        done, busy = purge_older(home, console.days("older-than", older_than or ""))
     for run in done:
-        out.print(_purged(place, run))
+        out.print(_purged(home, run))
     for run in busy:
         out.print(f"Run {run} is in progress, and was left alone")
     if not done:

@@ -11,7 +11,7 @@ FAULTS = (
     Fault(
         name="expiry does not ask whether the ledger is an old copy",
         file="flows/cli/console.py",
-        text="Ledger.open(location_of(example, home), witness=Witness(home_directory(home)))\n",
+        text="Ledger.open(location_of(example, home), witness=Witness(home))\n",
         instead="Ledger.open(location_of(example, home))\n",
         killed_by=(f"{_RESTORED}::test_the_commands_refuse_an_old_copy",),
     ),
