@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from prefect import flow
@@ -20,16 +21,18 @@ from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, 
 from marginweave.flows.orchestration.session import end_with
 from marginweave.flows.run import prefect_records, run_names
 from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
-from marginweave.flows.run.counting import CountingStage, counting_method
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
 from marginweave.flows.run.prefect_records import announced, end_dead_attempts, shown_in_prefect, warn_of_exhaustion
 from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
 from marginweave.flows.run.process_hardening import closed_to_others, protect_process
 from marginweave.flows.run.progress import reporter
 from marginweave.flows.run.request import read_request
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.released.manifest import RunState
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals_task import (
     collect_marginals,
     discover_values,
@@ -146,9 +149,8 @@ _ALWAYS = 9
 def _release(private: RunReference) -> None:
     """The stages, in order."""
     configuration = private.configuration
-    counting = counting_method(configuration)
-    plan = with_terms(configuration, counting.draws())
-    stages = counting.stages(plan)
+    plan = with_terms(configuration, plan_budget(configuration))
+    stages = _counting_stages(configuration, plan)
     bought, paid = bool(configuration.private_bounds), configuration.evaluate.paid is not None
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
     book = Bookkeeper(private.folder, stages=_ALWAYS + bought + fits + paid + len(stages))
@@ -182,26 +184,46 @@ def _release(private: RunReference) -> None:
     book.finish(private, outputs)
 
 
+@dataclass(frozen=True)
+class _CountingStage:
+    """A stage that counts: its name, the task that it runs, the stage whose result it is given, and its `number`, if any."""
+
+    name: str
+    task: Callable[..., StageResult]
+    source: str | None = "encode"
+    number: int | None = None
+
+
+def _counting_stages(configuration: Configuration, plan: BudgetPlan) -> list[_CountingStage]:
+    """The stages that make the draws of counts in `plan`, in order; the last one collects what was drawn."""
+    if configuration.marginals is None:  # a resized table has a public record count
+        records = [_CountingStage("count records", count_records)] if plan.has(DrawKind.COUNT) else []
+        lengths = range(1, configuration.reporting_length + 1)
+        levels = [_CountingStage(f"aggregate k={k}", aggregate_level, number=k) for k in lengths]
+        return [*records, *levels, _CountingStage("collect", collect_draws, None)]
+    rounds = sum(draw.kind is DrawKind.MEASURE for draw in plan.draws)
+    return [
+        *([_CountingStage("discover values", discover_values)] if plan.has(DrawKind.VALUES) else ()),
+        _CountingStage("measure one-way", measure_one_way),
+        *([_CountingStage("count candidates", count_candidates)] if rounds else ()),
+        *(_CountingStage(f"round {n}", measure_round, "count candidates", n) for n in range(1, rounds + 1)),
+        *([_CountingStage("select marginals", score_pairs)] if plan.has(DrawKind.SCORES) else ()),
+        *([_CountingStage("measure marginals", measure_larger)] if plan.has(DrawKind.MARGINALS) else ()),
+        _CountingStage("collect", collect_marginals, None),
+    ]
+
+
 def _count(
-    book: Bookkeeper, private: RunReference, encoded: StageResult, stages: Sequence[CountingStage]
+    book: Bookkeeper, private: RunReference, encoded: StageResult, stages: Sequence[_CountingStage]
 ) -> StageResult:
-    """The draws of counts, in order, and all of them together: the result of the last stage."""
-    tasks: dict[str, Callable[..., StageResult]] = {
-        "count records": count_records,
-        "aggregate": aggregate_level,
-        "collect combinations": collect_draws,
-        "discover values": discover_values,
-        "measure one-way": measure_one_way,
-        "count candidates": count_candidates,
-        "round": measure_round,
-        "select marginals": score_pairs,
-        "measure marginals": measure_larger,
-        "collect marginals": collect_marginals,
-    }
+    """The draws of counts, in order, and all of them together: the result of the last stage.
+
+    Rounds end when their shares are used up, which follows from what was drawn.
+    """
     results = {"encode": encoded}
     for stage in stages:
-        if not stage.repeated or rounds_left(private):
-            given = [results[name] for name in (stage.source,) if name is not None]
+        if stage.task is not measure_round or rounds_left(private):
+            given = [results[stage.source]] if stage.source is not None else []
             number = [] if stage.number is None else [stage.number]
-            results[stage.name] = book.stage(stage.name, tasks[stage.task], private, *given, *number)
+            results[stage.name] = book.stage(stage.name, stage.task, private, *given, *number)
     return results[stages[-1].name]

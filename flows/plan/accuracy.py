@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from marginweave.flows.run.counting import counting_method
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
@@ -38,8 +37,8 @@ def method_forecast(configuration: Configuration) -> list[str]:
 
 
 def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
-    counted = counting_method(configuration).describe()
-    other = defaults.counts_words(usual, len(configuration.attributes))
+    columns = len(configuration.attributes)
+    counted, other = (defaults.counts_words(settings, columns) for settings in (configuration.aggregate, usual))
     chosen = f"auto would choose {other}" if counted != other else "auto would choose other settings"
     if configuration.aggregate == usual:
         chosen = "chosen automatically"

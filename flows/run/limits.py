@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
 from marginweave.schemas.configuration.values import MAX_CELLS, MAX_KEY
-from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
+from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
@@ -21,7 +20,7 @@ from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.estimate.graphical.junction import check_model_size, check_room
 from marginweave.tasks.mechanisms.catalogue import pure_noise
-from marginweave.tasks.mechanisms.gaussian import marginal_sigma, query_sigma
+from marginweave.tasks.mechanisms.gaussian import marginal_sigma
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
 
 # Each set of columns costs about a millisecond, whatever it holds.
@@ -30,15 +29,25 @@ _MAX_SETS = 200_000
 _MAX_MARGINALS = 20_000
 
 
-def check_tuples(configuration: Configuration) -> None:
-    """Refuse combinations of which too many might be released, or whose noise has no table."""
-    _check_combinations(configuration)
-    _check_model(configuration, public_sizes(configuration), ())
+def check_size(configuration: Configuration) -> None:
+    """Refuse, from public facts and before any draw, a release with more cells or more noise than can be handled."""
+    sizes = public_sizes(configuration)
+    cliques: tuple[Clique, ...] = ()
+    shared: dict[DrawKind, int] = {}
+    if configuration.marginals is None:
+        _check_combinations(configuration)
+    else:
+        cliques, number = _check_marginals(configuration, configuration.marginals, sizes)
+        shared = {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: number}
+    _check_models(configuration, sizes, cliques)
+    _check_paid(configuration)
+    _check_noise(configuration, shared)
 
 
-def check_marginals(configuration: Configuration, settings: MarginalSettings) -> None:
-    """Refuse marginals of too many cells, or whose noise has no table."""
-    sizes, names = public_sizes(configuration), [attribute.name for attribute in configuration.attributes]
+def _check_marginals(
+    configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]
+) -> tuple[tuple[Clique, ...], int]:
+    """The declared marginals, and how many there are at most; raises InputError where they have too many cells."""
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
     number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.looked_at(len(sizes))
     adaptive = rounds_of(configuration)  # its candidates have a limit of their own
@@ -53,58 +62,61 @@ def check_marginals(configuration: Configuration, settings: MarginalSettings) ->
     elif selects:
         together = math.prod(sorted(sizes)[-2:])
     else:
-        cliques = declared_cliques(settings, names, sizes) if settings.has_larger(len(sizes)) else ()
+        if settings.has_larger(len(sizes)):
+            cliques = declared_cliques(settings, [attribute.name for attribute in configuration.attributes], sizes)
+            if not cliques:
+                raise InputError("aggregate.cliques.max_cells leaves no marginal to measure; use a larger one")
         together = sum(cells(clique, sizes) for clique in cliques)
-        if settings.has_larger(len(sizes)) and not cliques:
-            raise InputError("aggregate.cliques.max_cells leaves no marginal to measure; use a larger one")
     if together > MAX_CELLS:
         raise InputError(
             f"the marginals have {together} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "
             "marginals or a smaller aggregate.cliques.max_cells"
         )
-    _check_model(configuration, sizes, cliques)
-    plan = plan_budget(configuration)
-    noise = pure_noise(plan.draws)
+    noise = pure_noise(plan_budget(configuration).draws)
     most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if noise and selects else together
     if noise and most > noise.most_cells:
         raise InputError(
             f"the marginals may have {most} cells together, and {noise.title} noise is drawn for at most {noise.most_cells}; "
             "use aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
         )
-    _check_marginal_noise(configuration, plan, len(sizes), max(number, len(cliques)))
+    return cliques, max(number, len(cliques))
 
 
-def _check_marginal_noise(configuration: Configuration, plan: BudgetPlan, single: int, larger: int) -> None:
-    """Refuse noise without a table; `single` and `larger` marginals may have equal parts of their draws."""
-    shared = {DrawKind.ONE_WAY: single, DrawKind.MARGINALS: larger}
+def _check_noise(configuration: Configuration, shared: Mapping[DrawKind, int]) -> None:
+    """Refuse noise without a table; so many marginals of a kind as `shared` says may have equal parts of their draw."""
+    plan = plan_budget(configuration)
+    instead = "a smaller aggregate.reporting_length" if configuration.marginals is None else "fewer marginals"
     for draw in plan.draws:
-        if draw.kind is not DrawKind.EVALUATION:
-            _check_noise(draw, planned_sigmas(configuration, plan, draw), "fewer marginals")
+        sigmas = list(planned_sigmas(configuration, plan, draw))
         if draw.mechanism == "rounded-gaussian" and draw.kind in shared:  # what an unequal split falls back to
-            widest = marginal_sigma(draw.noise_multiplier * math.sqrt(shared[draw.kind]), configuration.stability)
-            _check_noise(draw, [widest], "fewer marginals")
+            equal = draw.noise_multiplier * math.sqrt(shared[draw.kind])
+            sigmas.append(marginal_sigma(equal, configuration.stability))
+        if max(sigmas, default=0) > MAX_SIGMA:
+            evaluates = draw.kind is DrawKind.EVALUATION
+            raise InputError(
+                f"the noise of {draw} may have a standard deviation above {MAX_SIGMA}; raise privacy.epsilon, or use fewer "
+                f"columns, {'a larger evaluate.paid.share' if evaluates else instead}, or fewer records a subject"
+            )
 
 
-def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: Sequence[Clique]) -> None:
-    """Refuse declared marginals, and structural zeros, of which a graphical model would be too large."""
-    if isinstance(configuration.synthesize, PgmSynthesis):
-        masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
-        zeros, most = [mask.attributes for mask in masks], configuration.synthesize.model_size
-        check_room(sizes, zeros, most)
-        check_model_size(sizes, [*zeros, *cliques], most)
+def _check_models(configuration: Configuration, sizes: tuple[int, ...], cliques: Sequence[Clique]) -> None:
+    """Refuse a model that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed.
 
-
-def check_mixture(configuration: Configuration) -> None:
-    """Refuse a mixture that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed."""
+    A graphical one is too large for its declared marginals and structural zeros.
+    """
     settings = configuration.synthesize
-    if not isinstance(settings, MixtureSynthesis):
-        return
-    needed = 8 * settings.fits * settings.components * sum(public_sizes(configuration))
-    if needed > MAX_MODEL:
-        raise InputError(
-            f"synthesize.fits ({settings.fits}) times synthesize.components ({settings.components}) makes a model of "
-            f"{needed / 1e9:.3g} GB, more than {MAX_MODEL / 1e9:g} GB; use fewer of them, coarser bins or fewer values"
-        )
+    if isinstance(settings, PgmSynthesis):
+        masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
+        zeros = [mask.attributes for mask in masks]
+        check_room(sizes, zeros, settings.model_size)
+        check_model_size(sizes, [*zeros, *cliques], settings.model_size)
+    elif isinstance(settings, MixtureSynthesis):
+        needed = 8 * settings.fits * settings.components * sum(sizes)
+        if needed > MAX_MODEL:
+            raise InputError(
+                f"synthesize.fits ({settings.fits}) times synthesize.components ({settings.components}) makes a model of "
+                f"{needed / 1e9:.3g} GB, more than {MAX_MODEL / 1e9:g} GB; use fewer of them, coarser bins or fewer values"
+            )
 
 
 def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
@@ -119,8 +131,8 @@ def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
     return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
 
 
-def check_paid(configuration: Configuration) -> None:
-    """Refuse a bought comparison of too many marginals, or with too much noise."""
+def _check_paid(configuration: Configuration) -> None:
+    """Refuse a bought comparison of too many marginals."""
     paid = configuration.evaluate.paid
     if paid is None:
         return
@@ -128,16 +140,6 @@ def check_paid(configuration: Configuration) -> None:
     if number > _MAX_MARGINALS:
         raise InputError(
             f"evaluate.paid.length ({paid.length}) makes {number} marginals, more than {_MAX_MARGINALS}; use a smaller one"
-        )
-    draw = plan_budget(configuration).draw(DrawKind.EVALUATION)
-    _check_noise(draw, [query_sigma(draw, configuration.stability)], "a larger evaluate.paid.share")
-
-
-def _check_noise(draw: PlannedDraw, sigmas: Sequence[Fraction | float], instead: str) -> None:
-    if max(sigmas, default=0) > MAX_SIGMA:
-        raise InputError(
-            f"the noise of {draw} may have a standard deviation above {MAX_SIGMA}; raise privacy.epsilon, or "
-            f"use fewer columns, {instead}, or fewer records a subject"
         )
 
 
@@ -163,7 +165,3 @@ def _check_combinations(configuration: Configuration) -> None:
             f"columns {names} have more than 2^63 combinations; use coarser bins, fewer values or a smaller "
             "aggregate.reporting_length"
         )
-    for draw in plan_budget(configuration).draws:
-        if draw.mechanism == "rounded-gaussian" and draw.kind is not DrawKind.EVALUATION:
-            sigma = query_sigma(draw, configuration.stability)
-            _check_noise(draw, [sigma], "a smaller aggregate.reporting_length")

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.flows.run.counting import check_size
+from marginweave.flows.run.limits import check_size
 from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, EngineSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError

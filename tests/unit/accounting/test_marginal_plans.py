@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.flows.plan.noise import forecast, rounds_forecast
-from marginweave.flows.run.counting import check_size
+from marginweave.flows.run.limits import check_size
 from marginweave.schemas.budget import AccountantName, Stability
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import accountant as accountant_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from marginweave.flows.plan.noise import forecast
-from marginweave.flows.run.counting import check_size
+from marginweave.flows.run.limits import check_size
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from marginweave.flows.plan.noise import combinations_forecast
-from marginweave.flows.run.counting import check_size
+from marginweave.flows.run.limits import check_size
 from marginweave.schemas.errors import InputError
 from tests.support.configurations import configuration
 
