@@ -6,15 +6,17 @@ import asyncio
 import math
 import warnings
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
-from typing import Literal, TypeVar
+from itertools import accumulate, repeat, takewhile
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from marginweave.flows.run.request import Request
-from marginweave.schemas.budget import BasicAmount, Cost
+from marginweave.schemas.budget import Cost
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Policy, Spent
@@ -29,7 +31,6 @@ _PATIENCE = 16  # runs that one period refuses in a row before the rest of it is
 _FORESIGHT = timedelta(days=100 * 366)  # nothing later is looked at
 
 Amount = Literal["epsilon", "delta", "allowance"]
-Summable = TypeVar("Summable", Cost, BasicAmount)
 _TimesAfter = Callable[[datetime], Iterator[datetime]]
 
 
@@ -73,16 +74,16 @@ class Schedule:
         return f"{self.cron} ({self.timezone})"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Outlook:
     """What is to come on a schedule: how many runs fit, the `last` of them, the run that is `refused`, and why.
 
-    `amount` is None where more than `MOST_RUNS` runs fit. `held` is the first run that the account's policy refuses, within
-    the cap; what it refuses is charged nothing. `needed` is the epsilon of a run, at the policy's delta, that fits into no
-    period: then nothing else is looked for. Nor is it later than in a hundred years.
+    `amount` is None where more than `MOST_RUNS` runs fit. `postponed` is the first run that the account's policy refuses,
+    within the cap; what it refuses is charged nothing. `needed` is the epsilon of a run, at the policy's delta, that fits into
+    no period: then nothing else is looked for. Nor is it later than in a hundred years.
     """
 
-    next: datetime | None
+    next: datetime | None = None
     runs: int = 0
     last: datetime | None = None
     refused: datetime | None = None
@@ -98,15 +99,13 @@ def schedule_forecast(request: Request, schedule: Schedule) -> list[str]:
         return ["Schedule: public example data keeps an account in the home, which no schedule needs"]
     try:
         ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan, request.path))
-        account, releases = ledger.accounts.total(dataset).account, ledger.releases.of(dataset)
+        total, releases = ledger.accounts.total(dataset), ledger.releases.of(dataset)
     except BudgetError:
         return ["Schedule: without an account no run fits"]
-    spent, moment = Spent(), datetime.now(UTC)
-    for record in releases:
-        spent = spent.with_release(record)
-    of_period = Spent() if account.policy is None else period_spent(account.policy, dataset, releases, moment)
-    found = outlook(account, spent, of_period, plan, schedule.after, moment)
-    return list(_words(found, account, schedule))
+    policy, moment = total.account.policy, datetime.now(UTC)
+    of_period = Spent() if policy is None else period_spent(policy, dataset, releases, moment)
+    found = outlook(total.account, total.spent, of_period, plan, schedule.after, moment)
+    return list(_words(found, total.account, schedule))
 
 
 def outlook(
@@ -117,90 +116,52 @@ def outlook(
     `of_period` is what of it was spent in the period of the account's policy that `moment` is in.
     DP: arithmetic on public numbers.
     """
-    fitting = _fitting(account, spent, plan)
-    first = last = refused = postponed = None
-    admitted, taken = 0, _Taken(account.policy, of_period, plan, moment)
-    if taken.needed is not None:
+    policy, charge = account.policy, (plan.cost, plan.statement)
+    times: Iterator[tuple[datetime, bool]]
+    if policy is None:
+        times = ((time, True) for time in after(moment))
+    elif most := runs_a_period(policy, Spent(), plan, MOST_RUNS):
+        times = _under_policy(policy, runs_a_period(policy, of_period, plan, MOST_RUNS), most, after, moment)
+    else:
         first = next(after(moment), None)
-        return Outlook(next=first, postponed=first, needed=taken.needed)
-    for time in taken.worth_asking(after, moment):
-        first = first or time
-        if not taken.admits(time):
-            postponed = postponed or time
-        elif admitted < fitting:
-            admitted, last = admitted + 1, time
+        return Outlook(next=first, postponed=first, needed=period_epsilon(policy, Spent().with_charge(*charge)))
+    sums = list(accumulate(repeat(charge, MOST_RUNS), lambda sum_, each: sum_.with_charge(*each), initial=spent))
+    fitting = bisect_left(sums, True, key=lambda sum_: not total_with(account, sum_, *charge)[1])  # totals grow
+    found = Outlook()
+    for time, has_room in takewhile(lambda asked: asked[0] <= moment + _FORESIGHT, times):
+        found.next = found.next or time
+        if not has_room:
+            found.postponed = found.postponed or time
+        elif found.runs < fitting:
+            found.runs, found.last = found.runs + 1, time
         else:
-            refused = time
-        if refused or admitted == MOST_RUNS:
+            found.refused, found.amount = time, _missing(account, sums[fitting].cost + plan.cost)
+        if found.refused or found.runs == MOST_RUNS:
             break
-    amount = None if refused is None else _amount(account, spent, plan, fitting)
-    return Outlook(next=first, runs=admitted, last=last, refused=refused, amount=amount, postponed=postponed)
+    return found
 
 
-class _Taken:
-    """Counts the runs of each period of a policy."""
-
-    def __init__(self, policy: Policy | None, of_period: Spent, plan: BudgetPlan, moment: datetime) -> None:
-        self._policy, self._refused = policy, 0
-        self.needed: float | None = None
-        if policy is not None:
-            self._now = policy.start(moment)
-            self._in_this = runs_a_period(policy, of_period, plan, MOST_RUNS)
-            self._in_any = runs_a_period(policy, Spent(), plan, MOST_RUNS)
-            if self._in_any == 0:
-                self.needed = period_epsilon(policy, Spent().with_charge(plan.cost, plan.statement))
-        self._count: dict[date, int] = {}
-
-    def admits(self, time: datetime) -> bool:
-        """Whether the policy admits one run more at `time`, which then counts."""
-        if self._policy is None:
-            return True
-        start = self._policy.start(time)
-        taken, most = self._count.get(start, 0), self._in_this if start == self._now else self._in_any
-        self._count[start] = taken + 1
-        self._refused = 0 if taken < most else self._refused + 1
-        return taken < most
-
-    def worth_asking(self, after: _TimesAfter, moment: datetime) -> Iterator[datetime]:
-        """The times after `moment`, but for most of those in periods that are full: a minutely schedule has many."""
-        times, end = after(moment), moment + _FORESIGHT
-        while (time := next(times, None)) is not None and time <= end:
-            yield time
-            if self._policy is not None and self._refused >= _PATIENCE:
-                self._refused = 0
-                times = after(datetime.combine(self._policy.following(time), clock(), UTC))
+def _under_policy(
+    policy: Policy, in_this: int, in_any: int, after: _TimesAfter, moment: datetime
+) -> Iterator[tuple[datetime, bool]]:
+    """The times after `moment`, and whether the period of each has room; most of a full one are left out: there may be many."""
+    times, taken, refused = after(moment), Counter[date](), 0
+    while (time := next(times, None)) is not None:
+        start = policy.start(time)
+        taken[start] += 1
+        has_room = taken[start] <= (in_this if start == policy.start(moment) else in_any)
+        yield time, has_room
+        refused = 0 if has_room else refused + 1
+        if refused == _PATIENCE:
+            refused, times = 0, after(datetime.combine(policy.following(time), clock(), UTC))
 
 
-def _fitting(account: Account, spent: Spent, plan: BudgetPlan) -> int:
-    """How many releases of `plan` the cap still admits one after the other, at most `MOST_RUNS`: totals grow, so by halving."""
-
-    def is_refused_after(runs: int) -> bool:
-        return not total_with(account, _after(spent, plan, runs), plan.cost, plan.statement)[1]
-
-    return bisect_left(range(MOST_RUNS), True, key=is_refused_after)
-
-
-def _after(spent: Spent, plan: BudgetPlan, runs: int) -> Spent:
-    cost, statement = spent.cost + _times(plan.cost, runs), spent.statement + _times(plan.statement, runs)
-    return replace(spent, releases=spent.releases + runs, ever=spent.ever + runs, cost=cost, statement=statement)
-
-
-def _amount(account: Account, spent: Spent, plan: BudgetPlan, fitting: int) -> Amount:
-    """What the first run that does not fit lacks; epsilon is what mu^2 is converted to."""
-    needed, box = _after(spent, plan, fitting).cost + plan.cost, account.box
+def _missing(account: Account, needed: Cost) -> Amount:
+    """What a run lacks where all together cost `needed`; epsilon is what mu^2 is converted to."""
+    box = account.box
     if box is None or not needed.plain.within(box.allowance):
         return "allowance"
     return "epsilon" if needed.mu2 > box.mu2 else "delta"
-
-
-def _times(amount: Summable, number: int) -> Summable:
-    """`number` times `amount`, exactly."""
-    total = type(amount)()
-    while number:
-        if number & 1:
-            total = total + amount
-        amount, number = amount + amount, number >> 1
-    return total
 
 
 def _words(found: Outlook, account: Account, schedule: Schedule) -> Iterator[str]:
